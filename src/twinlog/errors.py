@@ -1,0 +1,173 @@
+"""Every error Twinlog raises, as one tree with stable codes and fates.
+
+    TwinlogError
+    |-- UsageError                  wrong command line                              exit code 2
+    |-- ConfigError                 a key of the configuration is wrong             exit code 2
+    |-- EnvironmentMissing          Java, Python or a jar is not there              exit code 1
+    |-- ClusterError                one Kafka cluster
+    |   |-- Unreachable             no broker answers                               retriable
+    |   |-- Disconnected            a connection broke under a request              retriable
+    |   |-- AuthenticationFailed    TLS or SASL refused us
+    |   |-- Unauthorized            an ACL is missing
+    |   |-- BrokerRefused           any other error code in an answer
+    |   `-- Unsupported             the broker lacks an API
+    |-- CorruptData                 bytes that are not what they should be          corrupt
+    |-- PartitionError              one partition of one flow stops, the rest goes on
+    `-- FlowError                   one flow cannot run
+        `-- NotLeader               another process leads the flow
+
+A code is part of the interface: scripts and alerts match it, so it never changes its meaning. It stands in
+brackets at the end of the message and so survives edges that carry text only (Spark's worker errors).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+
+class Fate(StrEnum):
+    """What a caller may do about an error."""
+
+    RETRIABLE = "retriable"
+    FATAL = "fatal"
+    CORRUPT = "corrupt"
+
+
+class TwinlogError(Exception):
+    """Base of all errors; `code` names the condition, `fate` says whether trying again can help."""
+
+    code = "INTERNAL"
+    fate = Fate.FATAL
+    exit_code = 1
+
+    def __init__(self, message: str, *, code: str | None = None, fate: Fate | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        if fate is not None:
+            self.fate = fate
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # keyword arguments are not in args: without this an unpickled error loses its code
+        return _rebuild, (type(self), self.message, self.code, self.fate)
+
+
+def _rebuild(kind: type[TwinlogError], message: str, code: str, fate: Fate) -> TwinlogError:
+    return kind(message, code=code, fate=fate)
+
+
+class UsageError(TwinlogError):
+    """The command line cannot be understood."""
+
+    code = "USAGE"
+    exit_code = 2
+
+
+class ConfigError(TwinlogError):
+    """A key or value of the configuration is wrong; the message names file, line and key."""
+
+    code = "CONFIG_INVALID"
+    exit_code = 2
+
+
+class EnvironmentMissing(TwinlogError):
+    """Something outside Twinlog is missing on this machine."""
+
+    code = "ENVIRONMENT"
+
+
+class ClusterError(TwinlogError):
+    """A Kafka cluster did not do what was asked."""
+
+    code = "CLUSTER"
+
+
+class Unreachable(ClusterError):
+    """No broker of the cluster accepts a connection."""
+
+    code = "UNREACHABLE"
+    fate = Fate.RETRIABLE
+
+
+class Disconnected(ClusterError):
+    """A connection ended or timed out while an answer was awaited: the outcome is unknown."""
+
+    code = "DISCONNECTED"
+    fate = Fate.RETRIABLE
+
+
+class AuthenticationFailed(ClusterError):
+    """The TLS handshake or SASL exchange was refused."""
+
+    code = "AUTHENTICATION_FAILED"
+
+
+class Unauthorized(ClusterError):
+    """The cluster's authorizer denied an operation; the message names the ACL that is missing."""
+
+    code = "UNAUTHORIZED"
+
+
+class BrokerRefused(ClusterError):
+    """A broker answered with an error code of the Kafka protocol, kept in `kafka_error`."""
+
+    code = "BROKER_REFUSED"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kafka_error: int = -1,
+        code: str | None = None,
+        fate: Fate | None = None,
+    ) -> None:
+        super().__init__(message, code=code, fate=fate)
+        self.kafka_error = kafka_error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_refused, (self.message, self.kafka_error, self.code, self.fate)
+
+
+def _rebuild_refused(message: str, kafka_error: int, code: str, fate: Fate) -> BrokerRefused:
+    return BrokerRefused(message, kafka_error=kafka_error, code=code, fate=fate)
+
+
+class Unsupported(ClusterError):
+    """The broker does not offer an API or version that is needed."""
+
+    code = "UNSUPPORTED"
+
+
+class CorruptData(TwinlogError):
+    """Bytes failed a check: CRC, length or structure."""
+
+    code = "CORRUPT_BATCH"
+    fate = Fate.CORRUPT
+
+
+class PartitionError(TwinlogError):
+    """One partition of a flow stops with this code; it is tried again later, the others go on.
+
+    Codes: GAP_WRITTEN, EXTRA_RECORDS, DIVERGED, POSITION_REGRESSED, SOURCE_TRUNCATED, SOURCE_DIVERGED,
+    SOURCE_RECREATED, TARGET_RECREATED, FOREIGN_DATA, OTHER_WRITER, TAKEN_OVER, TARGET_UNDER_MIN_ISR,
+    RECORD_TOO_LARGE, RECORD_REFUSED, OLD_FORMAT, TOPIC_UNAUTHORIZED, TOPIC_MISSING.
+    """
+
+    code = "PARTITION"
+
+
+class FlowError(TwinlogError):
+    """A whole flow cannot run."""
+
+    code = "FLOW"
+
+
+class NotLeader(FlowError):
+    """Another process leads this flow."""
+
+    code = "NOT_LEADER"

@@ -1,0 +1,48 @@
+"""The few values that every layer speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic; a tuple because it is a key in every loop."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Flow:
+    """One directed replication between two clusters, by alias."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}->{self.target}"
+
+
+class TopicId(str):
+    """A Kafka topic id (KIP-516) as 32 hex digits; the zero id means that the broker has none."""
+
+    __slots__ = ()
+
+    @property
+    def raw(self) -> bytes:
+        return bytes.fromhex(self)
+
+
+NO_TOPIC_ID = TopicId("0" * 32)
+
+SEQUENCE_MODULUS = 1 << 31
+"""Producer sequences wrap here (KIP-98): from 2^31-1 to 0."""
+
+
+def sequence_of(ordinal: int) -> int:
+    """The producer sequence of a record's ordinal."""
+    return ordinal % SEQUENCE_MODULUS
