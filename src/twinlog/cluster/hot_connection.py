@@ -1,0 +1,176 @@
+"""A broker connection for the copy loop: non-blocking, many requests in flight, one buffer a response.
+
+The loop owns the sockets and asks with `selectors` when to read and write; nothing here waits. Large
+responses are received straight into the buffer whose slices are later sent on, so that the bytes of a record
+batch are touched by Python only to rewrite its header.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from twinlog.cluster.connection import Connection
+from twinlog.errors import CorruptData, Disconnected
+
+SCRATCH_BYTES: Final = 64 * 1024
+"""Small answers are read together with one system call of this size."""
+
+MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
+MAX_PARTS_PER_SEND: Final = 256
+"""Below IOV_MAX (1024 on Linux)."""
+
+_SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">hhih")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class HotConnection:
+    """One broker, one socket; requests answered in the order in which they were sent (as brokers do)."""
+
+    def __init__(self, connection: Connection, client_id: str) -> None:
+        self._sock: socket.socket = connection.detach()
+        self._sock.setblocking(False)
+        self._is_tls = isinstance(self._sock, ssl.SSLSocket)
+        self.api_versions = connection.api_versions
+        self.peer = f"{connection.host}:{connection.port}"
+        self._client_id = client_id.encode()
+        self._correlation = 0
+        self._outgoing: deque[memoryview] = deque()
+        self._in_flight: deque[tuple[int, Any]] = deque()
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._held = 0  # bytes of the scratch buffer that wait for the rest of their frame
+        self._frame: bytearray | None = None
+        self._frame_got = 0
+        self.bytes_sent = 0
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answers have not been received."""
+        return len(self._in_flight)
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._outgoing)
+
+    def unanswered(self) -> list[Any]:
+        """Contexts of the requests in flight, oldest first."""
+        return [context for _, context in self._in_flight]
+
+    def submit(
+        self, api_key: int, version: int, parts: Sequence[Buffer], context: object
+    ) -> None:
+        """Queue a request with a flexible header (v2); `context` comes back with its answer."""
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        head = _HEAD.pack(api_key, version, self._correlation, len(self._client_id))
+        head += self._client_id + b"\x00"
+        size = len(head) + sum(map(len, parts))
+        self._outgoing.append(memoryview(_SIZE.pack(size) + head))
+        self._outgoing.extend(memoryview(part) for part in parts)
+        self._in_flight.append((self._correlation, context))
+        self.bytes_sent += size + 4
+
+    def flush(self) -> bool:
+        """Send what the socket takes now; True when nothing is left."""
+        out = self._outgoing
+        while out:
+            try:
+                if self._is_tls:
+                    sent = self._sock.send(out[0])
+                else:
+                    count = min(len(out), MAX_PARTS_PER_SEND)
+                    sent = self._sock.sendmsg([out[index] for index in range(count)])
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                return False
+            except OSError as error:
+                raise self._broken(str(error)) from error
+            while out and sent >= len(out[0]):
+                sent -= len(out.popleft())
+            if sent:
+                out[0] = out[0][sent:]
+        return True
+
+    def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
+        """Answers that are complete, as (context, body behind the response header)."""
+        answers: list[tuple[Any, memoryview]] = []
+        while len(answers) < limit:
+            if self._frame is None:
+                if not self._fill_scratch(answers):
+                    break
+            elif not self._fill_frame(answers):
+                break
+        return answers
+
+    def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:
+        got = self._recv(memoryview(self._scratch)[self._held :])
+        if got < 0:
+            return False
+        end, pos = self._held + got, 0
+        full = end == SCRATCH_BYTES
+        while end - pos >= 4:
+            (size,) = _SIZE.unpack_from(self._scratch, pos)
+            if not 4 <= size <= MAX_FRAME_BYTES:
+                raise CorruptData(f"{self.peer} announced an answer of {size} bytes")
+            frame = bytearray(size)
+            have = min(size, end - pos - 4)
+            frame[:have] = memoryview(self._scratch)[pos + 4 : pos + 4 + have]
+            pos += 4 + have
+            if have < size:
+                self._frame, self._frame_got = frame, have
+                break
+            answers.append(self._answer(frame))
+        self._held = end - pos
+        if self._held and pos:
+            self._scratch[: self._held] = self._scratch[pos:end]
+        return full or self._frame is not None or self._is_tls
+
+    def _fill_frame(self, answers: list[tuple[Any, memoryview]]) -> bool:
+        frame = self._frame
+        if frame is None:
+            return False
+        got = self._recv(memoryview(frame)[self._frame_got :])
+        if got < 0:
+            return False
+        self._frame_got += got
+        if self._frame_got == len(frame):
+            self._frame = None
+            answers.append(self._answer(frame))
+        return True
+
+    def _recv(self, into: memoryview) -> int:
+        """Bytes received, or -1 when there is nothing to read now."""
+        try:
+            got = self._sock.recv_into(into)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return -1
+        except OSError as error:
+            raise self._broken(str(error)) from error
+        if not got:
+            raise self._broken("the broker closed the connection")
+        return got
+
+    def _answer(self, frame: bytearray) -> tuple[Any, memoryview]:
+        view = memoryview(frame)
+        (correlation,) = _SIZE.unpack_from(view, 0)
+        if not self._in_flight:
+            raise CorruptData(f"{self.peer} answered {correlation}, but nothing was asked")
+        expected, context = self._in_flight.popleft()
+        if correlation != expected:
+            raise CorruptData(f"{self.peer} answered {correlation} where {expected} was due")
+        if len(view) < 5 or view[4] != 0:
+            raise CorruptData(f"{self.peer} sent a response header with unknown fields")
+        return context, view[5:]
+
+    def _broken(self, reason: str) -> Disconnected:
+        return Disconnected(f"the connection to {self.peer} broke: {reason}")
+
+    def close(self) -> None:
+        self._sock.close()

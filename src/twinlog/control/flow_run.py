@@ -1,0 +1,409 @@
+"""One flow at work: partitions are given to lanes, lanes come and go with leases, nothing is ever held by two.
+
+Everything here runs in the supervisor's thread; what may block (the map, topics) is done elsewhere and comes
+back as a call. The rules of giving a partition away:
+
+1. A partition that was handed over (`Released` with a start point) goes to the next lane at once.
+2. Any other start is cold: the offset map is read to its end first, and the Take carries a new term.
+3. When a lane is lost, an unprotected partition waits until that lane has surely stopped (it stops by itself
+   `SILENCE_MS` after it last heard us, which is not before we last heard it) and its sockets have given up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from twinlog.control.lanes import Job, Lane, Lease, LeaseState, Peer, spread
+from twinlog.control.partitions import LaneKey, Partition, PartitionPlan, Placement
+from twinlog.lane.messages import (
+    Hello,
+    Ping,
+    Progress,
+    Ready,
+    Release,
+    Released,
+    ReleasedPartition,
+    Stop,
+    Take,
+    TakePartition,
+    Troubled,
+    Work,
+)
+from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run, Term
+from twinlog.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+SILENCE_MS: Final = 10_000
+SOCKET_GIVES_UP_MS: Final = 10_000
+"""TCP_USER_TIMEOUT of a lane's produce sockets."""
+
+PING_S: Final = 2.0
+ONCE_GIVES_UP_S: Final = 60.0
+MAP_RUNS_IN_TAKE: Final = 20_000
+LEASE_RETRY_S: Final = 2.0
+
+
+class Host(Protocol):
+    """What a flow needs of the process around it."""
+
+    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
+        """Start a Spark job of so many lanes; its number is unique in this process."""
+
+    def read_map(self, flow: FlowRun, then: Callable[[Mapping[PartitionKey, PartitionMap]], None]) -> None:
+        """Read the offset map to its end, then call back in the supervisor's thread."""
+
+
+class FlowRun:
+    """Runs one flow in one generation, from its first lease to its end."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        host: Host,
+        work: Work,
+        generation: int,
+        plans: Iterable[PartitionPlan],
+        lane_count: Callable[[int], int],
+        lease_s: float,
+        first_change_s: float,
+        start: str,
+        once: bool,
+        clean: bool,
+    ) -> None:
+        self.name = name
+        self.work = work
+        self.generation = generation
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.leases: list[Lease] = []
+        self.is_stopping = False
+        self.started = time.monotonic()
+        self.finished_at: float | None = None
+        self._host = host
+        self._lane_count = lane_count
+        self._lease_s = lease_s
+        self._next_change = time.monotonic() + first_change_s
+        self._start = start
+        self._once = once
+        # the process before us did not say goodbye: its lanes may still send for a while
+        wait_s = 0.0 if clean else (SILENCE_MS + SOCKET_GIVES_UP_MS) / 1000
+        self._foreign_until = time.monotonic() + wait_s
+        self._starts = itertools.count()
+        self._is_reading_map = False
+        self._next_ping = 0.0
+        self._next_lease_try = 0.0
+        self.set_plans(plans)
+
+    # -- what is to be mirrored ------------------------------------------------------------------------
+
+    def set_plans(self, plans: Iterable[PartitionPlan]) -> None:
+        """Topic discovery found this: new ones are started, missing ones released."""
+        wanted = {plan.source: plan for plan in plans}
+        for tp, plan in wanted.items():
+            known = self.partitions.get(tp)
+            if known is None:
+                self.partitions[tp] = Partition(plan=plan, wait_until=self._foreign_until)
+            else:
+                known.plan = plan
+                known.is_wanted = True
+                if known.placement is Placement.RELEASED:
+                    known.placement = Placement.PENDING
+        for tp, partition in self.partitions.items():
+            if tp not in wanted and partition.is_wanted:
+                partition.is_wanted = False
+                self._release([partition])
+                if partition.lane is None:
+                    partition.leave(Placement.RELEASED)
+
+    # -- turning -----------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what time asks for; called about ten times a second."""
+        now = time.monotonic()
+        self._reap()
+        if now >= self._next_ping:
+            self._next_ping = now + PING_S
+            for lane in self._lanes():
+                lane.peer.send(Ping())
+        if self.is_stopping:
+            self._stop_lanes()
+            return
+        self._tend_leases(now)
+        self._assign(now)
+        if self._once and self.is_settled:
+            self.stop()
+
+    @property
+    def current(self) -> Lease | None:
+        return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
+
+    @property
+    def is_finished(self) -> bool:
+        """Stopped, and no lane is left."""
+        return self.is_stopping and not self.leases
+
+    @property
+    def is_settled(self) -> bool:
+        """With `--once`: nothing is left that could still be copied."""
+        return all(self._is_final(p) for p in self.partitions.values())
+
+    def _is_final(self, partition: Partition) -> bool:
+        if partition.placement in (Placement.DONE, Placement.RELEASED, Placement.FAILED):
+            return True
+        failure = partition.failure
+        return (
+            failure is not None
+            and time.time() * 1000 - failure.since_ms > ONCE_GIVES_UP_S * 1000
+        )
+
+    def stop(self) -> None:
+        """End all lanes; each drains first."""
+        self.is_stopping = True
+        self._stop_lanes()
+
+    def _stop_lanes(self) -> None:
+        for lane in self._lanes():
+            if not lane.stop_sent:
+                lane.stop_sent = True
+                lane.peer.send(Stop())
+        for lease in self.leases:
+            if not lease.lanes and lease.age_s > 1.0:
+                lease.job.cancel()
+
+    def abort(self) -> None:
+        """End the Spark jobs without waiting for their lanes."""
+        for lease in self.leases:
+            lease.job.cancel()
+
+    # -- leases ------------------------------------------------------------------------------------------
+
+    def _lanes(self) -> list[Lane]:
+        return [lane for lease in self.leases for lane in lease.lanes.values()]
+
+    def _reap(self) -> None:
+        for lease in [le for le in self.leases if le.job.is_done]:
+            if lease.lanes and lease.job.error is None:
+                continue  # their last messages are still on the way
+            self.leases.remove(lease)
+            for lane in list(lease.lanes.values()):
+                self._lost(lane)
+            if lease.job.error is not None and not self.is_stopping:
+                log.warning("lease ended early flow=%s error=%s", self.name, lease.job.error)
+                self._next_lease_try = time.monotonic() + LEASE_RETRY_S
+        if self.is_finished and self.finished_at is None:
+            self.finished_at = time.monotonic()
+
+    def _tend_leases(self, now: float) -> None:
+        warming = next((le for le in self.leases if le.state is LeaseState.WARMING), None)
+        current = self.current
+        if warming is None:
+            due = current is None or (now >= self._next_change and not self._once)
+            if due and now >= self._next_lease_try and self.partitions:
+                size = max(1, self._lane_count(len(self.partitions)))
+                number, job = self._host.start_lease(self, size)
+                self.leases.append(Lease(number=number, size=size, job=job))
+                self._next_change = now + self._lease_s
+        elif warming.is_warm:
+            warming.state = LeaseState.CURRENT
+            if current is not None:
+                self._retire(current)
+        for lease in self.leases:
+            if lease.state is LeaseState.RETIRING:
+                for lane in lease.lanes.values():
+                    if not lane.partitions and not lane.stop_sent:
+                        lane.stop_sent = True
+                        lane.peer.send(Stop())
+
+    def _retire(self, lease: Lease) -> None:
+        lease.state = LeaseState.RETIRING
+        for lane in lease.lanes.values():
+            self._release(lane.partitions.values())
+
+    def _release(self, partitions: Iterable[Partition]) -> None:
+        by_lane: dict[LaneKey, list[TopicPartition]] = {}
+        for partition in partitions:
+            if partition.lane is not None:
+                by_lane.setdefault(partition.lane, []).append(partition.plan.source)
+        for lane in self._lanes():
+            tps = [tp for tp in by_lane.get(lane.key, ()) if tp not in lane.releasing]
+            if tps:
+                lane.releasing.update(tps)
+                lane.peer.send(Release(partitions=tuple(tps)))
+
+    # -- giving partitions to lanes ------------------------------------------------------------------------
+
+    def _assign(self, now: float) -> None:
+        current = self.current
+        if current is None or not current.ready_lanes:
+            return
+        due = [p for p in self.partitions.values() if p.is_due(now) and not self._is_given_up(p)]
+        self._give([p for p in due if p.handed is not None], current, {})
+        cold = [p for p in due if p.handed is None]
+        if cold and not self._is_reading_map:
+            self._is_reading_map = True
+            self._host.read_map(self, self._on_map)
+
+    def _is_given_up(self, partition: Partition) -> bool:
+        return self._once and partition.placement is Placement.FAILED
+
+    def _on_map(self, maps: Mapping[PartitionKey, PartitionMap]) -> None:
+        self._is_reading_map = False
+        current = self.current
+        if self.is_stopping or current is None or not current.ready_lanes:
+            return
+        now = time.monotonic()
+        cold = [
+            p
+            for p in self.partitions.values()
+            if p.is_due(now) and p.handed is None and not self._is_given_up(p)
+        ]
+        self._give(cold, current, maps)
+
+    def _give(
+        self,
+        partitions: list[Partition],
+        lease: Lease,
+        maps: Mapping[PartitionKey, PartitionMap],
+    ) -> None:
+        if not partitions:
+            return
+        for number, part in spread(partitions, lease.ready_lanes).items():
+            lane = lease.lanes[number]
+            takes = []
+            for partition in part:
+                takes.append(self._take(partition, maps))
+                partition.placement = Placement.ASSIGNED
+                partition.lane = lane.key
+                partition.handed = None
+                partition.progress = None
+                lane.partitions[partition.plan.source] = partition
+            lane.peer.send(Take(partitions=tuple(takes)))
+
+    def _take(
+        self, partition: Partition, maps: Mapping[PartitionKey, PartitionMap]
+    ) -> TakePartition:
+        plan = partition.plan
+        known = maps.get(
+            PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
+        )
+        if partition.handed is None:
+            partition.term = Term(self.generation, next(self._starts))
+        runs = () if known is None or partition.handed is not None else known.runs
+        wait_ms = max(0, int((partition.wait_until - time.monotonic()) * 1000))
+        return TakePartition(
+            source=plan.source,
+            target=plan.target,
+            source_topic_id=plan.source_topic_id,
+            target_topic_id=plan.target_topic_id,
+            term=partition.term,
+            limit_bytes=plan.limit_bytes,
+            start=self._start,
+            end=plan.end,
+            runs=_head_and_tail(runs),
+            mark=None if known is None else known.mark,
+            fingerprints={} if known is None else dict(known.fingerprints),
+            acked_ordinal=partition.acked_ordinal,
+            acked_epoch=partition.acked_epoch,
+            handed=partition.handed,
+            unprotected_wait_ms=wait_ms,
+        )
+
+    # -- what lanes say --------------------------------------------------------------------------------------
+
+    def on_hello(self, hello: Hello, peer: Peer) -> Lane | None:
+        """A lane came up; None when its lease is not ours any more."""
+        lease = next((le for le in self.leases if le.number == hello.lease), None)
+        if lease is None or self.is_stopping:
+            peer.send(Stop())
+            return None
+        before = lease.lanes.get(hello.lane)
+        if before is not None:
+            self._lost(before)
+        key = LaneKey(hello.lease, hello.lane, hello.attempt)
+        lane = lease.lanes[hello.lane] = Lane(key=key, peer=peer)
+        peer.send(self.work)
+        return lane
+
+    def on_message(self, lane: Lane, message: object) -> None:
+        match message:
+            case Ready():
+                lane.is_ready = True
+                self.tick()
+            case Progress():
+                lane.degraded, lane.throttle_ms = message.degraded, message.throttle_ms
+                for progress in message.partitions:
+                    partition = lane.partitions.get(progress.source)
+                    if partition is not None:
+                        partition.on_progress(progress)
+            case Released():
+                for one in message.partitions:
+                    self._on_released(lane, one)
+                self._assign(time.monotonic())
+            case Troubled():
+                self._on_troubled(lane, message)
+            case _:
+                log.warning("unexpected message flow=%s message=%s", self.name, message)
+
+    def _on_released(self, lane: Lane, one: ReleasedPartition) -> None:
+        partition = lane.partitions.pop(one.source, None)
+        lane.releasing.discard(one.source)
+        if partition is None or one.term != partition.term:
+            return
+        if one.done:
+            partition.leave(Placement.DONE)
+            partition.failure = None
+            return
+        partition.leave(Placement.PENDING if partition.is_wanted else Placement.RELEASED)
+        partition.handed = one.handed
+        partition.retry_at = 0.0
+
+    def _on_troubled(self, lane: Lane, trouble: Troubled) -> None:
+        partition = lane.partitions.pop(trouble.source, None)
+        lane.releasing.discard(trouble.source)
+        if partition is None:
+            return
+        before = partition.failure
+        partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
+        if trouble.wait_ms:
+            partition.wait_until = max(
+                partition.wait_until, time.monotonic() + trouble.wait_ms / 1000
+            )
+        if before is None or before.code != trouble.code:
+            level = logging.INFO if trouble.is_retriable else logging.ERROR
+            log.log(level, "%s: %s [%s]", self.name, trouble.message, trouble.code)
+
+    def on_gone(self, lane: Lane) -> None:
+        """The lane's channel ended."""
+        for lease in self.leases:
+            if lease.lanes.get(lane.key.lane) is lane:
+                del lease.lanes[lane.key.lane]
+        self._lost(lane)
+
+    def _lost(self, lane: Lane) -> None:
+        heard_s = time.clock_gettime(time.CLOCK_BOOTTIME) - lane.peer.last_heard
+        until = time.monotonic() + (SILENCE_MS + SOCKET_GIVES_UP_MS) / 1000 - heard_s
+        for partition in lane.partitions.values():
+            if partition.lane == lane.key:
+                partition.leave(Placement.PENDING)
+                partition.handed = None
+                partition.retry_at = 0.0
+                partition.wait_until = max(partition.wait_until, until)
+        lane.partitions.clear()
+        lane.peer.close()
+
+    def failures(self) -> list[Partition]:
+        """Partitions that stand still for a reason."""
+        return [p for p in self.partitions.values() if p.failure is not None]
+
+
+def _head_and_tail(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """The first run (it knows K) and the newest ones."""
+    runs = tuple(runs)
+    if len(runs) <= MAP_RUNS_IN_TAKE:
+        return runs
+    return (runs[0], *runs[-MAP_RUNS_IN_TAKE:])

@@ -1,0 +1,99 @@
+"""The lanes and leases of one flow as the driver sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+from twinlog.control.partitions import LaneKey, Partition
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+
+WARM_UP_TIMEOUT_S: Final = 30.0
+
+
+class Peer(Protocol):
+    """The driver's end of a lane's channel."""
+
+    @property
+    def last_heard(self) -> float:
+        """CLOCK_BOOTTIME of the last bytes from the lane, in seconds."""
+
+    def send(self, message: object) -> None: ...
+    def close(self) -> None: ...
+
+
+class Job(Protocol):
+    """A lease's Spark job."""
+
+    @property
+    def is_done(self) -> bool: ...
+    @property
+    def error(self) -> TwinlogError | None: ...
+    def cancel(self) -> None: ...
+
+
+class LeaseState(StrEnum):
+    """A lease warms up beside the one before it, takes its partitions over, and retires when its turn is over."""
+
+    WARMING = "WARMING"
+    CURRENT = "CURRENT"
+    RETIRING = "RETIRING"
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """One running attempt of a lane."""
+
+    key: LaneKey
+    peer: Peer
+    is_ready: bool = False
+    degraded: str = ""
+    throttle_ms: int = 0
+    stop_sent: bool = False
+    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    releasing: set[TopicPartition] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
+class Lease:
+    """One Spark job and the lanes that came from it."""
+
+    number: int
+    size: int
+    job: Job
+    state: LeaseState = LeaseState.WARMING
+    started: float = field(default_factory=time.monotonic)
+    lanes: dict[int, Lane] = field(default_factory=dict)
+
+    @property
+    def ready_lanes(self) -> list[Lane]:
+        return [lane for lane in self.lanes.values() if lane.is_ready and not lane.stop_sent]
+
+    @property
+    def is_warm(self) -> bool:
+        """All lanes are ready; or some are, and the others had their time."""
+        ready = len(self.ready_lanes)
+        return ready == self.size or (ready > 0 and self.age_s > WARM_UP_TIMEOUT_S)
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.started
+
+
+def spread(partitions: Iterable[Partition], lanes: Iterable[Lane]) -> dict[int, list[Partition]]:
+    """Who gets which partition, by lane number: the least loaded lane each time, in a stable order.
+
+    Partitions of one topic are dealt out one by one, so that a busy topic keeps every lane busy.
+    """
+    by_number = {lane.key.lane: lane for lane in lanes}
+    load = {number: len(lane.partitions) for number, lane in by_number.items()}
+    out: dict[int, list[Partition]] = {}
+    for partition in sorted(partitions, key=lambda p: p.plan.source):
+        number = min(load, key=lambda n: (load[n], n))
+        load[number] += 1
+        out.setdefault(number, []).append(partition)
+    return out

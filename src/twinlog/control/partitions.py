@@ -1,0 +1,139 @@
+"""What the driver knows of every partition of a flow: where it is, who has it, and when it is tried next.
+
+    PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
+       ^                 |
+       |                 |--Troubled, retriable--> PENDING, after a growing pause
+       `--30 s-- FAILED <--Troubled, fatal--
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from twinlog.lane.messages import HandOver, PartitionProgress
+from twinlog.mirror.offset_map import Term
+from twinlog.model import TopicId, TopicPartition
+
+RETRY_FAILED_S: Final = 30.0
+"""A partition that failed is tried again within this time."""
+
+FIRST_PAUSE_S: Final = 0.1
+FOREVER: Final = (1 << 63) - 1
+
+
+class Placement(StrEnum):
+    """Where a partition is in its life."""
+
+    PENDING = "PENDING"
+    ASSIGNED = "ASSIGNED"
+    FAILED = "FAILED"
+    DONE = "DONE"
+    RELEASED = "RELEASED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """One partition that is to be mirrored, as topic discovery found it."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId
+    target_topic_id: TopicId
+    limit_bytes: int
+    end: int = FOREVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a partition stands still, and since when (ms)."""
+
+    code: str
+    message: str
+    since_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Partition:
+    """One partition in the driver's hands."""
+
+    plan: PartitionPlan
+    is_wanted: bool = True
+    """False when its topic was taken off the list: it is released and kept for show."""
+    placement: Placement = Placement.PENDING
+    lane: LaneKey | None = None
+    term: Term = field(default=Term(-1, -1))
+    handed: HandOver | None = None
+    failure: Failure | None = None
+    progress: PartitionProgress | None = None
+    acked_ordinal: int = -1
+    acked_epoch: int = -1
+    records: int = 0
+    """Records copied before the present Take."""
+    bytes: int = 0
+    wait_until: float = 0.0
+    """Monotonic: requests of a dead holder may arrive until then."""
+    retry_at: float = 0.0
+    _pause_s: float = FIRST_PAUSE_S
+
+    @property
+    def total_records(self) -> int:
+        return self.records + (self.progress.records if self._counts else 0)
+
+    @property
+    def total_bytes(self) -> int:
+        return self.bytes + (self.progress.bytes if self._counts else 0)
+
+    @property
+    def _counts(self) -> bool:
+        return self.progress is not None and self.placement is Placement.ASSIGNED
+
+    def on_progress(self, progress: PartitionProgress) -> None:
+        """Keep what the lane reported; movement forgives earlier trouble."""
+        moved = progress.ordinal > self.acked_ordinal
+        if progress.ordinal >= self.acked_ordinal or progress.target_epoch != self.acked_epoch:
+            self.acked_ordinal, self.acked_epoch = progress.ordinal, progress.target_epoch
+        at_end = progress.source_end >= 0 and progress.upstream >= progress.source_end
+        if moved or at_end:
+            self._pause_s = FIRST_PAUSE_S
+            self.failure = None
+        self.progress = progress
+
+    def leave(self, placement: Placement) -> None:
+        """The lane does not have it any more: its counts are added up."""
+        if self.placement is Placement.ASSIGNED and self.progress is not None:
+            self.records += self.progress.records
+            self.bytes += self.progress.bytes
+        self.placement = placement
+        self.lane = None
+
+    def troubled(self, code: str, message: str, *, retriable: bool) -> None:
+        """It stopped by itself; the next try comes after a pause."""
+        self.handed = None
+        since = int(time.time() * 1000)
+        if self.failure is not None and self.failure.code == code:
+            since = self.failure.since_ms
+        self.failure = Failure(code=code, message=message, since_ms=since)
+        if retriable:
+            self.leave(Placement.PENDING)
+            self.retry_at = time.monotonic() + self._pause_s
+            self._pause_s = min(self._pause_s * 2, RETRY_FAILED_S)
+        else:
+            self.leave(Placement.FAILED)
+            self.retry_at = time.monotonic() + RETRY_FAILED_S
+
+    def is_due(self, now: float) -> bool:
+        """Nobody has it and its time has come."""
+        waits = self.placement in (Placement.PENDING, Placement.FAILED)
+        return self.is_wanted and waits and self.retry_at <= now
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LaneKey:
+    """One attempt of one lane of one lease."""
+
+    lease: int
+    lane: int
+    attempt: int

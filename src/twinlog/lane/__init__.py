@@ -1,0 +1,1 @@
+"""One lane at work: sockets, threads and the loop that moves batches."""

@@ -1,0 +1,217 @@
+"""One cluster as a lane sees it: who leads what, and an open connection to every leader that is needed.
+
+Leaders and connections come from background jobs; the loop only asks what is there now. After a failure a
+broker is tried again with a growing pause, and metadata is read anew.
+"""
+
+from __future__ import annotations
+
+import random
+import selectors
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.connection import Connection
+from twinlog.cluster.hot_connection import HotConnection
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.errors import TwinlogError
+from twinlog.lane.background import Background
+from twinlog.model import TopicId, TopicPartition
+
+CONNECT_TIMEOUT_S: Final = 10.0
+MIN_PAUSE_S: Final = 0.05
+MAX_PAUSE_S: Final = 30.0
+
+
+class Leader(NamedTuple):
+    """Who leads a partition."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class _Pause:
+    seconds: float = MIN_PAUSE_S
+    until: float = 0.0
+
+    def grow(self) -> float:
+        wait = random.uniform(self.seconds / 2, self.seconds)  # noqa: S311 (jitter, no secret)
+        self.until = time.monotonic() + wait
+        self.seconds = min(self.seconds * 2, MAX_PAUSE_S)
+        return wait
+
+    def reset(self) -> None:
+        self.seconds, self.until = MIN_PAUSE_S, 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterSide:
+    """Leaders and hot connections of one cluster; used by the loop's thread only."""
+
+    settings: ClusterSettings
+    background: Background
+    selector: selectors.BaseSelector
+    user_timeout_ms: int = 0
+    """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this; 0 leaves its default."""
+    leaders: dict[TopicPartition, Leader] = field(default_factory=dict)
+    topic_ids: dict[str, TopicId] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
+    connections: dict[int, HotConnection] = field(default_factory=dict)
+    problem: str = ""
+    """Why the cluster cannot be reached, or empty."""
+    on_connected: Callable[[int], None] = lambda _node: None
+    on_leaders: Callable[[], None] = lambda: None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the job that uses `client`."""
+    _client: ClusterClient | None = None
+    _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    _connecting: set[int] = field(default_factory=set)
+    _node_pause: dict[int, _Pause] = field(default_factory=dict)
+    _wanted_topics: set[str] = field(default_factory=set)
+    _refreshing: bool = False
+    _refresh_pause: _Pause = field(default_factory=_Pause)
+
+    @property
+    def client(self) -> ClusterClient:
+        """The blocking client, for jobs that hold `lock`."""
+        if self._client is None:
+            self._client = ClusterClient(self.settings)
+        return self._client
+
+    # -- leaders ---------------------------------------------------------------------------------------
+
+    def need_topics(self, topics: Iterable[str]) -> None:
+        """Learn the leaders of these topics with the next refresh."""
+        self._wanted_topics |= set(topics)
+
+    def forget_leader(self, tp: TopicPartition) -> None:
+        """The broker said that it does not lead this partition (any more)."""
+        self.leaders.pop(tp, None)
+        self._wanted_topics.add(tp.topic)
+
+    def tend(self) -> None:
+        """Start a refresh where one is due; called by the loop on every turn."""
+        if not self._wanted_topics or self._refreshing:
+            return
+        if time.monotonic() < self._refresh_pause.until:
+            return
+        topics = sorted(self._wanted_topics)
+        self._refreshing = True
+        self.background.submit(lambda: self._read_metadata(topics), self._learned, self._failed)
+
+    @property
+    def is_refreshing(self) -> bool:
+        return self._refreshing or bool(self._wanted_topics)
+
+    def _read_metadata(self, topics: list[str]) -> tuple[list[str], object]:
+        with self.lock:
+            return topics, self.client.metadata(topics)
+
+    def _learned(self, answer: tuple[list[str], object]) -> None:
+        topics, metadata = answer
+        self._refreshing = False
+        self.problem = ""
+        self._brokers = {
+            node: (broker.host, broker.port)
+            for node, broker in metadata.brokers.items()  # type: ignore[attr-defined]
+        }
+        leaderless = False
+        for topic in topics:
+            found = metadata.topics.get(topic)  # type: ignore[attr-defined]
+            self._wanted_topics.discard(topic)
+            if found is None or found.error:
+                leaderless = True
+                continue
+            self.topic_ids[topic] = found.topic_id
+            self.names[found.topic_id.raw] = topic
+            for partition in found.partitions:
+                tp = TopicPartition(topic, partition.partition)
+                if partition.leader < 0:
+                    self.leaders.pop(tp, None)
+                    leaderless = True
+                else:
+                    self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
+        if leaderless:
+            self._wanted_topics |= set(topics)
+            self._refresh_pause.grow()
+        else:
+            self._refresh_pause.reset()
+        self.on_leaders()
+
+    def _failed(self, error: TwinlogError) -> None:
+        self._refreshing = False
+        self.problem = str(error)
+        self._refresh_pause.grow()
+
+    # -- connections -----------------------------------------------------------------------------------
+
+    def connection_to(self, node: int) -> HotConnection | None:
+        """The open connection, or None while one is being made."""
+        found = self.connections.get(node)
+        if found is None:
+            self._connect(node)
+        return found
+
+    def _connect(self, node: int) -> None:
+        pause = self._node_pause.setdefault(node, _Pause())
+        address = self._brokers.get(node)
+        if node in self._connecting or time.monotonic() < pause.until or address is None:
+            return
+        self._connecting.add(node)
+        host, port = address
+
+        def open_connection() -> HotConnection:
+            connection = Connection.open(
+                host,
+                port,
+                self.settings,
+                timeout_s=CONNECT_TIMEOUT_S,
+                user_timeout_ms=self.user_timeout_ms,
+            )
+            return HotConnection(connection, self.settings.client_id)
+
+        def opened(connection: HotConnection) -> None:
+            self._connecting.discard(node)
+            pause.reset()
+            self.problem = ""
+            self.connections[node] = connection
+            self.selector.register(connection, selectors.EVENT_READ, (self, node))
+            self.on_connected(node)
+
+        def failed(error: TwinlogError) -> None:
+            self._connecting.discard(node)
+            pause.grow()
+            self.problem = str(error)
+            self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
+
+        self.background.submit(open_connection, opened, failed)
+
+    def drop(self, node: int) -> list[object]:
+        """Close a broken connection; returns the contexts of its unanswered requests."""
+        connection = self.connections.pop(node, None)
+        if connection is None:
+            return []
+        self.selector.unregister(connection)
+        unanswered = connection.unanswered()
+        connection.close()
+        self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
+        return unanswered
+
+    def flush(self, node: int, connection: HotConnection) -> None:
+        """Send what can be sent, and ask to be told when the rest can."""
+        done = connection.flush()
+        events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
+        if self.selector.get_key(connection).events != events:
+            self.selector.modify(connection, events, (self, node))
+
+    def close(self) -> None:
+        for node in list(self.connections):
+            self.drop(node)
+        with self.lock:
+            if self._client is not None:
+                self._client.close()

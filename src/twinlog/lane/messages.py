@@ -1,0 +1,185 @@
+"""Everything that passes between the driver and a lane, in one place: frozen, plain, JSON-able.
+
+    lane                          driver
+     |  -- Hello ------------------>|   which lease, which lane, which attempt
+     |  <- Work --------------------|   the flow's clusters, rules and topics (secrets travel here, and only here)
+     |  -- Ready ------------------>|   connections to both clusters are open
+     |  <- Take --------------------|   start these partitions: cold (look first) or handed over
+     |  -- Progress --------------->|   once a second, and it is the lane's sign of life
+     |  <- Release -----------------|   drain these partitions
+     |  -- Released --------------->|   where each one ended: the next lane goes on with it
+     |  -- Troubled --------------->|   a partition stopped by itself: code, fate, where it was
+     |  <- Stop --------------------|   drain everything, send Released, end
+     |  <> Ping / Pong               |   when there is nothing else to say
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.mirror.copy import StartPoint
+from twinlog.mirror.offset_map import Mark, Run, Term
+from twinlog.model import TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The first message of a lane."""
+
+    lease: int
+    lane: int
+    attempt: int
+    pid: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What all partitions of a lane have in common."""
+
+    flow: str
+    source: ClusterSettings
+    target: ClusterSettings
+    producer_id: int
+    is_ours_alone: bool
+    read_committed: bool
+    producer_expiry_ms: int | None
+    known_producers: tuple[int, ...]
+    map_topic: str
+    map_partitions: int
+    source_topics: tuple[str, ...]
+    """Topics whose leaders are worth knowing before the first Take."""
+    target_topics: tuple[str, ...]
+    memory_bytes: int
+    accept_source_loss: bool
+    silence_ms: int
+    """A lane that has heard nothing from the driver for so long stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakePartition:
+    """One partition to copy; `handed` comes from a Released, without it the lane looks itself."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId
+    target_topic_id: TopicId
+    term: Term
+    limit_bytes: int
+    """The target's max.message.bytes for this topic."""
+    start: str
+    end: int
+    """First upstream offset not to be copied; 2^63-1 for ever."""
+    runs: tuple[Run, ...]
+    mark: Mark | None
+    fingerprints: dict[int, int]
+    acked_ordinal: int
+    acked_epoch: int
+    handed: HandOver | None = None
+    unprotected_wait_ms: int = 0
+    """If the target does not surely remember our producer id, wait so long from now and look again: requests of
+    a dead lane or connection may still arrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """A partition at rest: everything sent was answered, and where it goes on."""
+
+    start: StartPoint
+    chunk: int
+    runs: tuple[Run, ...]
+    """Runs of the open chunk."""
+    durable_ordinal: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """Start these partitions."""
+
+    partitions: tuple[TakePartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Drain these partitions and say where they ended."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Release everything, then end the lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """The driver lives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The lane is connected to both clusters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedPartition:
+    """One partition at rest; without `handed` it was never started."""
+
+    source: TopicPartition
+    term: Term
+    handed: HandOver | None
+    done: bool
+    """Everything below its end was copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """These partitions are not ours any more."""
+
+    partitions: tuple[ReleasedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Troubled:
+    """A partition stopped by itself and needs a new Take."""
+
+    source: TopicPartition
+    code: str
+    message: str
+    is_retriable: bool
+    wait_ms: int
+    """How long requests of ours may still be on their way to an unprotected partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProgress:
+    """How far one partition is; totals count since the Take."""
+
+    source: TopicPartition
+    state: str
+    ordinal: int
+    upstream: int
+    downstream: int
+    source_end: int
+    """High watermark, or last stable offset under read_committed."""
+    log_start: int
+    records: int
+    bytes: int
+    last_timestamp: int
+    is_protected: bool
+    target_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a lane did; partitions that did not change since the last one are left out."""
+
+    partitions: tuple[PartitionProgress, ...]
+    throttle_ms: int
+    degraded: str
+    """Why a cluster cannot be reached, or empty."""
+
+
+MESSAGES = (Hello, Work, Take, Release, Stop, Ping, Ready, Released, Troubled, Progress)
+"""All classes that travel by themselves."""

@@ -1,0 +1,294 @@
+"""Reading: one Fetch in flight per source broker, for all partitions that it leads and that have room.
+
+Backpressure is a partition left out of the session: it costs the broker nothing and comes back when its batches
+are on the target. While a partition is left out, or some are still to be started, fetches do not wait long at
+the broker: else the next one could go out only when a quiet neighbour's wait has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.fetch import (
+    FETCH,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    SESSION_ERRORS,
+    VERSION_BY_ID,
+    VERSION_BY_NAME,
+    FetchedPartition,
+    FetchPosition,
+    FetchSession,
+)
+from twinlog.cluster.hot_connection import HotConnection
+from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
+from twinlog.lane.cluster_side import ClusterSide
+from twinlog.mirror.copy import PartitionCopy
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+
+LONG_WAIT_MS: Final = 500
+SHORT_WAIT_MS: Final = 5
+PARTITION_MAX_BYTES: Final = 2 << 20
+RESPONSE_MAX_BYTES: Final = 8 << 20
+MIN_ROOM_BYTES: Final = 1 << 20
+
+STALE_LEADER: Final = frozenset({3, 5, 6, 9, 74, 75, 76, 100, 103})
+"""Unknown topic or id, no leader, not the leader, fenced or unknown epoch: look who leads now."""
+
+OFFSET_OUT_OF_RANGE: Final = 1
+UNAUTHORIZED: Final = 29
+
+
+@dataclass(slots=True)
+class SourceState:
+    """One partition's place at the source."""
+
+    copy: PartitionCopy
+    source_end: int = -1
+    log_start: int = -1
+    paused: bool = False
+
+
+@dataclass(slots=True)
+class _Broker:
+    session: FetchSession
+    is_fetching: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceSide:
+    """All reading of a lane."""
+
+    side: ClusterSide
+    read_committed: bool
+    memory_bytes: int
+    on_trouble: Callable[[TopicPartition, TwinlogError], None]
+    on_arrived: Callable[[PartitionCopy], None]
+    partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
+    throttle_ms: int = 0
+    _brokers: dict[int, _Broker] = field(default_factory=dict)
+    _homes: dict[TopicPartition, int] = field(default_factory=dict)
+    _homeless: set[TopicPartition] = field(default_factory=set)
+    _paused: set[TopicPartition] = field(default_factory=set)
+
+    def add(self, copy: PartitionCopy) -> None:
+        self.partitions[copy.source] = SourceState(copy)
+        if copy.wants_fetch:
+            self._homeless.add(copy.source)
+
+    def remove(self, tp: TopicPartition) -> None:
+        self.partitions.pop(tp, None)
+        self._unplace(tp)
+        self._homeless.discard(tp)
+        self._paused.discard(tp)
+
+    def _unplace(self, tp: TopicPartition) -> None:
+        node = self._homes.pop(tp, None)
+        if node is not None and node in self._brokers:
+            self._brokers[node].session.forget(tp)
+
+    # -- out -----------------------------------------------------------------------------------------
+
+    def pump(self, *, hurry: bool) -> None:
+        """Send the fetches that can go out now; `hurry` keeps them short at the broker."""
+        self._place_homeless()
+        self._resume_paused()
+        room = self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
+        if room < MIN_ROOM_BYTES:
+            return
+        wait_ms = SHORT_WAIT_MS if hurry or self._paused or self._homeless else LONG_WAIT_MS
+        for node, broker in self._brokers.items():
+            if broker.is_fetching or not len(broker.session):
+                continue
+            connection = self.side.connection_to(node)
+            if connection is None:
+                continue
+            parts = broker.session.request(
+                max_wait_ms=wait_ms, max_bytes=min(RESPONSE_MAX_BYTES, room)
+            )
+            connection.submit(FETCH, broker.session.version, parts, broker)
+            broker.is_fetching = True
+            self.side.flush(node, connection)
+
+    def _place_homeless(self) -> None:
+        for tp in list(self._homeless):
+            leader = self.side.leaders.get(tp)
+            if leader is None:
+                self.side.need_topics((tp.topic,))
+                continue
+            if self._is_recreated(tp):
+                continue
+            connection = self.side.connection_to(leader.node)
+            if connection is None:
+                continue
+            broker = self._brokers.get(leader.node)
+            if broker is None:
+                broker = self._brokers[leader.node] = _Broker(self._session(connection))
+            self._homeless.discard(tp)
+            self._homes[tp] = leader.node
+            self._want(broker.session, tp)
+
+    def _is_recreated(self, tp: TopicPartition) -> bool:
+        expected = self.partitions[tp].copy.source_topic_id
+        found = self.side.topic_ids.get(tp.topic, NO_TOPIC_ID)
+        if NO_TOPIC_ID in (expected, found) or expected == found:
+            return False
+        self._homeless.discard(tp)
+        self.on_trouble(
+            tp,
+            PartitionError(
+                f"{tp}: the source topic was deleted and created again; looking again",
+                code="SOURCE_RECREATED",
+                fate=Fate.RETRIABLE,
+            ),
+        )
+        return True
+
+    def _session(self, connection: HotConnection) -> FetchSession:
+        _, highest = connection.api_versions.get(FETCH, (0, 0))
+        if highest < VERSION_BY_NAME:
+            raise Unsupported(
+                f"{connection.peer} ({self.side.settings.alias}) offers Fetch up to version {highest}; "
+                f"version {VERSION_BY_NAME} is needed (Kafka 2.7 or newer)"
+            )
+        by_id = highest >= VERSION_BY_ID and all(
+            topic_id != NO_TOPIC_ID for topic_id in self.side.topic_ids.values()
+        )
+        return FetchSession(
+            VERSION_BY_ID if by_id else VERSION_BY_NAME,
+            READ_COMMITTED if self.read_committed else READ_UNCOMMITTED,
+        )
+
+    def _want(self, session: FetchSession, tp: TopicPartition) -> None:
+        copy = self.partitions[tp].copy
+        intake = copy.intake
+        position = FetchPosition(
+            intake.position,
+            self.side.leaders[tp].epoch if tp in self.side.leaders else -1,
+            intake.last_fetched_epoch,
+            PARTITION_MAX_BYTES,
+        )
+        session.want(tp, copy.source_topic_id, position)
+
+    def _resume_paused(self) -> None:
+        limit = self._share() // 2
+        for tp in list(self._paused):
+            if self.partitions[tp].copy.queued_bytes <= limit:
+                self._paused.discard(tp)
+                self._homeless.add(tp)
+
+    def _share(self) -> int:
+        """Bytes that one partition may hold before it is left out."""
+        return max(2 * PARTITION_MAX_BYTES, self.memory_bytes // max(1, len(self.partitions)))
+
+    # -- in ------------------------------------------------------------------------------------------
+
+    def on_readable(self, node: int, connection: HotConnection) -> None:
+        """Take in what the broker sent; raises Disconnected or CorruptData for the whole connection."""
+        for broker, view in connection.receive():
+            broker.is_fetching = False
+            answer = broker.session.parse(view)
+            self.throttle_ms = max(self.throttle_ms, answer.throttle_ms)
+            if answer.error and answer.error not in SESSION_ERRORS:
+                raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
+            for fetched in answer.partitions:
+                state = self.partitions.get(fetched.tp)
+                if state is not None and self._homes.get(fetched.tp) == node:
+                    self._on_partition(broker.session, state, fetched)
+
+    def _on_partition(
+        self, session: FetchSession, state: SourceState, fetched: FetchedPartition
+    ) -> None:
+        tp = fetched.tp
+        if fetched.error:
+            self._on_error(tp, fetched.error)
+            return
+        if fetched.diverging is not None:
+            self.on_trouble(tp, self._diverged(state, fetched.diverging))
+            return
+        state.log_start = fetched.log_start
+        state.source_end = (
+            fetched.last_stable_offset if self.read_committed else fetched.high_watermark
+        )
+        if not fetched.records:
+            return
+        copy = state.copy
+        try:
+            copy.on_fetched(fetched.records, fetched.aborted)
+        except TwinlogError as error:
+            self.on_trouble(tp, _at(error, tp, copy.intake.position))
+            return
+        if not copy.wants_fetch:
+            self._unplace(tp)
+        elif copy.queued_bytes > self._share():
+            self._unplace(tp)
+            self._paused.add(tp)
+        else:
+            self._want(session, tp)
+        self.on_arrived(copy)
+
+    def _on_error(self, tp: TopicPartition, error: int) -> None:
+        self._unplace(tp)
+        if error in STALE_LEADER:
+            self.side.forget_leader(tp)
+            self._homeless.add(tp)
+        elif error == OFFSET_OUT_OF_RANGE:
+            self.on_trouble(
+                tp,
+                PartitionError(
+                    f"{tp}: the source does not have our position any more; looking again",
+                    code="SOURCE_OUT_OF_RANGE",
+                    fate=Fate.RETRIABLE,
+                ),
+            )
+        elif error == UNAUTHORIZED:
+            self.on_trouble(
+                tp,
+                PartitionError(
+                    f"{tp}: the source refuses to let us read: allow READ on topic {tp.topic}",
+                    code="TOPIC_UNAUTHORIZED",
+                ),
+            )
+        else:
+            self.on_trouble(
+                tp, PartitionError(f"{tp}: the source answered error {error}", code="SOURCE_REFUSED")
+            )
+
+    @staticmethod
+    def _diverged(state: SourceState, diverging: tuple[int, int]) -> PartitionError:
+        epoch, end = diverging
+        position = state.copy.intake.position
+        return PartitionError(
+            f"{state.copy.source}: the source's log was truncated and written anew: epoch {epoch} ends at {end} "
+            f"there, but records up to {position} were copied; the target holds upstream records [{end}, {position}) "
+            "that the source lost",
+            code="SOURCE_DIVERGED",
+        )
+
+    def on_disconnected(self, node: int) -> None:
+        """The connection is gone, and with it the session."""
+        broker = self._brokers.pop(node, None)
+        if broker is None:
+            return
+        for tp in [tp for tp, home in self._homes.items() if home == node]:
+            del self._homes[tp]
+            self._homeless.add(tp)
+
+    def on_new_leaders(self) -> None:
+        """Metadata was read: partitions whose leader moved are asked for at the new one."""
+        for tp, node in list(self._homes.items()):
+            leader = self.side.leaders.get(tp)
+            if leader is not None and leader.node != node:
+                self._unplace(tp)
+                self._homeless.add(tp)
+
+    def states(self) -> Iterator[SourceState]:
+        return iter(self.partitions.values())
+
+
+def _at(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
+    return PartitionError(
+        f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate
+    )

@@ -1,0 +1,169 @@
+"""Writing: batches of many partitions to a request, many requests in flight, one connection per target broker.
+
+A partition keeps the broker it started on: when its leader moves, the answer is an error, the partition drains
+and is started anew. So all its requests are on one connection, and the broker takes them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.hot_connection import HotConnection
+from twinlog.cluster.produce import (
+    PRODUCE,
+    VERSION_BY_ID,
+    VERSION_BY_NAME,
+    produce_answer,
+    produce_request,
+)
+from twinlog.errors import Fate, PartitionError, TwinlogError, Unsupported
+from twinlog.lane.cluster_side import ClusterSide
+from twinlog.mirror.copy import PartitionCopy
+from twinlog.mirror.intake import OutBatch
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+
+REQUEST_BYTES: Final = 1 << 20
+"""A request is closed when it holds so much; one batch may be larger."""
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+STALE_LEADER: Final = frozenset({3, 5, 6, 9, 74, 75, 100})
+
+
+@dataclass(slots=True)
+class Sent:
+    """What one Produce request carried."""
+
+    version: int
+    batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]]
+
+
+def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> int:
+    """By id where the broker and the topics have ids."""
+    _, highest = connection.api_versions.get(PRODUCE, (0, 0))
+    if highest < VERSION_BY_NAME:
+        raise Unsupported(
+            f"{connection.peer} offers Produce up to version {highest}; version {VERSION_BY_NAME} is needed "
+            "(Kafka 2.8 or newer)"
+        )
+    has_ids = all(topic_id != NO_TOPIC_ID for topic_id in ids.values())
+    return VERSION_BY_ID if highest >= VERSION_BY_ID and has_ids else VERSION_BY_NAME
+
+
+@dataclass(slots=True, kw_only=True)
+class TargetSide:
+    """All writing of record batches of a lane."""
+
+    side: ClusterSide
+    on_answered: Callable[[PartitionCopy], None]
+    partitions: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
+    """By *target* topic-partition."""
+    throttle_ms: int = 0
+    _homes: dict[TopicPartition, int] = field(default_factory=dict)
+    _ready: dict[int, dict[TopicPartition, PartitionCopy]] = field(default_factory=dict)
+
+    def add(self, copy: PartitionCopy) -> None:
+        self.partitions[copy.target] = copy
+
+    def remove(self, copy: PartitionCopy) -> None:
+        self.partitions.pop(copy.target, None)
+        node = self._homes.pop(copy.target, None)
+        if node is not None:
+            self._ready.get(node, {}).pop(copy.target, None)
+
+    def wake(self, copy: PartitionCopy) -> None:
+        """The partition may have something to send."""
+        if not copy.is_ready:
+            return
+        node = self._homes.get(copy.target)
+        if node is None:
+            leader = self.side.leaders.get(copy.target)
+            if leader is None:
+                self.side.need_topics((copy.target.topic,))
+                return
+            node = self._homes[copy.target] = leader.node
+        self._ready.setdefault(node, {})[copy.target] = copy
+
+    def wake_all(self) -> None:
+        """Leaders or connections changed: everything is worth another look."""
+        for copy in self.partitions.values():
+            self.wake(copy)
+
+    def pump(self, now_ms: int) -> None:
+        """Send as much as windows and sockets allow."""
+        for node, ready in self._ready.items():
+            if not ready:
+                continue
+            connection = self.side.connection_to(node)
+            if connection is None:
+                continue
+            while not connection.wants_write and self._send_one(connection, ready, now_ms):
+                self.side.flush(node, connection)
+
+    def _send_one(
+        self, connection: HotConnection, ready: dict[TopicPartition, PartitionCopy], now_ms: int
+    ) -> bool:
+        batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]] = {}
+        ids: dict[str, TopicId] = {}
+        size = 0
+        for tp, copy in list(ready.items()):
+            if size >= REQUEST_BYTES:
+                break
+            if ids.setdefault(tp.topic, copy.target_topic_id) != copy.target_topic_id:
+                continue  # the topic was created again meanwhile: its old batches go by themselves
+            batch = copy.next_batch(now_ms)
+            if batch is None:
+                del ready[tp]  # an answer or new data wakes it again
+                continue
+            batches[tp] = (copy, batch)
+            size += len(batch.data)
+        if not batches:
+            return False
+        for topic, topic_id in ids.items():
+            self.side.names[topic_id.raw] = topic
+        version = produce_version(connection, ids)
+        data = {tp: batch.data for tp, (_, batch) in batches.items()}
+        parts = produce_request(version, data, ids, REQUEST_TIMEOUT_MS)
+        connection.submit(PRODUCE, version, parts, Sent(version, batches))
+        return True
+
+    def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> None:
+        """One Produce request was answered."""
+        throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
+        self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        for answer in answers:
+            copy, _ = sent.batches.pop(answer.tp)
+            if answer.error in STALE_LEADER:
+                self.side.forget_leader(answer.tp)
+            copy.on_produced(
+                error=answer.error,
+                base_offset=answer.base_offset,
+                log_append_time_ms=answer.log_append_time_ms,
+                message=answer.message,
+                now_ms=now_ms,
+            )
+            self.wake(copy)
+            self.on_answered(copy)
+
+    def on_disconnected(
+        self, node: int, unanswered: list[Sent], error: TwinlogError, now_ms: int
+    ) -> None:
+        """The connection is gone: what was in flight on it has an unknown outcome."""
+        self._ready.pop(node, None)
+        hit = {copy.target: copy for sent in unanswered for copy, _ in sent.batches.values()}
+        for tp, home in list(self._homes.items()):
+            if home == node:
+                del self._homes[tp]
+        for copy in hit.values():
+            copy.on_disconnected(
+                PartitionError(
+                    f"{copy.target}: {error.message}; looking what arrived",
+                    code="TARGET_DISCONNECTED",
+                    fate=Fate.RETRIABLE,
+                ),
+                now_ms,
+            )
+            self.on_answered(copy)
+        for copy in list(self.partitions.values()):
+            self.wake(copy)

@@ -1,0 +1,373 @@
+"""The copy of one partition: what may be sent now, and what each answer of the target means.
+
+Two invariants hold everywhere:
+
+1. Whoever writes, writes the same records under the same sequences: ordinal mod 2^31, one producer id a flow.
+2. In a topic that is ours alone `K = target offset - ordinal` never changes. It is compared in every answer.
+
+After *any* error answer nothing more is sent until all requests in flight are answered; then the partition is
+taken anew (`position.py`): what stands on the target is looked up, never remembered.
+
+`window` says how many batches may be in flight:
+
+- 1 until the first clean answer after a start (the first request goes alone);
+- 1 while the partition is unprotected and there was trouble within the last 60 s;
+- else `PIPELINE`: what a broker appends in order on one connection anyway.
+
+A partition is protected while the broker surely remembers our producer id here: it forgets an id whose last
+record's *timestamp* is older than `producer.id.expiration.ms`, on each replica for itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.mirror.intake import Aborted, Intake, OutBatch
+from twinlog.mirror.offset_map import MapTail, Mark, Run
+from twinlog.model import TopicId, TopicPartition
+
+PIPELINE: Final = 16
+TROUBLE_MS: Final = 60_000
+EXPIRY_MARGIN_MS: Final = 300_000
+
+RETRIABLE_ERRORS: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 74, 75, 76, 100})
+"""Leaders, ISR, time-outs, storage, unknown topic or id: the partition is looked at again, then goes on or stops."""
+
+REFUSALS: Final = {
+    2: ("CORRUPT_BATCH", "the target says that the batch is corrupt"),
+    10: ("RECORD_TOO_LARGE", "raise max.message.bytes of the target topic"),
+    18: ("RECORD_TOO_LARGE", "raise segment.bytes of the target topic"),
+    29: ("TARGET_UNAUTHORIZED", "allow WRITE on the target topic"),
+    31: ("TARGET_UNAUTHORIZED", "allow IdempotentWrite on the target cluster"),
+    32: ("RECORD_REFUSED", "its timestamp is outside message.timestamp.before/after.max.ms of the target topic"),
+    76: ("RECORD_REFUSED", "its codec is not known to the target"),
+    87: ("RECORD_REFUSED", "a compacted target topic takes no record without a key"),
+}
+SEQUENCE_ERRORS: Final = frozenset({45, 46, 47, 59})
+
+
+class CopyState(StrEnum):
+    """What a partition is doing; reported as it stands."""
+
+    STARTING = "STARTING"
+    COPYING = "COPYING"
+    DRAINING = "DRAINING"
+    DONE = "DONE"
+    TAKEN_OVER = "TAKEN_OVER"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPoint:
+    """Where a partition goes on, found by looking (`position.py`) or handed over by the lane before."""
+
+    ordinal: int
+    upstream: int
+    k: int
+    last_fetched_epoch: int
+    is_protected: bool
+    """The target lists our producer id for this partition."""
+    last_timestamp: int
+    """Timestamp of our last record there, in ms; -1 when unknown."""
+    taken_over: bool = False
+    """Others wrote behind our last record: nothing may follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRules:
+    """What a flow decides for all its partitions."""
+
+    producer_id: int
+    read_committed: bool
+    is_ours_alone: bool
+    producer_expiry_ms: int | None
+    """None: not known, so every partition is unprotected."""
+
+    @property
+    def safe_age_ms(self) -> int | None:
+        if self.producer_expiry_ms is None:
+            return None
+        return self.producer_expiry_ms - min(EXPIRY_MARGIN_MS, self.producer_expiry_ms // 4)
+
+    def keeps(self, start: StartPoint, now_ms: int) -> bool:
+        """The target surely remembers our producer id at this start point."""
+        age = self.safe_age_ms
+        return age is not None and start.is_protected and start.last_timestamp > now_ms - age
+
+
+class PartitionCopy:
+    """One partition on one lane, from its start point to its release."""
+
+    def __init__(
+        self,
+        *,
+        source: TopicPartition,
+        target: TopicPartition,
+        source_topic_id: TopicId,
+        target_topic_id: TopicId,
+        rules: CopyRules,
+        start: StartPoint,
+        tail: MapTail,
+        end: int,
+        limit_bytes: int,
+        last_run: Run | None,
+        now_ms: int,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.source_topic_id = source_topic_id
+        self.target_topic_id = target_topic_id
+        self.tail = tail
+        self.end = end
+        """First upstream offset that is not to be copied (2^63-1 without `--once`)."""
+        self.state = CopyState.TAKEN_OVER if start.taken_over else CopyState.COPYING
+        self.intake = Intake(
+            position=start.upstream,
+            ordinal=start.ordinal,
+            k=start.k,
+            last_run=last_run,
+            producer_id=rules.producer_id,
+            read_committed=rules.read_committed,
+            limit_bytes=limit_bytes,
+            last_fetched_epoch=start.last_fetched_epoch,
+        )
+        self.acked_ordinal = start.ordinal
+        self.acked_upstream = start.upstream
+        self.acked_downstream = start.k + start.ordinal
+        self.acked_epoch = start.last_fetched_epoch
+        """Source leader epoch of the last record that is on the target."""
+        self.acked_records = 0
+        self.acked_bytes = 0
+        self.queued_bytes = 0
+        self.last_timestamp = start.last_timestamp
+        self.trouble: PartitionError | None = None
+        """Set by the first answer that was not clean: drain, then look."""
+        self.source_trouble: TwinlogError | None = None
+        """Set when reading stopped: what was read before is still sent."""
+        self.lost_answers_unprotected = False
+        """Requests of an unprotected partition may still be on their way."""
+        self._rules = rules
+        self._k = start.k
+        self._is_listed = start.is_protected
+        self._is_proven = False
+        self._trouble_until_ms = now_ms + TROUBLE_MS
+        # a cold start's first row is its cut: no batch goes before it is durable
+        self._first_row_ordinal = tail.runs[0].ordinal if tail.durable_ordinal < 0 and tail.runs else -1
+        self._queue: deque[OutBatch] = deque()
+        self._in_flight: deque[OutBatch] = deque()
+
+    # -- in ------------------------------------------------------------------------------------------
+
+    def on_fetched(self, records: memoryview, aborted: Iterable[Aborted]) -> int:
+        """Queue what a Fetch answer brought; returns the bytes now held for it."""
+        before = self.queued_bytes
+        for batch in self.intake.take(records, aborted, self.end):
+            for run in batch.runs:
+                self.tail.announce(run, batch.fingerprint)
+            self._queue.append(batch)
+            self.queued_bytes += len(batch.data)
+        if self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
+            self.tail.dirty = True
+        if not self._queue and not self._in_flight:
+            # nothing but markers and aborted data: the position moves without a record
+            self.acked_upstream = self.intake.position
+        return self.queued_bytes - before
+
+    @property
+    def wants_fetch(self) -> bool:
+        return self.state is CopyState.COPYING and self.intake.position < self.end
+
+    @property
+    def is_done(self) -> bool:
+        """Everything below `end` is on the target."""
+        return self.acked_upstream >= self.end and self.is_drained
+
+    # -- out -----------------------------------------------------------------------------------------
+
+    @property
+    def is_drained(self) -> bool:
+        return not self._in_flight and (not self._queue or self.state is not CopyState.COPYING)
+
+    @property
+    def is_listed(self) -> bool:
+        """The target has listed our producer id, or taken a batch of it since."""
+        return self._is_listed
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    def next_batch(self, now_ms: int) -> OutBatch | None:
+        """The batch to send now, counted as in flight; None when nothing may be sent."""
+        if not self._queue or self.state is not CopyState.COPYING or self.trouble is not None:
+            return None
+        batch = self._queue[0]
+        needed = batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
+        if self.tail.durable_ordinal < needed:
+            return None
+        if len(self._in_flight) >= self._window(batch, now_ms):
+            return None
+        self._queue.popleft()
+        batch.sent += 1
+        self._in_flight.append(batch)
+        return batch
+
+    @property
+    def is_ready(self) -> bool:
+        """True when `next_batch` is worth asking."""
+        return bool(self._queue) and self.trouble is None and self.state is CopyState.COPYING
+
+    def _window(self, batch: OutBatch, now_ms: int) -> int:
+        if not self._is_proven:
+            return 1
+        if now_ms >= self._trouble_until_ms or self.is_protected(batch.max_timestamp, now_ms):
+            return PIPELINE
+        return 1
+
+    def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
+        """Compare-and-append holds: the broker has our producer state and keeps it after this batch."""
+        age = self._rules.safe_age_ms
+        if age is None or not self._is_listed:
+            return False
+        oldest = now_ms - age
+        return self.last_timestamp > oldest and next_timestamp > oldest
+
+    # -- answers -------------------------------------------------------------------------------------
+
+    def on_produced(
+        self, *, error: int, base_offset: int, log_append_time_ms: int, message: str | None, now_ms: int
+    ) -> None:
+        """The answer for the oldest batch in flight."""
+        batch = self._in_flight.popleft()
+        self.queued_bytes -= len(batch.data)
+        if self.trouble is not None and error:
+            return  # an earlier answer decided already; this one only drains
+        if error:
+            self._trouble(self._refusal(batch, error, message), now_ms)
+            return
+        expected = self._k + batch.ordinal
+        if base_offset != expected:
+            self._off_by(batch, base_offset - expected, now_ms)
+            return
+        if log_append_time_ms != -1 and self._is_create_time(log_append_time_ms, batch):
+            self._trouble(self._other_writer(batch), now_ms)
+            return
+        self._clean(batch, base_offset)
+
+    def _clean(self, batch: OutBatch, base_offset: int) -> None:
+        self.acked_ordinal = batch.next_ordinal
+        self.acked_upstream = batch.upstream_next
+        self.acked_downstream = base_offset + batch.count
+        self.acked_records += batch.count
+        self.acked_bytes += len(batch.data)
+        self.acked_epoch = batch.leader_epoch
+        self.last_timestamp = batch.max_timestamp
+        self._is_proven = self._is_listed = True
+        if self.state is CopyState.COPYING and not self._in_flight and not self._queue:
+            self.acked_upstream = max(self.acked_upstream, self.intake.position)
+
+    @staticmethod
+    def _is_create_time(log_append_time_ms: int, batch: OutBatch) -> bool:
+        # A repeat is answered with the timestamp of the batch in the log. On a LogAppendTime topic both a
+        # fresh append and a repeat carry the broker's clock, which is no timestamp of ours.
+        return log_append_time_ms <= batch.max_timestamp
+
+    def _off_by(self, batch: OutBatch, distance: int, now_ms: int) -> None:
+        where = f"{self.target} at ordinal {batch.ordinal}"
+        if distance < 0:
+            lost = f"[{self._k + batch.ordinal + distance}, {self._k + batch.ordinal})"
+            self._trouble(
+                PartitionError(
+                    f"{where}: {-distance} records are missing before the batch just appended: target offsets "
+                    f"{lost} hold later records; upstream records "
+                    f"[{batch.upstream + distance}, {batch.upstream}) of {self.source} are not on the target; "
+                    "delete the target topic to copy it anew, or restore them by hand",
+                    code="GAP_WRITTEN",
+                ),
+                now_ms,
+            )
+            return
+        begin = self._k + batch.ordinal
+        if self._rules.is_ours_alone:
+            self._trouble(
+                PartitionError(
+                    f"{where}: {distance} records that this flow did not write lie at target offsets "
+                    f"[{begin}, {begin + distance}); find the other producer, then delete the target topic "
+                    "to copy it anew",
+                    code="EXTRA_RECORDS",
+                ),
+                now_ms,
+            )
+            return
+        # Others may write here: the map learns where our record really lies, and the start rules decide.
+        self._k += distance
+        self.intake.k = self._k
+        self.tail.announce(Run(batch.ordinal, batch.upstream, self._k + batch.ordinal), None)
+        self._clean(batch, self._k + batch.ordinal)
+        self._trouble(
+            PartitionError(
+                f"{where}: others wrote {distance} records at target offsets [{begin}, {begin + distance})",
+                code="TAKEN_OVER",
+                fate=Fate.RETRIABLE,
+            ),
+            now_ms,
+        )
+
+    def _other_writer(self, batch: OutBatch) -> PartitionError:
+        return PartitionError(
+            f"{self.target} at ordinal {batch.ordinal}: the target had this batch already though this lane did "
+            "not send it: another lane of the flow writes too; looking again",
+            code="OTHER_WRITER",
+            fate=Fate.RETRIABLE,
+        )
+
+    def _refusal(self, batch: OutBatch, error: int, message: str | None) -> PartitionError:
+        what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
+        said = f" ({message})" if message else ""
+        if error in SEQUENCE_ERRORS:
+            return PartitionError(
+                f"{what}: the target refused sequence of ordinal {batch.ordinal}: another writer was "
+                f"there first, or an answer was lost{said}; looking again",
+                code="SEQUENCE_REFUSED",
+                fate=Fate.RETRIABLE,
+            )
+        if error in REFUSALS:
+            code, advice = REFUSALS[error]
+            return PartitionError(f"{what}: refused by the target{said}: {advice}", code=code)
+        fate = Fate.RETRIABLE if error in RETRIABLE_ERRORS else Fate.FATAL
+        return PartitionError(
+            f"{what}: the target answered error {error}{said}", code="TARGET_REFUSED", fate=fate
+        )
+
+    def _trouble(self, error: PartitionError, now_ms: int) -> None:
+        if self.trouble is None or (self.trouble.fate is Fate.RETRIABLE and error.fate is not Fate.RETRIABLE):
+            self.trouble = error
+        self._trouble_until_ms = now_ms + TROUBLE_MS
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
+        """The connection broke: the outcome of everything in flight is unknown."""
+        for batch in self._in_flight:
+            self.queued_bytes -= len(batch.data)
+            if not self.is_protected(batch.max_timestamp, now_ms):
+                self.lost_answers_unprotected = True
+        self._in_flight.clear()
+        self._trouble(error, now_ms)
+
+    def drain(self) -> None:
+        """Send nothing more; the partition is released when `is_drained`."""
+        if self.state in (CopyState.COPYING, CopyState.TAKEN_OVER):
+            self.state = CopyState.DRAINING
+        for batch in self._queue:
+            self.queued_bytes -= len(batch.data)
+        self._queue.clear()
+
+    def mark(self) -> Mark:
+        """How far the copy got, for the map."""
+        return Mark(self.acked_ordinal, self.acked_downstream)

@@ -1,0 +1,414 @@
+"""Where a partition goes on: a cold start looks at both logs and trusts nothing that it can check.
+
+In order, for every partition at once:
+
+(a) the topics are the ones the map speaks of (ids), else `TARGET_RECREATED` / `SOURCE_RECREATED`;
+(b) the target's log end by OffsetForLeaderEpoch; a high watermark below it: `TARGET_UNDER_MIN_ISR`, wait;
+(c) next ordinal = log end - K, cross-checked with what the broker remembers of our producer id and with the
+    last batch's header: `GAP_WRITTEN`, `EXTRA_RECORDS`, `POSITION_REGRESSED`;
+(d) the upstream offset from the map;
+(e) the tail check: `DIVERGED`, after a search of the neighbourhood for the place that does match;
+(f) the cut: the caller writes the term's first row before the first batch;
+(g) the first request goes alone (`copy.py`).
+
+A partition that has a row never uses the configured start again: retention, restarts and lost producer state
+cannot send it back to the beginning or, with `latest`, over records that nobody copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
+from twinlog.mirror.copy import StartPoint
+from twinlog.mirror.offset_map import Mark, Run, run_at
+from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
+from twinlog.mirror.shared_topic import find_our_end
+from twinlog.mirror.tail_check import (
+    TAIL_RECORDS,
+    Comparison,
+    TargetTail,
+    compare,
+    read_tail,
+    search,
+    source_records,
+)
+from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
+from twinlog.wire.records import Record
+
+MAX_TAIL_READS: Final = 20
+"""Fetches of about 1 MB that the tail check may take to see the last 100 records."""
+
+NEIGHBOURHOOD: Final = 2_000
+"""Upstream offsets to both sides of the expected place in which the tail is searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """One partition to be started, with all that is known of it."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId
+    target_topic_id: TopicId
+    runs: tuple[Run, ...]
+    mark: Mark | None = None
+    fingerprints: Mapping[int, int] = field(default_factory=dict)
+    start: str = "earliest"
+    """`earliest` or `latest`: used once, when there is no row."""
+    acked_ordinal: int = -1
+    """The highest next ordinal that was acknowledged in this generation."""
+    acked_epoch: int = -1
+    """The target's leader epoch at that time."""
+    accept_source_loss: bool = False
+    """Go on behind records that the source deleted before they were copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRules:
+    """What a flow decides for all its starts."""
+
+    producer_id: int
+    is_ours_alone: bool
+    read_committed: bool
+    known_producers: frozenset[int] = frozenset()
+    """Producer ids of other flows of ours: their records are not foreign."""
+
+
+def find_starts(
+    requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
+) -> dict[TopicPartition, StartPoint | TwinlogError]:
+    """A start point or the reason against it, by *source* topic-partition."""
+    out: dict[TopicPartition, StartPoint | TwinlogError] = {}
+    sources, targets = {r.source for r in requests}, {r.target for r in requests}
+    source_ids = source.topic_ids({tp.topic for tp in sources})
+    target_ids = target.topic_ids({tp.topic for tp in targets})
+    source_ends, target_ends = source.ends(sources), target.ends(targets)
+    producers = target.producers(targets, rules.producer_id)
+    for one in requests:
+        try:
+            _check_ids(one, source_ids, target_ids)
+            here = _ends(one.source, source_ends, source)
+            there = _ends(one.target, target_ends, target)
+            tail = None if producers is None else producers.get(one.target)
+            look = _Look(one, here, there, tail, producers is not None, source, target, rules)
+            out[one.source] = look.shared() if not rules.is_ours_alone else look.own()
+        except TwinlogError as error:
+            out[one.source] = error
+    return out
+
+
+def _check_ids(
+    one: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
+) -> None:
+    for tp, expected, known, code, side in (
+        (one.source, one.source_topic_id, sources, "SOURCE_RECREATED", "source"),
+        (one.target, one.target_topic_id, targets, "TARGET_RECREATED", "target"),
+    ):
+        found = known.get(tp.topic)
+        if found is None:
+            raise PartitionError(
+                f"{tp}: the topic does not exist on the {side} any more, or may not be described",
+                code="TOPIC_MISSING",
+            )
+        if NO_TOPIC_ID not in (expected, found) and expected != found:
+            raise PartitionError(
+                f"{tp}: the {side} topic was deleted and created again since this copy began",
+                code=code,
+            )
+
+
+def _ends(
+    tp: TopicPartition, ends: Mapping[TopicPartition, LogEnds], view: LogView
+) -> LogEnds:
+    found = ends.get(tp)
+    if found is not None:
+        return found
+    raise view.problems.get(tp) or PartitionError(
+        f"{tp}: its leader does not answer for it", code="NO_LEADER", fate=Fate.RETRIABLE
+    )
+
+
+class _Look:
+    """One partition's start, with all answers at hand."""
+
+    def __init__(
+        self,
+        request: StartRequest,
+        here: LogEnds,
+        there: LogEnds,
+        producer: ProducerTail | None,
+        may_ask: bool,
+        source: LogView,
+        target: LogView,
+        rules: StartRules,
+    ) -> None:
+        self.request = request
+        self.here = here
+        self.there = there
+        self.producer = producer
+        self.may_ask = may_ask
+        self.source = source
+        self.target = target
+        self.rules = rules
+        if there.high_watermark < there.log_end:
+            raise PartitionError(
+                f"{request.target}: {there.log_end - there.high_watermark} records are not on enough replicas; "
+                "waiting until the in-sync replicas have them",
+                code="TARGET_UNDER_MIN_ISR",
+                fate=Fate.RETRIABLE,
+            )
+
+    # -- a topic that is ours alone --------------------------------------------------------------------
+
+    def own(self) -> StartPoint:
+        runs, end = self.request.runs, self.there.log_end
+        if not runs:
+            return self._first()
+        k = runs[0].downstream - runs[0].ordinal
+        ordinal = end - k
+        if ordinal < 0 or (run := run_at(runs, ordinal)) is None:
+            raise PartitionError(
+                f"{self.request.target}: the target's log ends at {end}, before the first record of this copy "
+                f"({runs[0].downstream}): the target lost its log; delete the topic to copy it anew",
+                code="TARGET_TRUNCATED",
+            )
+        self._check_regress(ordinal)
+        self._check_producer(ordinal, k)
+        tail = self._target_tail()
+        self._check_last_batch(tail, ordinal, k)
+        upstream = run.upstream_of(ordinal)
+        upstream, epoch = self._tail_checked(tail, runs, k, ordinal, upstream)
+        upstream = self._check_source(upstream, ordinal)
+        return self._point(ordinal, upstream, k, epoch, tail)
+
+    def _first(self) -> StartPoint:
+        end = self.there.log_end
+        if self.rules.is_ours_alone and end > self.there.log_start:
+            raise PartitionError(
+                f"{self.request.target}: the topic already holds records [{self.there.log_start}, {end}) that this "
+                "flow did not write; delete it, or mirror under another name (replication.policy.separator)",
+                code="FOREIGN_DATA",
+            )
+        upstream = (
+            self.here.high_watermark if self.request.start == "latest" else self.here.log_start
+        )
+        return StartPoint(
+            ordinal=0,
+            upstream=upstream,
+            k=end,
+            last_fetched_epoch=-1,
+            is_protected=False,
+            last_timestamp=-1,
+        )
+
+    def _check_regress(self, ordinal: int) -> None:
+        acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
+        if ordinal < acked and epoch == self.there.leader_epoch:
+            raise PartitionError(
+                f"{self.request.target}: {acked - ordinal} records that were acknowledged are gone from the end of the "
+                "target's log though its leader did not change",
+                code="POSITION_REGRESSED",
+            )
+
+    def _check_producer(self, ordinal: int, k: int) -> None:
+        if self.producer is None or ordinal == 0:
+            return
+        off = _distance(self.producer.last_sequence, sequence_of(ordinal - 1))
+        if off:
+            raise self._k_broken(ordinal, k, off, "the broker's producer state")
+
+    def _check_last_batch(self, tail: TargetTail, ordinal: int, k: int) -> None:
+        last = tail.last_header
+        if last is None or last.magic < 2:
+            return
+        if last.producer_id == self.rules.producer_id and not last.is_control:
+            should = sequence_of(last.base_offset - k)
+            if off := _distance(last.base_sequence, should):
+                raise self._k_broken(ordinal, k, off, "the last batch")
+        elif last.producer_id not in self.rules.known_producers:
+            raise PartitionError(
+                f"{self.request.target}: the batch at offset {last.base_offset} was not written by this flow: somebody "
+                "else produces to the target topic; find them, then delete the topic to copy it anew",
+                code="EXTRA_RECORDS",
+            )
+
+    def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
+        end = self.there.log_end
+        if off > 0:
+            return PartitionError(
+                f"{self.request.target}: {off} records are missing somewhere below offset {end} ({witness} is at ordinal "
+                f"{ordinal - 1 + off}, the log holds {ordinal}); delete the target topic to copy it anew",
+                code="GAP_WRITTEN",
+            )
+        return PartitionError(
+            f"{self.request.target}: {-off} records below offset {end} were not written by this flow, or twice ({witness} "
+            f"is at ordinal {ordinal - 1 + off}, K={k}); delete the target topic to copy it anew",
+            code="EXTRA_RECORDS",
+        )
+
+    # -- a topic that others may write to ----------------------------------------------------------------
+
+    def shared(self) -> StartPoint:
+        if not self.request.runs:
+            return self._first()
+        ours = find_our_end(self.request, self.there, self.producer, self.target, self.rules)
+        run = run_at(self.request.runs, ours.ordinal)
+        if run is None:
+            raise CorruptData(
+                f"{self.request.target}: the offset map does not reach ordinal {ours.ordinal}",
+                code="STATE_CORRUPT",
+            )
+        upstream = run.upstream_of(ours.ordinal)
+        if ours.foreign is not None and self.here.high_watermark > upstream:
+            raise PartitionError(
+                f"{self.request.target}: others have written from offset {ours.foreign} on, so the copy had ended; "
+                f"upstream records [{upstream}, {self.here.high_watermark}) of {self.request.source} "
+                "came later and are not copied",
+                code="TAKEN_OVER",
+            )
+        upstream = self._check_source(upstream, ours.ordinal)
+        return StartPoint(
+            ordinal=ours.ordinal,
+            upstream=upstream,
+            k=self.there.log_end - ours.ordinal,
+            last_fetched_epoch=-1,
+            is_protected=self.producer is not None,
+            last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
+            taken_over=ours.foreign is not None,
+        )
+
+    # -- both --------------------------------------------------------------------------------------------
+
+    def _target_tail(self) -> TargetTail:
+        records: list[Record] = []
+        tail = TargetTail(records=(), last_header=None, is_log_append_time=False)
+        offset = max(self.there.log_start, self.there.log_end - TAIL_RECORDS)
+        for _ in range(MAX_TAIL_READS):
+            if offset >= self.there.log_end:
+                break
+            raw = self._read(self.target, self.request.target, offset)
+            tail = read_tail(raw, self.there.log_end)
+            if tail.last_header is None:
+                break  # cleaned: nothing is left up to the end
+            records += (record for record in tail.records if record.offset >= offset)
+            offset = tail.last_header.next_offset
+        return TargetTail(
+            records=tuple(records[-TAIL_RECORDS:]),
+            last_header=tail.last_header,
+            is_log_append_time=tail.is_log_append_time,
+        )
+
+    def _read(self, view: LogView, tp: TopicPartition, offset: int) -> memoryview:
+        found = view.read({tp: offset}).get(tp)
+        if found is None:
+            raise view.problems.get(tp) or PartitionError(
+                f"{tp} cannot be read at {offset}", code="NO_LEADER", fate=Fate.RETRIABLE
+            )
+        if found.error is not None:
+            raise found.error
+        return found.records
+
+    def _tail_checked(
+        self, tail: TargetTail, runs: Sequence[Run], k: int, ordinal: int, upstream: int
+    ) -> tuple[int, int]:
+        """(upstream offset to go on at, source epoch of the last copied record)."""
+        if not tail.records:
+            return upstream, -1
+        first = run_at(runs, tail.records[0].offset - k) or runs[0]
+        low = first.upstream_of(max(first.ordinal, tail.records[0].offset - k))
+        known = self._source_records(low, upstream)
+        found = self._compare(tail, runs, k, known)
+        if found.holds:
+            return upstream, found.leader_epoch
+        for count in range(len(runs) - 1, max(0, len(runs) - 4), -1):
+            # the newest rows may announce what was never written
+            earlier = runs[:count]
+            run = run_at(earlier, ordinal)
+            if run is not None and self._compare(tail, earlier, k, known).holds:
+                return run.upstream_of(ordinal), -1
+        around = self._source_records(
+            max(self.here.log_start, upstream - NEIGHBOURHOOD), upstream + NEIGHBOURHOOD
+        )
+        place = search(tail, around)
+        if place is not None:
+            return place + 1, around[place][1]
+        offset, expected = found.differing[-1]
+        raise PartitionError(
+            f"{self.request.target}: the record at offset {offset} is not upstream record {expected} of "
+            f"{self.request.source}, as the offset map says ({found.equal} of the last {len(tail.records)} records are "
+            "equal), and no other place near by fits",
+            code="DIVERGED",
+        )
+
+    def _compare(
+        self,
+        tail: TargetTail,
+        runs: Sequence[Run],
+        k: int,
+        known: Mapping[int, tuple[Record, int]],
+    ) -> Comparison:
+        return compare(
+            tail,
+            runs,
+            known,
+            k=k,
+            source_log_start=self.here.log_start,
+            fingerprints=self.request.fingerprints,
+        )
+
+    def _source_records(self, low: int, high: int) -> dict[int, tuple[Record, int]]:
+        out: dict[int, tuple[Record, int]] = {}
+        offset = max(low, self.here.log_start)
+        for _ in range(MAX_TAIL_READS):
+            if offset >= min(high, self.here.high_watermark):
+                break
+            raw = self._read(self.source, self.request.source, offset)
+            part = source_records(raw)
+            if not part:
+                break
+            out |= part
+            offset = max(part) + 1
+        return out
+
+    def _check_source(self, upstream: int, ordinal: int) -> int:
+        if upstream > self.here.log_end:
+            raise PartitionError(
+                f"{self.request.source}: the source's log ends at {self.here.log_end}, but records up to {upstream} were "
+                f"copied: the source lost [{self.here.log_end}, {upstream}), which the target still has",
+                code="SOURCE_DIVERGED",
+            )
+        if upstream < self.here.log_start and ordinal > 0:
+            lost = f"[{upstream}, {self.here.log_start})"
+            if not self.request.accept_source_loss:
+                raise PartitionError(
+                    f"{self.request.source}: the source deleted upstream offsets {lost} before they were copied; "
+                    "to go on behind them set twinlog.source.loss=accept",
+                    code="SOURCE_TRUNCATED",
+                )
+        return max(upstream, self.here.log_start)
+
+    def _point(
+        self, ordinal: int, upstream: int, k: int, epoch: int, tail: TargetTail
+    ) -> StartPoint:
+        timestamp = -1
+        if self.producer is not None:
+            timestamp = self.producer.last_timestamp
+        elif self.may_ask is False and tail.last_header is not None:
+            timestamp = tail.last_header.max_timestamp
+        return StartPoint(
+            ordinal=ordinal,
+            upstream=upstream,
+            k=k,
+            last_fetched_epoch=epoch,
+            is_protected=self.producer is not None,
+            last_timestamp=timestamp,
+        )
+
+
+def _distance(sequence: int, expected: int) -> int:
+    """How far a sequence lies behind (+) or before (-) the expected one, over the wrap."""
+    half = SEQUENCE_MODULUS // 2
+    return (sequence - expected + half) % SEQUENCE_MODULUS - half

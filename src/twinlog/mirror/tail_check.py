@@ -1,0 +1,152 @@
+"""The tail check: the last records on the target equal the source records that the map says they are.
+
+It is what makes a start safe when everything else may be wrong: a map that lost its newest row, a source that
+was truncated and refilled, records that somebody else wrote. Compared are key, value, headers and timestamp;
+bytes are not, since a target may compress anew, stamp its own time or have been cleaned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.mirror.offset_map import Run, run_at
+from twinlog.wire.record_batch import BatchHeader, read_headers
+from twinlog.wire.records import Record, decode_batch, decode_legacy, fingerprint
+
+TAIL_RECORDS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTail:
+    """The end of the target's log: up to 100 records, oldest first, and the header of the last batch."""
+
+    records: tuple[Record, ...]
+    last_header: BatchHeader | None
+    is_log_append_time: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What a tail check found."""
+
+    equal: int
+    gone: int
+    """Target records whose source records do not exist any more."""
+    differing: tuple[tuple[int, int], ...]
+    """(target offset, upstream offset) of records that are not equal, or never existed at the source."""
+    leader_epoch: int
+    """Source leader epoch of the last record that was found equal; -1 when none was."""
+
+    @property
+    def holds(self) -> bool:
+        return not self.differing
+
+
+def read_tail(raw: memoryview, log_end: int) -> TargetTail:
+    """The last records below `log_end` in fetched bytes; control batches are no records."""
+    records: list[Record] = []
+    last: BatchHeader | None = None
+    append_time = False
+    for header, at in read_headers(raw):
+        if header.base_offset >= log_end:
+            break
+        last = header
+        append_time = append_time or (header.magic >= 2 and header.is_log_append_time)
+        if header.magic >= 2 and header.is_control:
+            continue
+        records += decode(header, raw[at : at + header.length])
+    return TargetTail(
+        records=tuple(records[-TAIL_RECORDS:]), last_header=last, is_log_append_time=append_time
+    )
+
+
+def decode(header: BatchHeader, batch: memoryview) -> Sequence[Record]:
+    """The records of a batch of any format."""
+    return decode_legacy(batch) if header.magic < 2 else decode_batch(batch)
+
+
+def source_records(raw: memoryview) -> dict[int, tuple[Record, int]]:
+    """offset -> (record, leader epoch) of fetched source bytes."""
+    out: dict[int, tuple[Record, int]] = {}
+    for header, at in read_headers(raw):
+        if header.magic >= 2 and header.is_control:
+            continue
+        epoch = header.leader_epoch if header.magic >= 2 else -1
+        for record in decode(header, raw[at : at + header.length]):
+            out[record.offset] = (record, epoch)
+    return out
+
+
+def same_record(source: Record, target: Record, *, compare_timestamp: bool) -> bool:
+    """Equality as a consumer sees it, offsets apart."""
+    return (
+        source.key == target.key
+        and source.value == target.value
+        and source.headers == target.headers
+        and (not compare_timestamp or source.timestamp == target.timestamp)
+    )
+
+
+def compare(
+    tail: TargetTail,
+    runs: Sequence[Run],
+    source: Mapping[int, tuple[Record, int]],
+    *,
+    k: int,
+    source_log_start: int,
+    fingerprints: Mapping[int, int],
+) -> Comparison:
+    """Compare the tail with what the map says it is."""
+    equal = gone = 0
+    epoch = -1
+    differing: list[tuple[int, int]] = []
+    for record in tail.records:
+        ordinal = record.offset - k
+        run = run_at(runs, ordinal)
+        if run is None:
+            continue  # written before the part of the map that we were given
+        upstream = run.upstream_of(ordinal)
+        found = source.get(upstream)
+        if found is None:
+            known = fingerprints.get(ordinal)
+            if known is not None and not tail.is_log_append_time and known != fingerprint(record):
+                differing.append((record.offset, upstream))
+            else:
+                gone += 1
+            continue
+        if same_record(found[0], record, compare_timestamp=not tail.is_log_append_time):
+            equal += 1
+            epoch = found[1]
+        else:
+            differing.append((record.offset, upstream))
+    return Comparison(equal=equal, gone=gone, differing=tuple(differing), leader_epoch=epoch)
+
+
+def search(
+    tail: TargetTail, source: Mapping[int, tuple[Record, int]]
+) -> int | None:
+    """The upstream offset of the target's last record, found by content in the neighbourhood.
+
+    The last records must match one after the other, and the place must be the only one; else None.
+    """
+    if len(tail.records) < 2:
+        return None
+    ordered = sorted(source)
+    wanted = tail.records
+    places = []
+    for end in range(len(ordered) - 1, -1, -1):
+        depth = min(len(wanted), end + 1)
+        if depth < min(len(wanted), 10):
+            break
+        if all(
+            same_record(
+                source[ordered[end - back]][0],
+                wanted[-1 - back],
+                compare_timestamp=not tail.is_log_append_time,
+            )
+            for back in range(depth)
+        ):
+            places.append(ordered[end])
+    return places[0] if len(places) == 1 else None
