@@ -1,0 +1,160 @@
+"""Java's .properties format, read exactly as `java.util.Properties` reads it, with line numbers kept.
+
+Kafka hands the file's bytes to Properties.load(InputStream), which means ISO-8859-1: `decode` does the same, so a
+password that works with MirrorMaker 2 works here, and one that does not fails the same way.
+
+A natural line ends at \\n, \\r or \\r\\n. A logical line is one or more natural lines joined by an odd number of
+backslashes at the end; white space at the start of each is dropped. What surprises people, and is kept:
+
+- white space at the end of a value, and a `#` inside one, belong to the value;
+- a comment cannot be continued, and cannot start on a continuation line;
+- a backslash before any other character is dropped (`C:\\temp` is `C:<tab>emp`);
+- the last of two equal keys wins (remembered in `duplicates`, because it is seldom meant).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from twinlog.errors import ConfigError
+
+_BLANKS = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_SEPARATORS = "=:"
+_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
+_UNICODE_DIGITS = 4
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyEntry:
+    """One key with its value and the line on which it starts."""
+
+    key: str
+    value: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateKey:
+    """A key that stands twice: the later line counts."""
+
+    key: str
+    line: int
+    earlier_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertiesText:
+    """All entries of a file, one per key, and the keys that were given more than once."""
+
+    file: str
+    entries: tuple[PropertyEntry, ...]
+    duplicates: tuple[DuplicateKey, ...] = ()
+
+
+def decode(data: bytes) -> str:
+    """The file's text as Java sees it: one character per byte."""
+    return data.decode("iso-8859-1")
+
+
+def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
+    """Read a whole file; a malformed \\uXXXX escape is the only possible error."""
+    last: dict[str, PropertyEntry] = {}
+    duplicates: list[DuplicateKey] = []
+    for line, logical in _logical_lines(text):
+        key_text, value_text = _split(logical)
+        key = _unescape(key_text, file=file, line=line)
+        value = _unescape(value_text, file=file, line=line)
+        if key in last:
+            duplicates.append(DuplicateKey(key=key, line=line, earlier_line=last[key].line))
+        last[key] = PropertyEntry(key=key, value=value, line=line)
+    return PropertiesText(file=file, entries=tuple(last.values()), duplicates=tuple(duplicates))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Logical lines without comments and blank lines, each with the number of its first natural line."""
+    pending = ""
+    first_line = 0
+    unfinished = False
+    for number, (natural, end) in enumerate(_natural_lines(text), start=1):
+        body = natural.lstrip(_BLANKS)
+        # after a line of nothing but a backslash nothing is pending: comments and blank lines are allowed again
+        if not pending:
+            if not body or body[0] in "#!":
+                unfinished = False
+                continue
+            first_line = number
+        # only this natural line's backslashes count: an odd number means that the last one escapes the end
+        if _ends_in_escape(body):
+            pending += body[:-1]
+            # Java looks past \r\n before it notices the end of the file, but not past \n or \r
+            unfinished = bool(pending) or end != "\r\n"
+        else:
+            yield first_line, pending + body
+            pending, unfinished = "", False
+    if unfinished:
+        # the file ends in a continuation: Java still makes an entry of it, even of nothing
+        yield first_line, pending
+
+
+def _natural_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Natural lines, each with the characters that end it (none for an unended last line)."""
+    start = 0
+    for found in _LINE_END.finditer(text):
+        yield text[start : found.start()], found[0]
+        start = found.end()
+    if start < len(text):
+        yield text[start:], ""
+
+
+def _ends_in_escape(body: str) -> bool:
+    return (len(body) - len(body.rstrip("\\"))) % 2 == 1
+
+
+def _split(logical: str) -> tuple[str, str]:
+    """Key and value, still escaped: the key ends at the first unescaped blank, `=` or `:`."""
+    position = 0
+    while position < len(logical) and logical[position] not in _BLANKS + _SEPARATORS:
+        position += 2 if logical[position] == "\\" else 1
+    key = logical[:position]
+    rest = logical[position:].lstrip(_BLANKS)
+    if rest[:1] and rest[0] in _SEPARATORS:
+        rest = rest[1:].lstrip(_BLANKS)
+    return key, rest
+
+
+def _unescape(text: str, *, file: str, line: int) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char != "\\" or position == len(text):
+            parts.append(char.replace("\\", ""))
+            continue
+        escaped = text[position]
+        position += 1
+        if escaped == "u":
+            digits = text[position : position + _UNICODE_DIGITS]
+            if len(digits) != _UNICODE_DIGITS or not _HEX.issuperset(digits):
+                raise ConfigError(
+                    f"{file}:{line}: \\u must be followed by four hexadecimal digits; "
+                    "write \\\\u for a backslash and a u"
+                )
+            parts.append(chr(int(digits, 16)))
+            position += _UNICODE_DIGITS
+        else:
+            parts.append(_ESCAPES.get(escaped, escaped))
+    return _join_surrogates("".join(parts))
+
+
+def _join_surrogates(text: str) -> str:
+    """Java strings are UTF-16: two escapes may make one character."""
+    if not any("\ud800" <= char <= "\udfff" for char in text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
