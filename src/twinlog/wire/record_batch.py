@@ -1,0 +1,251 @@
+"""Record batches as bytes: headers are read, checked and rewritten, records never touched.
+
+This is the shallow path. A batch is 61 header bytes and a payload (KIP-98, "magic 2"):
+
+    offset  field                                offset  field
+    0       baseOffset int64                     27      baseTimestamp int64
+    8       batchLength int32 (bytes after it)   35      maxTimestamp int64
+    12      partitionLeaderEpoch int32           43      producerId int64
+    16      magic int8                           51      producerEpoch int16
+    17      crc uint32                           53      baseSequence int32
+    21      attributes int16                     57      recordCount int32
+
+The CRC32C covers byte 21 to the end, so the broker may set baseOffset and partitionLeaderEpoch
+without touching it, and so the CRC does not protect them. Older formats ("magic" 0 and 1, before
+Kafka 0.11) have offset, length and magic at the same places: one loop walks over a mixture.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from twinlog.errors import CorruptData
+
+HEADER_BYTES = 61
+LENGTH_PREFIX_BYTES = 12  # baseOffset and batchLength, which batchLength itself does not count
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21  # also where the bytes under the CRC32C begin
+PRODUCER_POSITION = 43
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+_PREFIX = struct.Struct(">qi")
+_LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_PRODUCER = struct.Struct(">qhi")
+_LEGACY_V0 = struct.Struct(">qiIbB")
+_LEGACY_V1 = struct.Struct(">qiIbBq")
+
+# crc, magic, attributes, [timestamp,] key length, value length: an empty message
+_LEAST_LENGTH = {0: 14, 1: 22, 2: HEADER_BYTES - LENGTH_PREFIX_BYTES}
+_LEAST_LENGTH_OF_ALL = 14
+
+_KEPT_ATTRIBUTES = 0xFF & ~(TRANSACTIONAL_BIT | DELETE_HORIZON_BIT)
+_ZERO_OFFSET = bytes(8)
+_UNKNOWN_COUNT = -1
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed: the low three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    """The header of one batch; a tuple, because the copy loop makes one for every batch.
+
+    Of magic 0 and 1 each message is a batch. `base_offset` is its offset (of a compressed one the
+    LAST offset inside it), and `count` is -1 when only decompression would tell.
+    """
+
+    base_offset: int
+    length: int
+    """Of the whole batch, with the 12 bytes that the field on the wire leaves out."""
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a header has no use for
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after this batch; never from `count`, which is less in a compacted log."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        try:
+            return Codec(self.attributes & CODEC_MASK)
+        except ValueError:
+            raise CorruptData(
+                f"batch at offset {self.base_offset}: {self.attributes & CODEC_MASK} "
+                "is not a compression codec of Kafka"
+            ) from None
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """KIP-534: `base_timestamp` is when tombstones and markers of this batch may go."""
+        return self.attributes & DELETE_HORIZON_BIT != 0
+
+    @property
+    def is_dense(self) -> bool:
+        """Every offset of the batch has its record: a broker takes no other from a producer."""
+        return self.last_offset_delta + 1 == self.count
+
+
+def read_headers(buffer: memoryview, start: int = 0) -> Iterator[tuple[BatchHeader, int]]:
+    """The header and position of each batch in a Fetch answer; drops a partial one at the end.
+
+    Only lengths, counts and the magic are checked: `verify_crc` is a step of its own.
+    """
+    position, end = start, len(buffer)
+    unpack = HEADER.unpack_from
+    while end - position > MAGIC_POSITION:
+        if buffer[position + MAGIC_POSITION] != 2 or end - position < HEADER_BYTES:
+            legacy = _read_legacy_header(buffer, position)
+            if legacy is None:
+                return
+            yield legacy, position
+            position += legacy.length
+            continue
+        (offset, length, epoch, _, crc, attributes, last_delta, base_time, max_time,
+         producer, producer_epoch, sequence, count) = unpack(buffer, position)  # fmt: skip
+        length += LENGTH_PREFIX_BYTES
+        if (
+            length < HEADER_BYTES
+            or offset < 0
+            or last_delta < 0
+            or not 0 <= count <= last_delta + 1
+        ):
+            raise CorruptData(
+                f"batch at byte {position}: header makes no sense (base offset {offset}, length "
+                f"{length}, last offset delta {last_delta}, {count} records)"
+            )
+        if length > end - position:
+            return
+        yield BatchHeader(
+            offset, length, epoch, 2, crc, attributes, last_delta, base_time, max_time,
+            producer, producer_epoch, sequence, count,
+        ), position  # fmt: skip
+        position += length
+    if end - position >= LENGTH_PREFIX_BYTES:
+        _check_prefix(buffer, position)
+
+
+def read_header(batch: memoryview, position: int = 0) -> BatchHeader:
+    """The header of the batch at `position`, which must be there as a whole."""
+    for header, _ in read_headers(batch, position):
+        return header
+    raise CorruptData(f"batch at byte {position} is cut short: {len(batch) - position} bytes left")
+
+
+def verify_crc(buffer: memoryview, position: int, header: BatchHeader) -> None:
+    """Raise CorruptData unless the checksum in the header is that of the bytes."""
+    end = position + header.length
+    if end > len(buffer):
+        raise CorruptData(
+            f"batch at offset {header.base_offset} is cut short: "
+            f"{len(buffer) - position} of {header.length} bytes"
+        )
+    if header.magic == 2:
+        actual = crc32c(buffer[position + ATTRIBUTES_POSITION : end])
+    else:
+        actual = zlib.crc32(buffer[position + MAGIC_POSITION : end])
+    if actual != header.crc:
+        raise CorruptData(
+            f"batch at offset {header.base_offset} (byte {position}, {header.length} bytes, magic "
+            f"{header.magic}): CRC in the header is {header.crc:#010x}, of the bytes {actual:#010x}"
+        )
+
+
+def rewrite_header(
+    batch: memoryview, *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Make a fetched batch one of ours, in place; `batch` is writable and exactly one batch.
+
+    baseOffset becomes 0: a broker answers INVALID_RECORD to anything else and assigns the real one.
+    The transactional bit goes because we do not produce inside the source's transaction. The
+    delete-horizon bit goes because only the target's cleaner may set it; baseTimestamp stays, since
+    record timestamps are deltas to it with or without that bit.
+    """
+    if (
+        batch[MAGIC_POSITION] != 2
+        or batch[ATTRIBUTES_POSITION + 1] & CONTROL_BIT
+        or _LENGTH.unpack_from(batch, 8)[0] + LENGTH_PREFIX_BYTES != len(batch)
+    ):
+        raise ValueError("only a whole data batch of magic 2 can be rewritten")
+    batch[0:8] = _ZERO_OFFSET
+    batch[ATTRIBUTES_POSITION + 1] &= _KEPT_ATTRIBUTES
+    _PRODUCER.pack_into(batch, PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
+
+
+def _check_prefix(buffer: memoryview, position: int) -> tuple[int, int]:
+    """Offset and whole length, as far as they can be judged without the magic."""
+    offset, length = _PREFIX.unpack_from(buffer, position)
+    if length < _LEAST_LENGTH_OF_ALL or offset < 0:
+        raise CorruptData(
+            f"batch at byte {position}: offset {offset} with a length of {length} makes no sense"
+        )
+    return offset, length + LENGTH_PREFIX_BYTES
+
+
+def _read_legacy_header(buffer: memoryview, position: int) -> BatchHeader | None:
+    """A message of magic 0 or 1, None when the buffer ends inside the batch."""
+    offset, length = _check_prefix(buffer, position)
+    magic = buffer[position + MAGIC_POSITION]
+    least = _LEAST_LENGTH.get(magic)
+    if least is None or length < least + LENGTH_PREFIX_BYTES:
+        raise CorruptData(
+            f"batch at byte {position} (offset {offset}): magic {magic} with a length of {length} "
+            "makes no sense"
+        )
+    if length > len(buffer) - position:
+        return None
+    timestamp = -1
+    if magic == 0:
+        _, _, crc, _, attributes = _LEGACY_V0.unpack_from(buffer, position)
+    else:
+        _, _, crc, _, attributes, timestamp = _LEGACY_V1.unpack_from(buffer, position)
+    count = _UNKNOWN_COUNT if attributes & CODEC_MASK else 1
+    return BatchHeader(
+        offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count
+    )
