@@ -1,0 +1,1 @@
+"""One Kafka cluster over the network: connections, metadata, admin, logs, group membership."""

@@ -1,0 +1,103 @@
+"""The one door to the client library's generated messages: values to bytes and back, no socket.
+
+The library has no type information, so a message is `Message` here: an opaque value whose fields
+are read by the modules that turn it into our own typed values. A message is built without a
+version; the version is chosen when it is sent, from what the broker offers.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, TypeAlias
+
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.metadata import ApiVersionsRequest
+
+import twinlog
+from twinlog.errors import CorruptData
+
+Message: TypeAlias = Any
+"""A request or response of the client library; fields have Kafka's names in snake case."""
+
+API_VERSIONS: Final = 18
+_HEADER: Final = struct.Struct(">ihhi")
+_INT32: Final = struct.Struct(">i")
+_INT16: Final = struct.Struct(">h")
+
+
+def api_key(request: Message) -> int:
+    """The number of the API that a request calls."""
+    return int(request.API_KEY)
+
+
+def api_name(key: int) -> str:
+    """`Metadata` for 3, for messages."""
+    response = ResponseClassRegistry._response_class_registry.get(key)
+    return f"API {key}" if response is None else str(response.name).removesuffix("Response")
+
+
+def known_versions(request: Message) -> tuple[int, int]:
+    """Lowest and highest version that the client library can write."""
+    low, high = type(request).valid_versions
+    return int(low), int(high)
+
+
+def is_flexible(key: int, version: int) -> bool:
+    """Whether this version has tagged fields (KIP-482), in its header as well."""
+    response = ResponseClassRegistry._response_class_registry[key]
+    return bool(response.flexible_version_q(version))
+
+
+def api_versions_request(version: int) -> Message:
+    """Names us to the broker, which shows name and version in its metrics (KIP-511)."""
+    if version < 3:
+        return ApiVersionsRequest()
+    return ApiVersionsRequest(
+        client_software_name="twinlog", client_software_version=twinlog.__version__
+    )
+
+
+def encode_request(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
+    """A whole frame, its size in front."""
+    request.API_VERSION = version
+    request.with_header(correlation_id=correlation_id, client_id=client_id)
+    return bytes(request.encode(framed=True, header=True))
+
+
+def raw_request_head(
+    key: int, version: int, correlation_id: int, client_id: str, body_bytes: int
+) -> bytes:
+    """Size and header of a request whose body somebody else encoded."""
+    name = client_id.encode()
+    tail = name + (b"\x00" if is_flexible(key, version) else b"")
+    size = _HEADER.size - 4 + 2 + len(tail) + body_bytes
+    return _HEADER.pack(size, key, version, correlation_id) + _INT16.pack(len(name)) + tail
+
+
+def response_body(key: int, version: int, frame: memoryview, correlation_id: int) -> memoryview:
+    """The body of an answer (its size already taken off); its correlation id must be ours."""
+    if len(frame) < 4:
+        raise CorruptData(f"an answer to {api_name(key)} has only {len(frame)} bytes")
+    (answered,) = _INT32.unpack_from(frame)
+    if answered != correlation_id:
+        raise CorruptData(
+            f"an answer carries correlation id {answered} where {correlation_id} "
+            f"({api_name(key)}) was due"
+        )
+    # ApiVersions always has the old header: the client cannot know yet what the broker speaks
+    if key == API_VERSIONS or not is_flexible(key, version):
+        return frame[4:]
+    if len(frame) < 5 or frame[4] != 0:
+        raise CorruptData(f"an answer to {api_name(key)} has unknown fields in its header")
+    return frame[5:]
+
+
+def decode_response(key: int, version: int, body: memoryview) -> Message:
+    """The answer as the client library's message; ApiVersions in version 0 where it is an error."""
+    response = ResponseClassRegistry._response_class_registry[key]
+    try:
+        return response.decode(body, version=version)
+    except (ValueError, IndexError, TypeError, struct.error, EOFError) as error:
+        raise CorruptData(
+            f"an answer to {api_name(key)} v{version} of {len(body)} bytes cannot be read: {error}"
+        ) from error
