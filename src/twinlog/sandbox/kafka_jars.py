@@ -1,0 +1,185 @@
+"""Fetches Kafka's jars once, with the Ivy that pyspark ships, into a cache folder.
+
+A set of jars is a folder `<cache>/<set>-<version>` that appears under its name only when it is
+complete: Ivy writes into a folder beside it, which is then renamed. A file lock makes processes
+that start together wait for one download.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from twinlog.errors import EnvironmentMissing
+from twinlog.sandbox.java import find_java
+
+__all__ = ["KAFKA_VERSION", "default_cache", "find_or_fetch", "mirror_maker_jars"]
+
+KAFKA_VERSION = "4.3.0"
+
+_ATTEMPTS = 2
+"""A second try, because a registry's hiccup is the usual reason."""
+
+_TIMEOUT_SECONDS = 900
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Artifact:
+    organisation: str
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JarSet:
+    folder: str
+    what: str
+    artifacts: tuple[_Artifact, ...]
+
+
+# Kafka logs through slf4j 1.7 and declares no binding for it: without one a broker's log is empty.
+_LOGGING = _Artifact(
+    organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", version="2.25.4"
+)
+_BROKER = _JarSet(
+    folder=f"kafka-{KAFKA_VERSION}",
+    what=f"Kafka {KAFKA_VERSION}",
+    artifacts=(
+        _Artifact(organisation="org.apache.kafka", name="kafka_2.13", version=KAFKA_VERSION),
+        _LOGGING,
+    ),
+)
+_MIRROR_MAKER = _JarSet(
+    folder=f"mirror-maker-{KAFKA_VERSION}",
+    what=f"MirrorMaker 2 {KAFKA_VERSION}",
+    artifacts=(
+        _Artifact(organisation="org.apache.kafka", name="connect-mirror", version=KAFKA_VERSION),
+        _LOGGING,
+    ),
+)
+
+
+def default_cache(environment: Mapping[str, str]) -> Path:
+    """TWINLOG_CACHE, or `~/.cache/twinlog`."""
+    chosen = environment.get("TWINLOG_CACHE")
+    return Path(chosen) if chosen else Path("~/.cache/twinlog").expanduser()
+
+
+def find_or_fetch(cache: Path | None = None) -> Path:
+    """The folder of the jars that a broker needs."""
+    return _find_or_fetch(_BROKER, cache)
+
+
+def mirror_maker_jars(cache: Path | None = None) -> Path:
+    """The folder of the jars that MirrorMaker 2 needs, for benchmark and compatibility tests."""
+    return _find_or_fetch(_MIRROR_MAKER, cache)
+
+
+def _find_or_fetch(jars: _JarSet, cache: Path | None) -> Path:
+    cache = (cache or default_cache(os.environ)).absolute()
+    folder = cache / jars.folder
+    if (folder / "complete").exists():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / "lock"):
+        if not (folder / "complete").exists():
+            _fetch(jars, cache, folder)
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file closes, also by a crash
+        yield
+
+
+def _fetch(jars: _JarSet, cache: Path, folder: Path) -> None:
+    sys.stderr.write(f"fetching {jars.what} into {folder}\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as scratch:
+        new = Path(scratch) / "jars"
+        new.mkdir()
+        _run_ivy(jars, cache, new)
+        (new / "complete").touch()
+        new.rename(folder)
+
+
+def _run_ivy(jars: _JarSet, cache: Path, into: Path) -> None:
+    module = into.parent / "ivy.xml"
+    module.write_text(_ivy_module(jars), encoding="utf-8")
+    command = [str(find_java()), "-jar", str(_ivy_jar()), "-ivy", str(module), "-confs", "default"]
+    # snappy-java and others are of type bundle: with `jar` alone a broker cannot read snappy
+    command += ["-types", "jar", "bundle", "-cache", str(cache / "ivy")]
+    command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
+    output = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            answer = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=_TIMEOUT_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            output = f"no answer within {_TIMEOUT_SECONDS} s"
+            continue
+        if answer.returncode == 0 and any(into.glob("*.jar")):
+            return
+        output = answer.stdout
+    raise EnvironmentMissing(
+        f"the jars of {jars.what} could not be fetched ({_reason(output)}); check the network"
+        " (behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=... -Dhttps.proxyPort=...')"
+        " and try again"
+    )
+
+
+def _reason(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [line for line in lines if "UNRESOLVED" in line or "ERROR" in line.upper()]
+    return (telling or lines or ["no output"])[0]
+
+
+def _ivy_module(jars: _JarSet) -> str:
+    dependencies = "".join(
+        f"<dependency org={quoteattr(each.organisation)} name={quoteattr(each.name)}"
+        f' rev={quoteattr(each.version)} conf="default->default"/>'
+        for each in jars.artifacts
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="twinlog" module="sandbox"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+
+
+def _ivy_jar() -> Path:
+    # found without importing pyspark: that would start nothing but costs half a second
+    pyspark = importlib.util.find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise EnvironmentMissing(
+            "pyspark is missing, whose Ivy fetches Kafka's jars; run scripts/setup"
+        )
+    found = sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise EnvironmentMissing("this pyspark has no Ivy in its jars folder; run scripts/setup")
+    return found[-1]
+
+
+if __name__ == "__main__":
+    try:
+        find_or_fetch()
+    except EnvironmentMissing as error:
+        sys.exit(f"setup: {error}")
