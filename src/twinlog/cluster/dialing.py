@@ -59,7 +59,7 @@ def secure(
     sock: socket.socket, host: str, port: int, settings: ClusterSettings, *, deadline: float
 ) -> socket.socket:
     """TLS over a fresh connection where the settings ask for it."""
-    if settings.security is None:
+    if settings.security is None or not settings.security.needs_tls:
         return sock
     from twinlog.cluster.security import wrap_socket
 
@@ -77,9 +77,9 @@ def secure(
 def authenticate(connection: Connection, *, deadline: float) -> float | None:
     """SASL, where the settings ask for it; when the session ends (monotonic), None for never."""
     security = connection.settings.security
-    mechanism = None if security is None else security.sasl_mechanism
-    if security is None or mechanism is None:
+    if security is None or not security.needs_sasl:
         return None
+    mechanism = security.sasl_mechanism or "GSSAPI"  # Java's default
     from twinlog.cluster import security as sasl
 
     _handshake(connection, mechanism, deadline)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from twinlog.cluster.security_settings import SecuritySettings
 from twinlog.errors import ConfigError
-
-if TYPE_CHECKING:
-    from twinlog.cluster.security import SecuritySettings
 
 DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 """Java's request.timeout.ms."""

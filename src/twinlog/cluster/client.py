@@ -1,0 +1,301 @@
+"""One Kafka cluster: finds brokers, keeps a connection to each, tries again where that can help.
+
+Two ways to ask. `attempt` asks once: what is not safe to repeat, or belongs to a larger loop of
+its own. `send` repeats after a lost connection, so its request must be idempotent. Codes inside an
+answer are the caller's: only he knows where a message keeps them; `retrying` is the loop for them.
+
+Not for several threads: give each its own client.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self, TypeVar
+
+from kafka.protocol.metadata import MetadataRequest
+
+from twinlog.cluster.connection import Connection
+from twinlog.cluster.errors_table import NONE, REBOOTSTRAP_REQUIRED, error_for
+from twinlog.cluster.metadata import (
+    NO_NODE,
+    Broker,
+    ClusterMetadata,
+    TopicMetadata,
+    decode_metadata,
+)
+from twinlog.cluster.protocol import Message
+from twinlog.cluster.retry import DEFAULT_PATIENCE, Deadline, Patience, is_retriable, retry
+from twinlog.cluster.settings import ClusterSettings, format_address
+from twinlog.errors import BrokerRefused, Disconnected, Fate, TwinlogError, Unreachable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+API_TIMEOUT_S: Final = 60.0
+"""Java's default.api.timeout.ms: how long one call tries before it gives up."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""Java's socket.connection.setup.timeout.ms: one silent broker must not use up a whole call."""
+
+METADATA_TIMEOUT_S: Final = 5.0
+"""Brokers answer it from memory; one that is frozen must not delay the search for new leaders."""
+
+MISSING_GRACE_S: Final = 3.0
+"""A topic that was just created may be unknown to a broker for a moment; later on it is missing."""
+
+SESSION_MARGIN_S: Final = 5.0
+"""A connection whose SASL session ends within this is replaced before a request."""
+
+METADATA_WITHOUT_CREATION: Final = 4
+"""The first version that can be asked not to create the topics it names."""
+
+
+class ClusterClient:
+    """A blocking client of one cluster, for one thread."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        *,
+        patience: Patience = DEFAULT_PATIENCE,
+        api_timeout_s: float = API_TIMEOUT_S,
+    ) -> None:
+        self.settings = settings
+        self.patience = patience
+        self.api_timeout_s = api_timeout_s
+        self._brokers: dict[int, Broker] = {}
+        self._controller = NO_NODE
+        self._by_node: dict[int, Connection] = {}
+        self._first: Connection | None = None
+        self._failed_at: dict[tuple[str, int], float] = {}
+
+    @property
+    def alias(self) -> str:
+        return self.settings.alias
+
+    # -- asking
+    # ----------------------------------------------------------------------------------------
+
+    def metadata(
+        self,
+        topics: Sequence[str] | None = None,
+        *,
+        allow_missing: bool = True,
+        timeout_s: float | None = None,
+    ) -> ClusterMetadata:
+        """Brokers, and these topics (None: all that we may describe; an empty list: none).
+
+        With `allow_missing` a topic that is missing or forbidden is in the answer, with its error;
+        otherwise that error is raised once waiting has not helped. Topics are never created by
+        asking.
+        """
+
+        grace = self.deadline(MISSING_GRACE_S)
+
+        def ask() -> ClusterMetadata:
+            return self._ask_metadata(topics, allow_missing)
+
+        def retriable(error: TwinlogError) -> bool:
+            return is_retriable(error) and not (error.code == "TOPIC_MISSING" and grace.has_passed)
+
+        return self.retrying(ask, timeout_s=timeout_s, retriable=retriable)
+
+    def send(
+        self,
+        node: int | None,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        maximum: int | None = None,
+        minimum: int | None = None,
+    ) -> Any:
+        """The answer of that broker (None: any), repeated over a new connection if one breaks."""
+
+        def ask() -> Any:
+            return self.attempt(node, request, maximum=maximum, minimum=minimum)
+
+        return self.retrying(ask, timeout_s=timeout_s)
+
+    def to_controller(
+        self,
+        request: Message,
+        check: Callable[[Message], None],
+        *,
+        timeout_s: float | None = None,
+        maximum: int | None = None,
+    ) -> Any:
+        """The controller's answer, once `check` has found nothing in it that is worth another try.
+
+        The controller is looked up again before each repetition: NOT_CONTROLLER means that it has
+        moved.
+        """
+
+        def ask() -> Any:
+            if self._controller not in self._brokers:
+                self._ask_metadata([], allow_missing=True)
+            known = self._controller if self._controller in self._brokers else None
+            self._controller = NO_NODE  # until it has answered
+            answer = self.attempt(known, request, maximum=maximum)
+            check(answer)
+            self._controller = NO_NODE if known is None else known
+            return answer
+
+        return self.retrying(ask, timeout_s=timeout_s)
+
+    def attempt(
+        self,
+        node: int | None,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        maximum: int | None = None,
+        minimum: int | None = None,
+    ) -> Any:
+        """The answer of that broker (None: of any), asked once."""
+        connection = self.connection_to(node)
+        try:
+            return connection.request(
+                request, timeout_s=timeout_s, maximum=maximum, minimum=minimum
+            )
+        except Disconnected:
+            self._failed_at[connection.host, connection.port] = self.patience.clock()
+            raise
+
+    def retrying(
+        self,
+        operation: Callable[[], T],
+        *,
+        timeout_s: float | None = None,
+        retriable: Callable[[TwinlogError], bool] = is_retriable,
+    ) -> T:
+        """Run until it succeeds, fails for good, or has taken too long."""
+        deadline = self.deadline(timeout_s)
+        return retry(operation, deadline=deadline, retriable=retriable, patience=self.patience)
+
+    def deadline(self, timeout_s: float | None = None) -> Deadline:
+        """When a call that begins now gives up."""
+        return self.patience.deadline(self.api_timeout_s if timeout_s is None else timeout_s)
+
+    def _ask_metadata(self, topics: Sequence[str] | None, allow_missing: bool) -> ClusterMetadata:
+        topic = MetadataRequest.MetadataRequestTopic
+        request = MetadataRequest(
+            topics=None if topics is None else [topic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+        )
+        answer = self.attempt(
+            None, request, timeout_s=METADATA_TIMEOUT_S, minimum=METADATA_WITHOUT_CREATION
+        )
+        if answer.error_code == REBOOTSTRAP_REQUIRED:
+            self.close()
+        if answer.error_code:
+            raise error_for(answer.error_code, cluster=self.alias, doing="asking for metadata")
+        metadata = decode_metadata(answer)
+        self._learn(metadata)
+        if not allow_missing:
+            for found in metadata.topics.values():
+                self._require(found)
+        return metadata
+
+    def _require(self, topic: TopicMetadata) -> None:
+        if topic.error != NONE:
+            raise error_for(
+                topic.error,
+                cluster=self.alias,
+                doing=f"asking for metadata of topic {topic.name}",
+                acl=f"DESCRIBE on topic {topic.name}",
+            )
+
+    def _learn(self, metadata: ClusterMetadata) -> None:
+        self._brokers = dict(metadata.brokers)
+        self._controller = metadata.controller
+        for node, connection in list(self._by_node.items()):
+            broker = self._brokers.get(node)
+            if broker is None or (broker.host, broker.port) != (connection.host, connection.port):
+                self._by_node.pop(node).close()
+
+    # -- connections
+    # -----------------------------------------------------------------------------------
+
+    def connection_to(self, node: int | None) -> Connection:
+        """A connection that can be used now, kept for the next request; for None to any broker."""
+        if node is None:
+            return self._any_connection()
+        kept = self._by_node.get(node)
+        if kept is not None and kept.is_usable(SESSION_MARGIN_S):
+            return kept
+        if kept is not None:
+            kept.close()
+        self._by_node[node] = connection = self.open_connection(node)
+        return connection
+
+    def open_connection(self, node: int) -> Connection:
+        """A connection of the caller's own to that broker."""
+        broker = self._brokers.get(node)
+        if broker is None:
+            broker = self._ask_metadata([], allow_missing=True).brokers.get(node)
+        if broker is None:
+            raise BrokerRefused(
+                f"cluster {self.alias}: broker {node} is not alive: look at it",
+                code="BROKER_NOT_AVAILABLE",
+                fate=Fate.RETRIABLE,
+            )
+        try:
+            return self._open(broker.host, broker.port)
+        except Unreachable as error:
+            raise Unreachable(
+                f"{error.message} (the cluster advertises this address for broker {node})"
+            ) from error
+
+    def _any_connection(self) -> Connection:
+        kept = [*self._by_node.values()]
+        if self._first is not None:
+            kept.append(self._first)
+        for connection in kept:
+            if connection.is_usable(SESSION_MARGIN_S):
+                return connection
+        reasons: list[str] = []
+        for host, port in self._addresses():
+            try:
+                self._first = self._open(host, port)
+            except (Unreachable, Disconnected) as error:
+                self._failed_at[host, port] = self.patience.clock()
+                reasons.append(error.message)
+            else:
+                self._failed_at.pop((host, port), None)
+                return self._first
+        raise Unreachable(
+            f"cluster {self.alias} cannot be reached at {self.settings.addresses}: "
+            f"{'; '.join(reasons)}: check {self.alias}.bootstrap.servers and the network"
+        )
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        """The given addresses in random order, those the cluster told us of, those that failed."""
+        given = list(dict.fromkeys(self.settings.bootstrap))
+        random.shuffle(given)
+        told = [(broker.host, broker.port) for broker in self._brokers.values()]
+        addresses = dict.fromkeys([*given, *told])
+        return sorted(addresses, key=lambda address: self._failed_at.get(address, float("-inf")))
+
+    def _open(self, host: str, port: int) -> Connection:
+        timeout_s = min(CONNECT_TIMEOUT_S, self.settings.request_timeout_ms / 1000)
+        log.debug("connecting cluster=%s address=%s", self.alias, format_address(host, port))
+        return Connection.open(host, port, self.settings, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        """Close every connection; the next request opens new ones."""
+        for connection in self._by_node.values():
+            connection.close()
+        self._by_node.clear()
+        if self._first is not None:
+            self._first.close()
+            self._first = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
