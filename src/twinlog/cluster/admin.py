@@ -106,7 +106,7 @@ def describe_cluster(client: ClusterClient) -> ClusterInfo:
                 Broker(node=int(b.broker_id), host=str(b.host), port=int(b.port), rack=b.rack)
                 for b in brokers
             ),
-            operations=operations(answer.cluster_authorized_operations),
+            operations=operations(answer.authorized_operations),
         )
 
     return client.retrying(ask)

@@ -26,7 +26,7 @@ from twinlog.cluster.metadata import (
     decode_metadata,
 )
 from twinlog.cluster.protocol import Message
-from twinlog.cluster.retry import DEFAULT_PATIENCE, Deadline, Patience, is_retriable, retry
+from twinlog.cluster.retry import Backoff, Deadline, Patience, is_retriable, retry
 from twinlog.cluster.settings import ClusterSettings, format_address
 from twinlog.errors import BrokerRefused, Disconnected, Fate, TwinlogError, Unreachable
 
@@ -36,6 +36,9 @@ T = TypeVar("T")
 
 API_TIMEOUT_S: Final = 60.0
 """Java's default.api.timeout.ms: how long one call tries before it gives up."""
+
+CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
+"""Somebody waits for the call: Java's retry.backoff.max.ms is 1 s."""
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """Java's socket.connection.setup.timeout.ms: one silent broker must not use up a whole call."""
@@ -60,7 +63,7 @@ class ClusterClient:
         self,
         settings: ClusterSettings,
         *,
-        patience: Patience = DEFAULT_PATIENCE,
+        patience: Patience = CALL_PATIENCE,
         api_timeout_s: float = API_TIMEOUT_S,
     ) -> None:
         self.settings = settings
@@ -93,15 +96,10 @@ class ClusterClient:
         asking.
         """
 
-        grace = self.deadline(MISSING_GRACE_S)
-
         def ask() -> ClusterMetadata:
             return self._ask_metadata(topics, allow_missing)
 
-        def retriable(error: TwinlogError) -> bool:
-            return is_retriable(error) and not (error.code == "TOPIC_MISSING" and grace.has_passed)
-
-        return self.retrying(ask, timeout_s=timeout_s, retriable=retriable)
+        return self.retrying(ask, timeout_s=timeout_s)
 
     def send(
         self,
@@ -164,16 +162,20 @@ class ClusterClient:
             self._failed_at[connection.host, connection.port] = self.patience.clock()
             raise
 
-    def retrying(
-        self,
-        operation: Callable[[], T],
-        *,
-        timeout_s: float | None = None,
-        retriable: Callable[[TwinlogError], bool] = is_retriable,
-    ) -> T:
+    def retrying(self, operation: Callable[[], T], *, timeout_s: float | None = None) -> T:
         """Run until it succeeds, fails for good, or has taken too long."""
         deadline = self.deadline(timeout_s)
+        retriable = self.retriable_now()
         return retry(operation, deadline=deadline, retriable=retriable, patience=self.patience)
+
+    def retriable_now(self) -> Callable[[TwinlogError], bool]:
+        """Whether trying again can help a call that begins now; a missing topic is soon missing."""
+        grace = self.deadline(MISSING_GRACE_S)
+
+        def retriable(error: TwinlogError) -> bool:
+            return is_retriable(error) and not (error.code == "TOPIC_MISSING" and grace.has_passed)
+
+        return retriable
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
         """When a call that begins now gives up."""

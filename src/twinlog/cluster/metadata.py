@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -122,12 +122,12 @@ def _topic(topic: Message) -> TopicMetadata:
             )
             for p in partitions
         ),
-        operations=operations(topic.topic_authorized_operations),
+        operations=operations(topic.authorized_operations),
     )
 
 
-def operations(bits: object) -> frozenset[Operation] | None:
-    """Operations from the protocol's bit field, whose lowest number stands for "not told"."""
-    if not isinstance(bits, int) or bits in (-(2**31), 0x80000000):
+def operations(numbers: Collection[int] | None) -> frozenset[Operation] | None:
+    """Operations by their numbers; None, where they are not told, stays None."""
+    if numbers is None:
         return None
-    return frozenset(operation for operation in Operation if bits >> operation & 1)
+    return frozenset(operation for operation in Operation if operation in numbers)

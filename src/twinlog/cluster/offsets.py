@@ -68,7 +68,7 @@ def list_offsets(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, OffsetResult | TwinlogError]:
-    """Offsets at LATEST, EARLIEST, MAX_TIMESTAMP, or of the first record not before a time in ms."""
+    """Offsets at LATEST, EARLIEST, MAX_TIMESTAMP or of the first record not before a time (ms)."""
     topic_of = ListOffsetsRequest.ListOffsetsTopic
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, OffsetResult | TwinlogError]:
@@ -126,7 +126,7 @@ def leader_epoch_ends(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, EpochEnd | TwinlogError]:
-    """Where these leader epochs ended in the current log: a truncated one ends below what we hold."""
+    """Where these leader epochs end in the current log: below what we hold, it was truncated."""
     return _epoch_ends(client, epochs, lambda led: epochs[led.tp], timeout_s)
 
 

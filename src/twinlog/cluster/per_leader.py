@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.errors_table import (
     LEADER_NOT_AVAILABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
-from twinlog.cluster.retry import is_retriable
 from twinlog.errors import Disconnected, TwinlogError, Unreachable
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
@@ -99,7 +98,7 @@ def ask_leaders(
     `doing` says what is asked, for messages: "listing offsets of".
     """
     deadline = client.deadline(timeout_s)
-    grace = client.deadline(min(MISSING_GRACE_S, deadline.left_s))
+    retriable = client.retriable_now()
     this = _Round[T](client, doing)
     pending = list(dict.fromkeys(tps))
     failures = 0
@@ -107,11 +106,7 @@ def ask_leaders(
         this.failed.clear()
         for node, leds in this.group(pending, deadline.left_s).items():
             this.ask(node, leds, ask)
-        pending = [
-            tp
-            for tp, error in this.failed.items()
-            if is_retriable(error) and not (error.code == "TOPIC_MISSING" and grace.has_passed)
-        ]
+        pending = [tp for tp, error in this.failed.items() if retriable(error)]
         again = set(pending)
         this.done.update((tp, error) for tp, error in this.failed.items() if tp not in again)
         failures += 1

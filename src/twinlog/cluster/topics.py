@@ -116,7 +116,7 @@ def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
         INVALID_REPLICATION_FACTOR,
         cluster=client.alias,
         doing=f"creating topic {wanted.name} with replication factor {wanted.replication_factor}",
-        advice=f"{live} brokers are alive: set replication.factor to at most {live}, or start more",
+        advice=f"live brokers: {live}; set replication.factor to at most {live}, or start more",
     )
 
 
