@@ -1,0 +1,70 @@
+"""Java's names of TLS cipher suites in OpenSSL's words.
+
+Python cannot choose among the suites of TLS 1.3 (three, all good). A list with none of them rules
+TLS 1.3 out, and a list with nothing else rules TLS 1.2 out; that much is kept.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+TLS_1_3: Final = frozenset(
+    {
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_AES_256_GCM_SHA384",
+        "TLS_CHACHA20_POLY1305_SHA256",
+        "TLS_AES_128_CCM_SHA256",
+        "TLS_AES_128_CCM_8_SHA256",
+    }
+)
+_SIGNALS: Final = frozenset({"TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"})
+"""Not suites: Java lists them to announce a capability that OpenSSL always announces."""
+_JAVA_NAME: Final = re.compile(r"(?:TLS|SSL)_(?P<exchange>\w+?)_WITH_(?P<cipher>\w+)")
+_KEY_BITS: Final = re.compile(r"(AES|CAMELLIA|ARIA)_(\d+)")
+
+
+def unknown_suites(suites: Sequence[str]) -> list[str]:
+    """Those of Java's names that this machine's OpenSSL has nothing for."""
+    return [
+        suite
+        for suite in suites
+        if suite not in TLS_1_3
+        and suite not in _SIGNALS
+        and openssl_name(suite) not in _available()
+    ]
+
+
+def restrict(context: ssl.SSLContext, suites: Sequence[str]) -> None:
+    """Allow only these suites, given in Java's names."""
+    if not suites:
+        return
+    older = [openssl_name(each) for each in suites if each not in TLS_1_3 | _SIGNALS]
+    if not TLS_1_3.intersection(suites):
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    if older:
+        context.set_ciphers(":".join(older))
+    else:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+
+
+def openssl_name(suite: str) -> str:
+    """TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 is ECDHE-RSA-AES128-SHA256."""
+    match = _JAVA_NAME.fullmatch(suite)
+    if match is None:
+        return suite
+    cipher = _KEY_BITS.sub(r"\1\2", match["cipher"]).replace("_CBC_", "_")
+    if cipher.startswith("CHACHA20_POLY1305"):
+        cipher = "CHACHA20_POLY1305"
+    exchange = "" if match["exchange"] == "RSA" else match["exchange"] + "_"
+    return (exchange + cipher).replace("_", "-")
+
+
+@cache
+def _available() -> frozenset[str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_ciphers("ALL")
+    return frozenset(each["name"] for each in context.get_ciphers())

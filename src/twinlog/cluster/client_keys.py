@@ -1,0 +1,80 @@
+"""Keys of a Java client's configuration; every error names the key and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from twinlog.errors import ConfigError
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+"""No keystore is larger; a wrong path may name anything."""
+
+
+class ClientKeys:
+    """The values of one cluster; an empty one counts as not set, except in `raw`."""
+
+    def __init__(self, values: Mapping[str, str], *, where: str) -> None:
+        self._values = values
+        self.where = where
+
+    def text(self, key: str) -> str | None:
+        """The trimmed value, None when it is not set or blank."""
+        return (self._values.get(key) or "").strip() or None
+
+    def raw(self, key: str) -> str | None:
+        """The value as it stands: for passwords, where blanks count and empty is a value."""
+        return self._values.get(key)
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """The parts of a comma-separated list."""
+        return tuple(part.strip() for part in (self.text(key) or "").split(",") if part.strip())
+
+    def number(self, key: str, default: float, *, least: float, most: float) -> float:
+        text = self.text(key)
+        if text is None:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            self.fail(key, f"{text!r} is not a number")
+        if not least <= value <= most:
+            self.fail(key, f"{text} is not within {least:g} and {most:g}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """A boolean that is false when not set."""
+        text = (self.text(key) or "false").lower()
+        if text not in ("true", "false"):
+            self.fail(key, f"{text!r} is neither true nor false")
+        return text == "true"
+
+    def only_known_class(self, key: str, known: frozenset[str], why: str) -> str | None:
+        """The simple name of a Java class that Twinlog has an equivalent of."""
+        name = self.text(key)
+        if name is None:
+            return None
+        simple = name.replace("$", ".").rpartition(".")[2]
+        if simple not in known or not name.startswith("org.apache.kafka."):
+            self.fail(key, f"{name}: {why}")
+        return simple
+
+    def read_file(self, key: str) -> bytes:
+        """The content of the file that the key names."""
+        path = Path(self.text(key) or "")
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            self.fail(key, f"{path} cannot be read: {error.strerror or error}")
+        except ValueError:
+            self.fail(key, "its value is not a file name")
+        if len(data) > MAX_FILE_BYTES:
+            self.fail(
+                key, f"{path} is larger than {MAX_FILE_BYTES} bytes: not a key or certificate file"
+            )
+        return data
+
+    def fail(self, key: str, problem: str) -> NoReturn:
+        raise ConfigError(f"{self.where}: {key}: {problem}") from None

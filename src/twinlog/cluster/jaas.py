@@ -1,0 +1,124 @@
+"""Reads `sasl.jaas.config` as Java does: one login module, a control flag, options, a semicolon.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b\\"c";
+
+Kafka reads it with `java.io.StreamTokenizer`, so these are that class's rules: words of letters,
+digits and `. - _ $`, strings in double or single quotes with C escapes, `//`, `/* */` and a lone
+`/` as comments. A word that begins like a number is a number there, and Kafka takes no number as a
+value: quotes are needed. No message quotes a value, which may be a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from twinlog.errors import ConfigError
+
+CONTROL_FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>[\x00-\x20]+)
+      | (?P<comment>/\*.*?(?:\*/|\Z)|/[^\r\n]*)
+      | (?P<number>[0-9.-][0-9A-Za-z._$\u0080-\U0010ffff-]*)
+      | (?P<word>[A-Za-z_$\u0080-\U0010ffff][0-9A-Za-z._$\u0080-\U0010ffff-]*)
+      | "(?P<double>(?:\\[^\r\n]|[^"\\\r\n])*)(?P<double_end>"?)
+      | '(?P<single>(?:\\[^\r\n]|[^'\\\r\n])*)(?P<single_end>'?)
+      | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginModule:
+    """The one entry of a JAAS configuration."""
+
+    name: str
+    options: Mapping[str, str]
+
+    @property
+    def short_name(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    def __repr__(self) -> str:
+        return f"LoginModule({self.name}, options={sorted(self.options)})"
+
+
+class _Token(NamedTuple):
+    text: str
+    is_text: bool
+    """A word or a string, as against one character like `=` or `;`."""
+    what: str = ""
+    """For the message, when it is neither."""
+
+
+def parse_jaas(text: str, *, where: str) -> LoginModule:
+    """The login module of a `sasl.jaas.config`; `where` begins every message."""
+    tokens = list(_tokens(text, where))
+    if not tokens:
+        raise ConfigError(f'{where} is empty: write LoginModule required option="value";')
+    name = _text(tokens, 0, where, "begins with the class of a login module")
+    flag = _text(tokens, 1, where, "has a control flag after the login module: write 'required'")
+    if flag.lower() not in CONTROL_FLAGS:
+        raise ConfigError(
+            f"{where}: the word after {name} is no control flag: write 'required' there"
+        )
+    options, end = _options(tokens, 2, where)
+    if end != len(tokens) - 1:
+        raise ConfigError(
+            f"{where} goes on after the first ';': exactly one login module is allowed, "
+            "and a ';' within a value needs quotes around the value"
+        )
+    return LoginModule(name=name, options=options)
+
+
+def _options(tokens: list[_Token], at: int, where: str) -> tuple[dict[str, str], int]:
+    options: dict[str, str] = {}
+    last = "the control flag"
+    while at < len(tokens) and tokens[at] != _Token(";", False):
+        after = f'after {last}: write name="value", with quotes around special characters'
+        key = _text(tokens, at, where, f"has an option name {after}")
+        if at + 1 >= len(tokens) or tokens[at + 1] != _Token("=", False):
+            # which name is not said: it may be the tail of a password without quotes
+            raise ConfigError(f"{where}: no '=' behind the option name {after}")
+        options[key] = _text(tokens, at + 2, where, f'has a value for {key}: write {key}="value"')
+        last = f"the value of {key}"
+        at += 3
+    if at >= len(tokens):
+        raise ConfigError(f"{where} does not end with ';': add one after {last}")
+    return options, at
+
+
+def _text(tokens: list[_Token], at: int, where: str, expected: str) -> str:
+    if at < len(tokens) and tokens[at].is_text:
+        return tokens[at].text
+    found = tokens[at].what if at < len(tokens) else "the end of the text"
+    raise ConfigError(f"{where} {expected}; found {found}")
+
+
+def _tokens(text: str, where: str) -> Iterator[_Token]:
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or "other"
+        if kind in ("space", "comment"):
+            continue
+        if kind == "word":
+            yield _Token(match[kind], True)
+        elif kind == "number":
+            yield _Token("", False, "a number without quotes")
+        elif kind in ("double_end", "single_end"):
+            if not match[kind]:
+                raise ConfigError(f"{where}: a quoted value has no closing quote on its line")
+            yield _Token(_ESCAPE.sub(_unescape, match[kind.removesuffix("_end")]), True)
+        else:
+            yield _Token(match[0], False, "a character that needs quotes around its value")
+
+
+def _unescape(match: re.Match[str]) -> str:
+    escaped = match[1]
+    if escaped[0] in "01234567":
+        return chr(int(escaped, 8))
+    return _ESCAPED.get(escaped, escaped)
