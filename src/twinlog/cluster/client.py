@@ -9,8 +9,6 @@ Not for several threads: give each its own client.
 
 from __future__ import annotations
 
-import logging
-import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self, TypeVar
 
@@ -20,17 +18,15 @@ from twinlog.cluster.connection import Connection
 from twinlog.cluster.errors_table import NONE, REBOOTSTRAP_REQUIRED, error_for
 from twinlog.cluster.metadata import (
     NO_NODE,
-    Broker,
     ClusterMetadata,
     TopicMetadata,
     decode_metadata,
 )
+from twinlog.cluster.pool import ConnectionPool
 from twinlog.cluster.protocol import Message
 from twinlog.cluster.retry import Backoff, Deadline, Patience, is_retriable, retry
-from twinlog.cluster.settings import ClusterSettings, format_address
-from twinlog.errors import BrokerRefused, Disconnected, Fate, TwinlogError, Unreachable
-
-log = logging.getLogger(__name__)
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.errors import Disconnected, TwinlogError
 
 T = TypeVar("T")
 
@@ -40,17 +36,11 @@ API_TIMEOUT_S: Final = 60.0
 CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
 """Somebody waits for the call: Java's retry.backoff.max.ms is 1 s."""
 
-CONNECT_TIMEOUT_S: Final = 10.0
-"""Java's socket.connection.setup.timeout.ms: one silent broker must not use up a whole call."""
-
 METADATA_TIMEOUT_S: Final = 5.0
 """Brokers answer it from memory; one that is frozen must not delay the search for new leaders."""
 
 MISSING_GRACE_S: Final = 3.0
 """A topic that was just created may be unknown to a broker for a moment; later on it is missing."""
-
-SESSION_MARGIN_S: Final = 5.0
-"""A connection whose SASL session ends within this is replaced before a request."""
 
 METADATA_WITHOUT_CREATION: Final = 4
 """The first version that can be asked not to create the topics it names."""
@@ -69,18 +59,12 @@ class ClusterClient:
         self.settings = settings
         self.patience = patience
         self.api_timeout_s = api_timeout_s
-        self._brokers: dict[int, Broker] = {}
+        self._pool = ConnectionPool(settings, patience.clock)
         self._controller = NO_NODE
-        self._by_node: dict[int, Connection] = {}
-        self._first: Connection | None = None
-        self._failed_at: dict[tuple[str, int], float] = {}
 
     @property
     def alias(self) -> str:
         return self.settings.alias
-
-    # -- asking
-    # ----------------------------------------------------------------------------------------
 
     def metadata(
         self,
@@ -132,9 +116,9 @@ class ClusterClient:
         """
 
         def ask() -> Any:
-            if self._controller not in self._brokers:
+            if self._controller not in self._pool.brokers:
                 self._ask_metadata([], allow_missing=True)
-            known = self._controller if self._controller in self._brokers else None
+            known = self._controller if self._controller in self._pool.brokers else None
             self._controller = NO_NODE  # until it has answered
             answer = self.attempt(known, request, maximum=maximum)
             check(answer)
@@ -159,7 +143,7 @@ class ClusterClient:
                 request, timeout_s=timeout_s, maximum=maximum, minimum=minimum
             )
         except Disconnected:
-            self._failed_at[connection.host, connection.port] = self.patience.clock()
+            self._pool.failed(connection)
             raise
 
     def retrying(self, operation: Callable[[], T], *, timeout_s: float | None = None) -> T:
@@ -196,7 +180,8 @@ class ClusterClient:
         if answer.error_code:
             raise error_for(answer.error_code, cluster=self.alias, doing="asking for metadata")
         metadata = decode_metadata(answer)
-        self._learn(metadata)
+        self._pool.learn(metadata.brokers)
+        self._controller = metadata.controller
         if not allow_missing:
             for found in metadata.topics.values():
                 self._require(found)
@@ -211,90 +196,25 @@ class ClusterClient:
                 acl=f"DESCRIBE on topic {topic.name}",
             )
 
-    def _learn(self, metadata: ClusterMetadata) -> None:
-        self._brokers = dict(metadata.brokers)
-        self._controller = metadata.controller
-        for node, connection in list(self._by_node.items()):
-            broker = self._brokers.get(node)
-            if broker is None or (broker.host, broker.port) != (connection.host, connection.port):
-                self._by_node.pop(node).close()
-
-    # -- connections
-    # -----------------------------------------------------------------------------------
-
     def connection_to(self, node: int | None) -> Connection:
         """A connection that can be used now, kept for the next request; for None to any broker."""
         if node is None:
-            return self._any_connection()
-        kept = self._by_node.get(node)
-        if kept is not None and kept.is_usable(SESSION_MARGIN_S):
-            return kept
-        if kept is not None:
-            kept.close()
-        self._by_node[node] = connection = self.open_connection(node)
-        return connection
+            return self._pool.any()
+        self._know(node)
+        return self._pool.to(node)
 
     def open_connection(self, node: int) -> Connection:
         """A connection of the caller's own to that broker."""
-        broker = self._brokers.get(node)
-        if broker is None:
-            broker = self._ask_metadata([], allow_missing=True).brokers.get(node)
-        if broker is None:
-            raise BrokerRefused(
-                f"cluster {self.alias}: broker {node} is not alive: look at it",
-                code="BROKER_NOT_AVAILABLE",
-                fate=Fate.RETRIABLE,
-            )
-        try:
-            return self._open(broker.host, broker.port)
-        except Unreachable as error:
-            raise Unreachable(
-                f"{error.message} (the cluster advertises this address for broker {node})"
-            ) from error
+        self._know(node)
+        return self._pool.open(node)
 
-    def _any_connection(self) -> Connection:
-        kept = [*self._by_node.values()]
-        if self._first is not None:
-            kept.append(self._first)
-        for connection in kept:
-            if connection.is_usable(SESSION_MARGIN_S):
-                return connection
-        reasons: list[str] = []
-        for host, port in self._addresses():
-            try:
-                self._first = self._open(host, port)
-            except (Unreachable, Disconnected) as error:
-                self._failed_at[host, port] = self.patience.clock()
-                reasons.append(error.message)
-            else:
-                self._failed_at.pop((host, port), None)
-                return self._first
-        raise Unreachable(
-            f"cluster {self.alias} cannot be reached at {self.settings.addresses}: "
-            f"{'; '.join(reasons)}: check {self.alias}.bootstrap.servers and the network"
-        )
-
-    def _addresses(self) -> list[tuple[str, int]]:
-        """The given addresses in random order, those the cluster told us of, those that failed."""
-        given = list(dict.fromkeys(self.settings.bootstrap))
-        random.shuffle(given)
-        told = [(broker.host, broker.port) for broker in self._brokers.values()]
-        addresses = dict.fromkeys([*given, *told])
-        return sorted(addresses, key=lambda address: self._failed_at.get(address, float("-inf")))
-
-    def _open(self, host: str, port: int) -> Connection:
-        timeout_s = min(CONNECT_TIMEOUT_S, self.settings.request_timeout_ms / 1000)
-        log.debug("connecting cluster=%s address=%s", self.alias, format_address(host, port))
-        return Connection.open(host, port, self.settings, timeout_s=timeout_s)
+    def _know(self, node: int) -> None:
+        if node not in self._pool.brokers:
+            self._ask_metadata([], allow_missing=True)
 
     def close(self) -> None:
         """Close every connection; the next request opens new ones."""
-        for connection in self._by_node.values():
-            connection.close()
-        self._by_node.clear()
-        if self._first is not None:
-            self._first.close()
-            self._first = None
+        self._pool.close()
 
     def __enter__(self) -> Self:
         return self

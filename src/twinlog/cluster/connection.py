@@ -152,9 +152,9 @@ class Connection:
         key, version, body = self._receive_body(timeout_s)
         return protocol.decode_response(key, version, body)
 
-    def wait_readable(self, timeout_s: float, *others: int) -> bool:
-        """Wait for an answer's first byte, or for input on one of the other file descriptors."""
-        return self._has_input(timeout_s, *others)
+    def wait_readable(self, timeout_s: float) -> bool:
+        """Whether an answer began to arrive within that time."""
+        return self._has_input(timeout_s)
 
     def detach(self) -> socket.socket:
         """Give the socket away, in blocking mode; this object is of no use afterwards."""
@@ -226,12 +226,10 @@ class Connection:
         self.close()
         return Disconnected(f"{self.peer} did not answer {name}: {why}")
 
-    def _has_input(self, timeout_s: float, *others: int) -> bool:
+    def _has_input(self, timeout_s: float) -> bool:
         if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
             return True
         # poll, not select: file descriptors of a large process exceed select's 1024
         poll = select.poll()
-        for descriptor in (self.sock.fileno(), *others):
-            poll.register(descriptor, select.POLLIN)
-        events = poll.poll(max(timeout_s, 0.0) * 1000)
-        return any(descriptor == self.sock.fileno() for descriptor, _ in events)
+        poll.register(self.sock.fileno(), select.POLLIN)
+        return bool(poll.poll(max(timeout_s, 0.0) * 1000))
