@@ -1,0 +1,193 @@
+"""Kafka's five compression codecs over whole payloads, with a limit on what may come out.
+
+What Kafka expects differs from the plain formats in three places:
+
+- snappy is framed by a Java library: a magic, two version numbers, then blocks of raw snappy with
+  their lengths in front. Some clients write one raw block without any frame; readers take both.
+- lz4 frames must have independent blocks: Kafka's reader refuses the linked ones that lz4 libraries
+  write by default, so the frame is built here, of the same header bytes as Kafka's own writer.
+- lz4 frames in messages of magic 0 have a header checksum over the wrong bytes (KAFKA-3160).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import cramjam
+
+from twinlog.errors import CorruptData
+from twinlog.wire.record_batch import Codec
+
+DECOMPRESSED_LIMIT_BYTES = 256 << 20
+"""No honest batch comes near: brokers take 1 MiB by default. A bomb stops here, not the process."""
+
+ZSTD_LEVEL = 3  # Kafka's default; the library's own, 11, is ten times slower
+GZIP_LEVEL = 6
+
+_LEAST_GUESS_BYTES = 64 << 10
+_GUESSED_RATIO = 8
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 << 10
+_BLOCK_LENGTH = struct.Struct(">i")
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+# version 1 with independent blocks and no checksums; blocks of 64 KiB; checksum of these two bytes
+_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
+_LZ4_BLOCK_BYTES = 64 << 10
+_LZ4_STORED_BIT = 1 << 31
+_LZ4_END = bytes(4)
+_LITTLE_LENGTH = struct.Struct("<I")
+
+_STREAMS: Final[dict[Codec, Any]] = {
+    Codec.GZIP: cramjam.gzip,
+    Codec.LZ4: cramjam.lz4,
+    Codec.ZSTD: cramjam.zstd,
+}
+
+
+def compress(codec: Codec, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+    """`data` as a broker and every client can decompress it."""
+    if codec is Codec.NONE:
+        return data
+    if codec is Codec.SNAPPY:
+        return _compress_snappy(memoryview(data))
+    if codec is Codec.LZ4:
+        return _compress_lz4(memoryview(data))
+    if codec is Codec.GZIP:
+        return memoryview(cramjam.gzip.compress(data, level=GZIP_LEVEL))
+    return memoryview(cramjam.zstd.compress(data, level=ZSTD_LEVEL))
+
+
+def decompress(
+    codec: Codec,
+    data: bytes | bytearray | memoryview,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+) -> bytes | bytearray | memoryview:
+    """What was compressed; CorruptData when it cannot be read or is more than `limit_bytes`."""
+    if codec is Codec.NONE:
+        if len(data) > limit_bytes:
+            raise _too_much(codec, limit_bytes)
+        return data
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(memoryview(data), limit_bytes)
+    return _decompress_stream(codec, data, limit_bytes)
+
+
+def repair_lz4_header(data: bytes | memoryview) -> bytes:
+    """An lz4 frame of magic 0 with the header checksum that the format asks for (KAFKA-3160)."""
+    frame = bytearray(data)
+    if len(frame) < len(_LZ4_HEADER) or not frame.startswith(_LZ4_MAGIC):
+        raise CorruptData("not an lz4 frame")
+    flags = frame[4]
+    descriptor = 2 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if len(frame) <= 4 + descriptor:
+        raise CorruptData("an lz4 frame ends inside its header")
+    frame[4 + descriptor] = _xxh32(frame[4 : 4 + descriptor]) >> 8 & 0xFF
+    return bytes(frame)
+
+
+def _too_much(codec: Codec, limit_bytes: int) -> CorruptData:
+    return CorruptData(f"{codec.name.lower()} data decompresses to more than {limit_bytes} bytes")
+
+
+def _decompress_stream(
+    codec: Codec, data: bytes | bytearray | memoryview, limit_bytes: int
+) -> memoryview:
+    """Into a buffer that grows, since the formats need not say how much comes out.
+
+    An error can mean a full buffer or bad data, and only the library's words tell which: so each
+    is met with more room until the limit. Bad data rarely gets here: the CRC is checked first.
+    """
+    into = _STREAMS[codec].decompress_into
+    room = max(_LEAST_GUESS_BYTES, _GUESSED_RATIO * len(data))
+    while True:
+        room = min(room, limit_bytes)
+        output = bytearray(room)
+        try:
+            return memoryview(output)[: into(data, output)]
+        except cramjam.DecompressionError as error:
+            if room >= limit_bytes:
+                raise CorruptData(
+                    f"{codec.name.lower()} data of {len(data)} bytes is damaged or decompresses to "
+                    f"more than {limit_bytes} bytes: {error}"
+                ) from None
+            room *= _GUESSED_RATIO
+
+
+def _compress_snappy(data: memoryview) -> bytearray:
+    out = bytearray(_XERIAL_HEADER)
+    for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = memoryview(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+        out += _BLOCK_LENGTH.pack(len(block))
+        out += block
+    return out
+
+
+def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes | bytearray:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _snappy_block(data, limit_bytes, limit_bytes)
+    out = bytearray()
+    position = 0
+    while position < len(data):
+        # concatenated streams each begin with the magic, which is no length: its first bit is set
+        if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            if position > len(data):
+                raise CorruptData("snappy data ends inside its header")
+            continue
+        if len(data) - position < _BLOCK_LENGTH.size:
+            raise CorruptData("snappy data ends inside the length of a block")
+        (length,) = _BLOCK_LENGTH.unpack_from(data, position)
+        position += _BLOCK_LENGTH.size
+        if not 0 <= length <= len(data) - position:
+            raise CorruptData(
+                f"a snappy block says {length} bytes, {len(data) - position} are there"
+            )
+        out += _snappy_block(
+            data[position : position + length], limit_bytes - len(out), limit_bytes
+        )
+        position += length
+    return out
+
+
+def _snappy_block(block: memoryview, room: int, limit_bytes: int) -> bytes:
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > room:
+            raise _too_much(Codec.SNAPPY, limit_bytes)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CorruptData(f"a snappy block of {len(block)} bytes is damaged: {error}") from None
+
+
+def _compress_lz4(data: memoryview) -> bytearray:
+    out = bytearray(_LZ4_HEADER)
+    for at in range(0, len(data), _LZ4_BLOCK_BYTES):
+        raw = data[at : at + _LZ4_BLOCK_BYTES]
+        block = memoryview(cramjam.lz4.compress_block(raw, store_size=False))
+        if len(block) < len(raw):
+            out += _LITTLE_LENGTH.pack(len(block))
+            out += block
+        else:
+            out += _LITTLE_LENGTH.pack(len(raw) | _LZ4_STORED_BIT)
+            out += raw
+    out += _LZ4_END
+    return out
+
+
+def _xxh32(data: bytes | bytearray) -> int:
+    """xxHash32 with seed 0 of fewer than 16 bytes, which is all that a frame's header needs."""
+    mask = 0xFFFFFFFF
+    value = 374761393 + len(data)
+    words = len(data) // 4 * 4
+    for at in range(0, words, 4):
+        value = value + int.from_bytes(data[at : at + 4], "little") * 3266489917 & mask
+        value = (value << 17 | value >> 15) * 668265263 & mask
+    for byte in data[words:]:
+        value = value + byte * 374761393 & mask
+        value = (value << 11 | value >> 21) * 2654435761 & mask
+    value = (value ^ value >> 15) * 2246822519 & mask
+    value = (value ^ value >> 13) * 3266489917 & mask
+    return value ^ value >> 16

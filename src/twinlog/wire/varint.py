@@ -1,0 +1,55 @@
+"""Zigzag variable-length integers, as the fields of a record have them (KIP-98)."""
+
+from __future__ import annotations
+
+from twinlog.errors import CorruptData
+
+VARINT_MOST_BYTES = 5
+VARLONG_MOST_BYTES = 10
+
+_UINT32 = (1 << 32) - 1
+_UINT64 = (1 << 64) - 1
+_TABLE_SIZE = 1 << 14
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A 32-bit value and the position after it; IndexError when `data` ends first."""
+    return _read(data, position, VARINT_MOST_BYTES, _UINT32)
+
+
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+    """A 64-bit value and the position after it; IndexError when `data` ends first."""
+    return _read(data, position, VARLONG_MOST_BYTES, _UINT64)
+
+
+def encode_varint(value: int) -> bytes:
+    """A signed value of up to 64 bits; a varint and a varlong of one value are the same bytes."""
+    raw = (value << 1) ^ (value >> 63)
+    if raw < _TABLE_SIZE:
+        return _TABLE[raw]
+    return _encode_unsigned(raw)
+
+
+def _read(data: bytes, position: int, most_bytes: int, mask: int) -> tuple[int, int]:
+    raw = shift = 0
+    for at in range(position, position + most_bytes):
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= mask  # bits over the width are dropped, as Java's shifts drop them
+            return (raw >> 1) ^ -(raw & 1), at + 1
+        shift += 7
+    raise CorruptData(f"an integer at byte {position} is longer than {most_bytes} bytes")
+
+
+def _encode_unsigned(raw: int) -> bytes:
+    out = bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+# Lengths and deltas are nearly always small, and a lookup is three times faster than the loop.
+_TABLE = tuple(_encode_unsigned(raw) for raw in range(_TABLE_SIZE))
