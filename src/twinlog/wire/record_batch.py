@@ -43,7 +43,7 @@ DELETE_HORIZON_BIT = 0x40
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
 _LENGTH = struct.Struct(">i")
-_CRC = struct.Struct(">I")
+CRC = struct.Struct(">I")
 _PRODUCER = struct.Struct(">qhi")
 _LEGACY_V0 = struct.Struct(">qiIbB")
 _LEGACY_V1 = struct.Struct(">qiIbBq")
@@ -215,7 +215,7 @@ def rewrite_header(
     batch[0:8] = _ZERO_OFFSET
     batch[ATTRIBUTES_POSITION + 1] &= _KEPT_ATTRIBUTES
     _PRODUCER.pack_into(batch, PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
-    _CRC.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
+    CRC.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
 
 
 def _check_prefix(buffer: memoryview, position: int) -> tuple[int, int]:
