@@ -1,0 +1,1 @@
+"""The driver: what keeps flows running, and what shows and steers them."""
