@@ -79,10 +79,10 @@ def parse_jaas(text: str, *, where: str) -> LoginModule:
 def _options(tokens: list[_Token], at: int, where: str) -> tuple[dict[str, str], int]:
     options: dict[str, str] = {}
     last = "the control flag"
-    while at < len(tokens) and tokens[at] != _Token(";", False):
+    while at < len(tokens) and not _is(tokens, at, ";"):
         after = f'after {last}: write name="value", with quotes around special characters'
         key = _text(tokens, at, where, f"has an option name {after}")
-        if at + 1 >= len(tokens) or tokens[at + 1] != _Token("=", False):
+        if not _is(tokens, at + 1, "="):
             # which name is not said: it may be the tail of a password without quotes
             raise ConfigError(f"{where}: no '=' behind the option name {after}")
         options[key] = _text(tokens, at + 2, where, f'has a value for {key}: write {key}="value"')
@@ -91,6 +91,10 @@ def _options(tokens: list[_Token], at: int, where: str) -> tuple[dict[str, str],
     if at >= len(tokens):
         raise ConfigError(f"{where} does not end with ';': add one after {last}")
     return options, at
+
+
+def _is(tokens: list[_Token], at: int, character: str) -> bool:
+    return at < len(tokens) and not tokens[at].is_text and tokens[at].text == character
 
 
 def _text(tokens: list[_Token], at: int, where: str, expected: str) -> str:

@@ -111,8 +111,9 @@ def without_mac(data: bytes) -> bytes:
     content = _read_der(data, 0, _DER_SEQUENCE)[0]
     version_end = _read_der(content, 0, 0x02)[1]
     kept = content[: _read_der(content, version_end, _DER_SEQUENCE)[1]]
-    size = len(kept).to_bytes(4, "big")
-    return bytes((_DER_SEQUENCE, 0x84)) + size + kept
+    size = len(kept).to_bytes((len(kept).bit_length() + 7) // 8 or 1, "big")
+    length = size if len(kept) < 0x80 else bytes((0x80 | len(size),)) + size
+    return bytes((_DER_SEQUENCE,)) + length + kept
 
 
 def _check_digest(data: bytes, password: str) -> None:

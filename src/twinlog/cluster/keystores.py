@@ -13,6 +13,7 @@ import binascii
 import re
 import ssl
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -43,7 +44,7 @@ def trusted_from_store(data: bytes, password: str | None) -> str:
     if data.startswith(jks.MAGIC):
         store = jks.read_jks(data, password)
         return _trusted((*store.certificates, *(key.chain[0] for key in store.keys if key.chain)))
-    found = _load_pkcs12(jks.without_mac(data) if password is None else data, password)
+    found = _load_pkcs12(data, password)
     return _trusted(_certificates_of(found))
 
 
@@ -134,7 +135,12 @@ def _load_pkcs12(data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
     if not data or data[0] != _PKCS12_START:
         raise BrokenStore("it is neither a JKS nor a PKCS#12 file")
     try:
-        return load_pkcs12(data, None if password is None else password.encode())
+        with warnings.catch_warnings():
+            # older Java tools write BER, which is read as well, with a warning
+            warnings.simplefilter("ignore", UserWarning)
+            if password is None:
+                return load_pkcs12(jks.without_mac(data), None)
+            return load_pkcs12(data, password.encode())
     except UnsupportedAlgorithm:
         raise BrokenStore("it is encrypted in a way that OpenSSL does not know") from None
     except ValueError:
