@@ -148,7 +148,7 @@ _ROWS: Final = (
     _row(
         44,
         "POLICY_VIOLATION",
-        advice="a policy of the brokers (create.topic.policy.class.name) does not allow it",
+        advice="a policy of the cluster does not allow it",
     ),
     _row(45, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
     _row(46, "DUPLICATE_SEQUENCE_NUMBER"),

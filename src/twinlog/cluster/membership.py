@@ -24,8 +24,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -35,9 +34,12 @@ from twinlog.cluster.errors_table import (
     UNKNOWN_MEMBER_ID,
 )
 from twinlog.cluster.group_protocol import GroupCalls, GroupSettings, Joined, same_for_all
+from twinlog.cluster.member import MembershipState, Role, describe_member, who_we_are
 from twinlog.cluster.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, TwinlogError
+
+__all__ = ["Membership", "MembershipState", "Role"]
 
 log = logging.getLogger(__name__)
 
@@ -50,29 +52,6 @@ REBALANCE_TIMEOUT_MS: Final = 60_000
 
 LEAVE_TIMEOUT_S: Final = 2.0
 LOOK_S: Final = 0.5
-
-
-class Role(StrEnum):
-    """What a member does at the moment."""
-
-    JOINING = "joining"
-    LEADING = "leading"
-    STANDBY = "standby"
-    LEFT = "left"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MembershipState:
-    """What one member knows; `problem` is why it is not (yet) a member."""
-
-    role: Role = Role.JOINING
-    member_id: str = ""
-    generation: int = -1
-    leader: bytes = b""
-    """Metadata of the member that leads; empty while that is not known."""
-    members: int = 0
-    """How many there are; only the leader knows, else 0."""
-    problem: TwinlogError | None = None
 
 
 def boot_clock() -> float:
@@ -88,13 +67,13 @@ class Membership:
         settings: ClusterSettings,
         group_id: str,
         *,
-        metadata: bytes,
+        metadata: bytes | None = None,
         on_change: Callable[[MembershipState], None] | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         clock: Clock = boot_clock,
         patience: Patience = DEFAULT_PATIENCE,
     ) -> None:
-        self._metadata = metadata
+        self._metadata = who_we_are() if metadata is None else metadata
         self._on_change = on_change
         self._session_s = session_timeout_ms / 1000
         self._heartbeat_s = min(HEARTBEAT_MS, session_timeout_ms / 3) / 1000
@@ -135,6 +114,15 @@ class Membership:
     def is_leading(self) -> bool:
         """Whether this member leads at this moment, by its own clock."""
         return self.state.role is Role.LEADING
+
+    @property
+    def leader_description(self) -> str:
+        """The leading member in words, from its metadata."""
+        return describe_member(self.state.leader)
+
+    def wait_until_leading(self, within_s: float) -> bool:
+        """Wait until this member leads; False when it did not in time."""
+        return self.wait_for(lambda state: state.role is Role.LEADING, within_s=within_s)
 
     def wait_for(self, predicate: Callable[[MembershipState], bool], *, within_s: float) -> bool:
         """Wait until the state satisfies the predicate; False when it did not in time."""
