@@ -149,8 +149,13 @@ class Connection:
 
     def finish(self, *, timeout_s: float | None = None) -> Any:
         """The answer to the request that `begin` sent."""
-        key, version, body = self._receive_body(timeout_s)
-        return protocol.decode_response(key, version, body)
+        return self._decode(*self._receive_body(timeout_s))
+
+    def _decode(self, key: int, version: int, body: memoryview) -> Message:
+        try:
+            return protocol.decode_response(key, version, body)
+        except CorruptData as error:
+            raise self._nonsense(error) from error
 
     def wait_readable(self, timeout_s: float) -> bool:
         """Whether an answer began to arrive within that time."""
@@ -180,7 +185,7 @@ class Connection:
             key, sent, body = self._receive_body(
                 deadline - time.monotonic(), max_bytes=HANDSHAKE_FRAME_BYTES
             )
-            answer = protocol.decode_response(key, sent, body)
+            answer = self._decode(key, sent, body)
             if answer.error_code != UNSUPPORTED_VERSION:
                 break
         if answer.error_code or not answer.api_keys:
@@ -216,10 +221,13 @@ class Connection:
         except OSError as error:
             raise self._broken(framing.reason(error)) from error
         except CorruptData as error:
-            self.close()
-            raise CorruptData(f"{self.peer}: {error.message}") from error
+            raise self._nonsense(error) from error
         self._awaited = None
         return key, version, body
+
+    def _nonsense(self, error: CorruptData) -> CorruptData:
+        self.close()
+        return CorruptData(f"{self.peer}: {error.message}", code="CORRUPT_ANSWER")
 
     def _broken(self, why: str) -> Disconnected:
         name = protocol.api_name(self._awaited[0]) if self._awaited else "a request"
