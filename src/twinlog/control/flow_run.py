@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from twinlog.control.lanes import Job, Lane, Lease, LeaseState, Peer, spread
+from twinlog.control.channel_peer import Peer
+from twinlog.control.lanes import Job, Lane, Lease, LeaseState, spread
 from twinlog.control.partitions import LaneKey, Partition, PartitionPlan, Placement
+from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
-    Hello,
-    Ping,
     Progress,
     Ready,
     Release,
@@ -42,9 +42,9 @@ SILENCE_MS: Final = 10_000
 SOCKET_GIVES_UP_MS: Final = 10_000
 """TCP_USER_TIMEOUT of a lane's produce sockets."""
 
-PING_S: Final = 2.0
 ONCE_GIVES_UP_S: Final = 60.0
 MAP_RUNS_IN_TAKE: Final = 20_000
+STALE_PLAN: Final = frozenset({"SOURCE_RECREATED", "TARGET_RECREATED", "TOPIC_MISSING"})
 LEASE_RETRY_S: Final = 2.0
 
 
@@ -54,7 +54,9 @@ class Host(Protocol):
     def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
         """Start a Spark job of so many lanes; its number is unique in this process."""
 
-    def read_map(self, flow: FlowRun, then: Callable[[Mapping[PartitionKey, PartitionMap]], None]) -> None:
+    def read_map(
+        self, flow: FlowRun, then: Callable[[Mapping[PartitionKey, PartitionMap]], None]
+    ) -> None:
         """Read the offset map to its end, then call back in the supervisor's thread."""
 
 
@@ -82,6 +84,8 @@ class FlowRun:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.leases: list[Lease] = []
         self.is_stopping = False
+        self.wants_discovery = False
+        """A topic is not what the plan says: look at both clusters again."""
         self.started = time.monotonic()
         self.finished_at: float | None = None
         self._host = host
@@ -95,7 +99,6 @@ class FlowRun:
         self._foreign_until = time.monotonic() + wait_s
         self._starts = itertools.count()
         self._is_reading_map = False
-        self._next_ping = 0.0
         self._next_lease_try = 0.0
         self.set_plans(plans)
 
@@ -109,6 +112,8 @@ class FlowRun:
             if known is None:
                 self.partitions[tp] = Partition(plan=plan, wait_until=self._foreign_until)
             else:
+                if known.plan.target_topic_id != plan.target_topic_id:
+                    known.acked_ordinal, known.retry_at = -1, 0.0  # another log begins
                 known.plan = plan
                 known.is_wanted = True
                 if known.placement is Placement.RELEASED:
@@ -126,10 +131,6 @@ class FlowRun:
         """Do what time asks for; called about ten times a second."""
         now = time.monotonic()
         self._reap()
-        if now >= self._next_ping:
-            self._next_ping = now + PING_S
-            for lane in self._lanes():
-                lane.peer.send(Ping())
         if self.is_stopping:
             self._stop_lanes()
             return
@@ -157,8 +158,7 @@ class FlowRun:
             return True
         failure = partition.failure
         return (
-            failure is not None
-            and time.time() * 1000 - failure.since_ms > ONCE_GIVES_UP_S * 1000
+            failure is not None and time.time() * 1000 - failure.since_ms > ONCE_GIVES_UP_S * 1000
         )
 
     def stop(self) -> None:
@@ -251,6 +251,10 @@ class FlowRun:
     def _is_given_up(self, partition: Partition) -> bool:
         return self._once and partition.placement is Placement.FAILED
 
+    def map_failed(self, _error: TwinlogError) -> None:
+        """The map could not be read: the partitions stay due."""
+        self._is_reading_map = False
+
     def _on_map(self, maps: Mapping[PartitionKey, PartitionMap]) -> None:
         self._is_reading_map = False
         current = self.current
@@ -303,6 +307,7 @@ class FlowRun:
             term=partition.term,
             limit_bytes=plan.limit_bytes,
             start=self._start,
+            had_other_source=known is None and self._had_other_source(plan, maps),
             end=plan.end,
             runs=_head_and_tail(runs),
             mark=None if known is None else known.mark,
@@ -313,19 +318,31 @@ class FlowRun:
             unprotected_wait_ms=wait_ms,
         )
 
+    @staticmethod
+    def _had_other_source(
+        plan: PartitionPlan, maps: Mapping[PartitionKey, PartitionMap]
+    ) -> bool:
+        return any(
+            key.target_topic_id == plan.target_topic_id
+            and key.partition == plan.source.partition
+            and maps[key].topic == plan.source.topic
+            for key in maps
+        )
+
     # -- what lanes say --------------------------------------------------------------------------------------
 
-    def on_hello(self, hello: Hello, peer: Peer) -> Lane | None:
+    def on_connected(self, peer: Peer) -> Lane | None:
         """A lane came up; None when its lease is not ours any more."""
-        lease = next((le for le in self.leases if le.number == hello.lease), None)
+        identity = peer.identity
+        lease = next((le for le in self.leases if le.number == identity.lease), None)
         if lease is None or self.is_stopping:
             peer.send(Stop())
             return None
-        before = lease.lanes.get(hello.lane)
+        before = lease.lanes.get(identity.lane)
         if before is not None:
             self._lost(before)
-        key = LaneKey(hello.lease, hello.lane, hello.attempt)
-        lane = lease.lanes[hello.lane] = Lane(key=key, peer=peer)
+        key = LaneKey(identity.lease, identity.lane, identity.attempt)
+        lane = lease.lanes[identity.lane] = Lane(key=key, peer=peer)
         peer.send(self.work)
         return lane
 
@@ -368,6 +385,8 @@ class FlowRun:
         if partition is None:
             return
         before = partition.failure
+        if trouble.code in STALE_PLAN:
+            self.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
         if trouble.wait_ms:
             partition.wait_until = max(
@@ -394,7 +413,7 @@ class FlowRun:
                 partition.retry_at = 0.0
                 partition.wait_until = max(partition.wait_until, until)
         lane.partitions.clear()
-        lane.peer.close()
+        lane.peer.close("its partitions were given away")
 
     def failures(self) -> list[Partition]:
         """Partitions that stand still for a reason."""

@@ -8,22 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from twinlog.control.channel_peer import Peer
 from twinlog.control.partitions import LaneKey, Partition
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
-
-
-class Peer(Protocol):
-    """The driver's end of a lane's channel."""
-
-    @property
-    def last_heard(self) -> float:
-        """CLOCK_BOOTTIME of the last bytes from the lane, in seconds."""
-
-    def send(self, message: object) -> None: ...
-    def close(self) -> None: ...
 
 
 class Job(Protocol):

@@ -1,9 +1,9 @@
 """What the driver knows of every partition of a flow: where it is, who has it, and when it is tried next.
 
-    PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
-       ^                 |
-       |                 |--Troubled, retriable--> PENDING, after a growing pause
-       `--30 s-- FAILED <--Troubled, fatal--
+PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
+   ^                 |
+   |                 |--Troubled, retriable--> PENDING, after a growing pause
+   `--30 s-- FAILED <--Troubled, fatal--
 """
 
 from __future__ import annotations
@@ -80,15 +80,17 @@ class Partition:
 
     @property
     def total_records(self) -> int:
-        return self.records + (self.progress.records if self._counts else 0)
+        live = self._live
+        return self.records + (0 if live is None else live.records)
 
     @property
     def total_bytes(self) -> int:
-        return self.bytes + (self.progress.bytes if self._counts else 0)
+        live = self._live
+        return self.bytes + (0 if live is None else live.bytes)
 
     @property
-    def _counts(self) -> bool:
-        return self.progress is not None and self.placement is Placement.ASSIGNED
+    def _live(self) -> PartitionProgress | None:
+        return self.progress if self.placement is Placement.ASSIGNED else None
 
     def on_progress(self, progress: PartitionProgress) -> None:
         """Keep what the lane reported; movement forgives earlier trouble."""

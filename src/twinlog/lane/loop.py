@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import selectors
 import time
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from twinlog.cluster.hot_connection import HotConnection
@@ -22,9 +23,9 @@ from twinlog.lane.background import Background
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.map_writer import MapWriter, Round
 from twinlog.lane.messages import (
-    Ping,
     Progress,
     Ready,
+    Receipt,
     Release,
     Released,
     ReleasedPartition,
@@ -58,7 +59,7 @@ class Channel(Protocol):
 
     @property
     def last_heard(self) -> float:
-        """CLOCK_BOOTTIME of the last bytes from the driver, in seconds."""
+        """CLOCK_BOOTTIME up to which the driver provably heard us, in seconds."""
 
     @property
     def wants_write(self) -> bool: ...
@@ -142,6 +143,7 @@ class LaneLoop:
                 self._pump()
                 now = time.monotonic()
                 if now >= next_progress:
+                    self._on_channel()  # also keeps the signs of life going
                     next_progress = now + PROGRESS_S
                     self._report()
                 if now >= next_mark and not self._work.is_ours_alone:
@@ -209,8 +211,6 @@ class LaneLoop:
                     self._is_stopping = True
                     for tp in list(self._takes):
                         self._begin_release(tp, done=False)
-                case Ping():
-                    pass
                 case _:
                     raise CorruptData(f"the driver sent {type(message).__name__}: unexpected here")
 
@@ -387,12 +387,12 @@ class LaneLoop:
             done=done and handed is not None,
         )
         self._report_now(tp)
-        self._remove(tp)
+        self._remove(tp, "DONE" if last.done else "RELEASED")
         self._send(Released(partitions=(last,)))
 
     def _give_back(self, tp: TopicPartition, error: TwinlogError, wait_ms: int) -> None:
         self._report_now(tp)
-        self._remove(tp)
+        self._remove(tp, error.code)
         self._send(
             Troubled(
                 source=tp,
@@ -403,11 +403,12 @@ class LaneLoop:
             )
         )
 
-    def _remove(self, tp: TopicPartition) -> None:
+    def _remove(self, tp: TopicPartition, outcome: str) -> None:
         self._takes.pop(tp, None)
         self._releasing.pop(tp, None)
         copy = self._copies.pop(tp, None)
         if copy is not None:
+            self._reporter.close(copy, outcome, int(time.time() * 1000))
             self._source.remove(tp)
             self._target.remove(copy)
             self._map.forget(copy)
@@ -417,6 +418,10 @@ class LaneLoop:
             if copy.state is CopyState.COPYING and copy.trouble is None:
                 copy.tail.place(copy.mark())
                 self._map.note(copy)
+
+    def receipts(self, *, lane: int, lease: int) -> Iterator[Receipt]:
+        """What this lane did, a row per partition that it gave back."""
+        yield from self._reporter.receipts(lane=lane, lease=lease)
 
     # -- reporting -----------------------------------------------------------------------------------
 

@@ -71,7 +71,9 @@ class MapWriter:
             connection = self.side.connection_to(leader.node)
             if connection is None:
                 continue
-            records, rows, size = [], [], 0
+            records: list[Record] = []
+            rows: list[tuple[PartitionCopy, Run]] = []
+            size = 0
             for source, copy in list(waiting.items()):
                 if size > ROUND_BYTES:
                     break

@@ -1,7 +1,9 @@
 """Everything that passes between the driver and a lane, in one place: frozen, plain, JSON-able.
 
+Which lane of which lease speaks is said by the channel's own first frame (`spark.framing.LaneIdentity`), which
+also keeps the signs of life.
+
     lane                          driver
-     |  -- Hello ------------------>|   which lease, which lane, which attempt
      |  <- Work --------------------|   the flow's clusters, rules and topics (secrets travel here, and only here)
      |  -- Ready ------------------>|   connections to both clusters are open
      |  <- Take --------------------|   start these partitions: cold (look first) or handed over
@@ -10,7 +12,6 @@
      |  -- Released --------------->|   where each one ended: the next lane goes on with it
      |  -- Troubled --------------->|   a partition stopped by itself: code, fate, where it was
      |  <- Stop --------------------|   drain everything, send Released, end
-     |  <> Ping / Pong               |   when there is nothing else to say
 """
 
 from __future__ import annotations
@@ -21,17 +22,6 @@ from twinlog.cluster.settings import ClusterSettings
 from twinlog.mirror.copy import StartPoint
 from twinlog.mirror.offset_map import Mark, Run, Term
 from twinlog.model import TopicId, TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
-    """The first message of a lane."""
-
-    lease: int
-    lane: int
-    attempt: int
-    pid: int
-    host: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +59,8 @@ class TakePartition:
     limit_bytes: int
     """The target's max.message.bytes for this topic."""
     start: str
+    had_other_source: bool
+    """The target holds the copy of a source topic of this name that was deleted since."""
     end: int
     """First upstream offset not to be copied; 2^63-1 for ever."""
     runs: tuple[Run, ...]
@@ -110,11 +102,6 @@ class Release:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Release everything, then end the lane."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
-    """The driver lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,5 +168,21 @@ class Progress:
     """Why a cluster cannot be reached, or empty."""
 
 
-MESSAGES = (Hello, Work, Take, Release, Stop, Ping, Ready, Released, Troubled, Progress)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a lane did with one partition: the row that its Spark task leaves behind."""
+
+    lease: int
+    lane: int
+    topic: str
+    partition: int
+    outcome: str
+    """DONE, RELEASED, or the code of what stopped it."""
+    records: int
+    bytes: int
+    next_upstream_offset: int
+    next_downstream_offset: int
+
+
+MESSAGES = (Work, Take, Release, Stop, Ready, Released, Troubled, Progress)
 """All classes that travel by themselves."""

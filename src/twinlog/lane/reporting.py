@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from twinlog.lane.cluster_side import ClusterSide
-from twinlog.lane.messages import HandOver, PartitionProgress
+from twinlog.lane.messages import HandOver, PartitionProgress, Receipt
 from twinlog.lane.source_side import SourceSide
 from twinlog.lane.target_side import TargetSide
 from twinlog.mirror.copy import CopyState, PartitionCopy, StartPoint
@@ -20,6 +20,7 @@ class Reporter:
         self._target = target
         self._cluster = target_cluster
         self._last: dict[TopicPartition, PartitionProgress] = {}
+        self._receipts: dict[TopicPartition, tuple[str, PartitionProgress]] = {}
 
     def changed(
         self, copies: Iterable[PartitionCopy], now_ms: int
@@ -30,8 +31,25 @@ class Reporter:
                 self._last[copy.source] = progress
                 yield progress
 
-    def forget(self, tp: TopicPartition) -> None:
-        self._last.pop(tp, None)
+    def close(self, copy: PartitionCopy, outcome: str, now_ms: int) -> None:
+        """The partition leaves this lane: what it did goes into a receipt."""
+        self._last.pop(copy.source, None)
+        self._receipts[copy.source] = (outcome, self._progress(copy, now_ms))
+
+    def receipts(self, *, lane: int, lease: int) -> Iterator[Receipt]:
+        """A row for each partition that left."""
+        for tp, (outcome, progress) in self._receipts.items():
+            yield Receipt(
+                lease=lease,
+                lane=lane,
+                topic=tp.topic,
+                partition=tp.partition,
+                outcome=outcome,
+                records=progress.records,
+                bytes=progress.bytes,
+                next_upstream_offset=progress.upstream,
+                next_downstream_offset=progress.downstream,
+            )
 
     def _progress(self, copy: PartitionCopy, now_ms: int) -> PartitionProgress:
         state = self._source.partitions.get(copy.source)

@@ -34,7 +34,7 @@ PARTITION_MAX_BYTES: Final = 2 << 20
 RESPONSE_MAX_BYTES: Final = 8 << 20
 MIN_ROOM_BYTES: Final = 1 << 20
 
-STALE_LEADER: Final = frozenset({3, 5, 6, 9, 74, 75, 76, 100, 103})
+STALE_LEADER: Final = frozenset({3, 5, 6, 9, 56, 74, 75, 78, 100, 103})
 """Unknown topic or id, no leader, not the leader, fenced or unknown epoch: look who leads now."""
 
 OFFSET_OUT_OF_RANGE: Final = 1

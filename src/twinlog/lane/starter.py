@@ -108,6 +108,7 @@ class Starter:
                 mark=take.mark,
                 fingerprints=take.fingerprints,
                 start=take.start,
+                had_other_source=take.had_other_source,
                 acked_ordinal=take.acked_ordinal,
                 acked_epoch=take.acked_epoch,
                 accept_source_loss=self._work.accept_source_loss,

@@ -35,7 +35,7 @@ PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
 EXPIRY_MARGIN_MS: Final = 300_000
 
-RETRIABLE_ERRORS: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 74, 75, 76, 100})
+RETRIABLE_ERRORS: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 74, 75, 78, 100})
 """Leaders, ISR, time-outs, storage, unknown topic or id: the partition is looked at again, then goes on or stops."""
 
 REFUSALS: Final = {
@@ -48,6 +48,7 @@ REFUSALS: Final = {
     76: ("RECORD_REFUSED", "its codec is not known to the target"),
     87: ("RECORD_REFUSED", "a compacted target topic takes no record without a key"),
 }
+BROKEN_LOG: Final = frozenset({"GAP_WRITTEN", "EXTRA_RECORDS"})
 SEQUENCE_ERRORS: Final = frozenset({45, 46, 47, 59})
 
 
@@ -345,7 +346,7 @@ class PartitionCopy:
         )
 
     def _trouble(self, error: PartitionError, now_ms: int) -> None:
-        if self.trouble is None or (self.trouble.fate is Fate.RETRIABLE and error.fate is not Fate.RETRIABLE):
+        if self.trouble is None or _rank(error) > _rank(self.trouble):
             self.trouble = error
         self._trouble_until_ms = now_ms + TROUBLE_MS
 
@@ -371,3 +372,10 @@ class PartitionCopy:
     def mark(self) -> Mark:
         """How far the copy got, for the map."""
         return Mark(self.acked_ordinal, self.acked_downstream)
+
+
+def _rank(error: PartitionError) -> int:
+    """The worst of several troubles is the one to tell: a log that is wrong, then what trying again cannot mend."""
+    if error.code in BROKEN_LOG:
+        return 2
+    return 0 if error.fate is Fate.RETRIABLE else 1

@@ -37,7 +37,6 @@ class RawRecords:
     """Batches as fetched, with what the broker said beside them."""
 
     records: memoryview
-    error: TwinlogError | None = None
 
 
 class LogView(Protocol):

@@ -58,6 +58,8 @@ class StartRequest:
     fingerprints: Mapping[int, int] = field(default_factory=dict)
     start: str = "earliest"
     """`earliest` or `latest`: used once, when there is no row."""
+    had_other_source: bool = False
+    """The target holds the copy of a source topic of the same name that was deleted since."""
     acked_ordinal: int = -1
     """The highest next ordinal that was acknowledged in this generation."""
     acked_epoch: int = -1
@@ -186,9 +188,17 @@ class _Look:
 
     def _first(self) -> StartPoint:
         end = self.there.log_end
+        holds = f"[{self.there.log_start}, {end})"
+        if self.rules.is_ours_alone and end > self.there.log_start and self.request.had_other_source:
+            raise PartitionError(
+                f"{self.request.source}: the source topic was deleted and created again; "
+                f"{self.request.target} still holds records {holds} of the old one; delete the target topic to copy "
+                "the new one from its beginning",
+                code="SOURCE_RECREATED",
+            )
         if self.rules.is_ours_alone and end > self.there.log_start:
             raise PartitionError(
-                f"{self.request.target}: the topic already holds records [{self.there.log_start}, {end}) that this "
+                f"{self.request.target}: the topic already holds records {holds} that this "
                 "flow did not write; delete it, or mirror under another name (replication.policy.separator)",
                 code="FOREIGN_DATA",
             )
@@ -307,8 +317,6 @@ class _Look:
             raise view.problems.get(tp) or PartitionError(
                 f"{tp} cannot be read at {offset}", code="NO_LEADER", fate=Fate.RETRIABLE
             )
-        if found.error is not None:
-            raise found.error
         return found.records
 
     def _tail_checked(

@@ -50,8 +50,6 @@ def find_our_end(
         raw = target.read({request.target: offset}).get(request.target)
         if raw is None:
             raise target.problems[request.target]
-        if raw.error is not None:
-            raise raw.error
         last = None
         for header, _ in read_headers(raw.records):
             last = header

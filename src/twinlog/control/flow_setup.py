@@ -1,0 +1,370 @@
+"""Everything that must be true before a flow copies its first record: who leads, which generation, what exists.
+
+Steps, each safe to repeat and to die after:
+
+1. membership of the consumer group on the state topic: one driver leads, the others wait;
+2. the state topic is read and a claim for the next generation is written; the first claim in the log wins;
+3. the flow's producer id comes from its last generation, or is a fresh one: it stands in the claim, so it is
+   recorded before its first use;
+4. the target's capabilities (`probe`) and its producer expiry;
+5. topics are discovered and created; with `--once` the end offsets of this moment are the goal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import append, ensure_compacted_topic, read_to_end
+from twinlog.cluster.membership import Membership
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.config.schema import FlowConfig, IsolationLevel, PolicyKind
+from twinlog.control.flow_run import SILENCE_MS
+from twinlog.control.map_reader import MapReader
+from twinlog.control.partitions import PartitionPlan
+from twinlog.control.probe import Capabilities, ensure_probe_topic, probe
+from twinlog.control.topic_discovery import Discovery, TopicProblem, discover
+from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
+from twinlog.lane.messages import Work
+from twinlog.mirror.generations import Claim, FlowHistory, closing, winning_claims
+from twinlog.mirror.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
+from twinlog.mirror.offset_map import PartitionKey, PartitionMap
+from twinlog.model import TopicPartition
+from twinlog.wire.records import Record
+
+log = logging.getLogger(__name__)
+
+MAP_PARTITIONS: Final = 8
+OLD_LANES_END_S: Final = 20.0
+ONCE_WAITS_FOR_LEAD_S: Final = 15.0
+EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
+OLD_EXPIRY_CONFIG: Final = "transactional.id.expiration.ms"
+"""Before Kafka 3.4 this one decided."""
+
+
+class SetupWaiting(TwinlogError):
+    """Another process leads the flow; we stand by."""
+
+    code = "STANDBY"
+    fate = Fate.RETRIABLE
+
+
+@dataclass(slots=True, kw_only=True)
+class PreparedFlow:
+    """A flow that may start."""
+
+    work: Work
+    generation: int
+    plans: list[PartitionPlan]
+    problems: list[TopicProblem]
+    clean: bool
+    """The generation before ended in order: nobody else's requests are on their way."""
+    start: str
+    guarantee: str
+    setup: FlowSetup
+    map_reader: MapReader
+
+    @property
+    def lost_lead(self) -> bool:
+        membership = self.setup.membership
+        return membership is not None and not membership.is_leading
+
+    def discover(self) -> list[PartitionPlan]:
+        """Look for new topics and partitions."""
+        found = self.setup.discover()
+        self.problems = found.problems
+        return found.plans
+
+    def read_map(self) -> Mapping[PartitionKey, PartitionMap]:
+        return self.map_reader.read()
+
+    def close(self, *, drained: bool) -> None:
+        """Note on the target that all lanes have drained, and give the lead away."""
+        self.setup.close(self.generation if drained else None)
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowSetup:
+    """How one flow is brought up; kept between tries."""
+
+    config: FlowConfig
+    policy: ReplicationPolicy
+    source: ClusterSettings
+    target: ClusterSettings
+    lane_source: ClusterSettings
+    lane_target: ClusterSettings
+    membership: Membership | None = None
+    _source_client: ClusterClient | None = None
+    _target_client: ClusterClient | None = None
+    _map_client: ClusterClient | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _claimant: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _probed: Capabilities | None = None
+    _meaning_waits_until: float | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.config.flow)
+
+    @property
+    def is_identity(self) -> bool:
+        return self.config.policy.kind is PolicyKind.IDENTITY
+
+    @property
+    def refresh_s(self) -> float:
+        return float(self.config.refresh_topics_interval_seconds)
+
+    @property
+    def refresh_enabled(self) -> bool:
+        return self.config.refresh_topics_enabled
+
+    # -- steps -------------------------------------------------------------------------------------------
+
+    def prepare(self, *, once: bool) -> PreparedFlow:
+        """All steps; raises what keeps the flow from starting."""
+        with self._lock:
+            source, target = self._clients()
+            source_id = source.metadata([]).cluster_id or ""
+            target_id = target.metadata([]).cluster_id or ""
+            self._check_clusters(source_id, target_id)
+            factor = self.config.state_topic_replication_factor
+            ensure_compacted_topic(target, STATE_TOPIC, partitions=1, replication_factor=factor)
+            self._lead(once=once)
+            map_topic = offset_map_topic(self.config.flow.source)
+            map_partitions = ensure_compacted_topic(
+                target, map_topic, partitions=MAP_PARTITIONS, replication_factor=factor
+            )
+            claim, clean = self._claim(target, source_id, target_id)
+            capabilities = self._capabilities(target, factor)
+            found = discover(self.config, self.policy, source, target)
+            if once:
+                found.plans = self._with_ends(source, found.plans)
+            work = self._work(claim, target, map_topic, map_partitions, found, capabilities)
+            return PreparedFlow(
+                work=work,
+                generation=claim.generation,
+                plans=found.plans,
+                problems=found.problems,
+                clean=clean,
+                start=self.config.start.value,
+                guarantee=capabilities.guarantee,
+                setup=self,
+                map_reader=MapReader(self._fresh_map_client(), map_topic, map_partitions),
+            )
+
+    def _clients(self) -> tuple[ClusterClient, ClusterClient]:
+        if self._source_client is None:
+            self._source_client = ClusterClient(self.source)
+        if self._target_client is None:
+            self._target_client = ClusterClient(self.target)
+        return self._source_client, self._target_client
+
+    def _fresh_map_client(self) -> ClusterClient:
+        if self._map_client is None:
+            self._map_client = ClusterClient(self.target)
+        return self._map_client
+
+    def _check_clusters(self, source_id: str, target_id: str) -> None:
+        if source_id and source_id == target_id and self.is_identity:
+            raise FlowError(
+                f"{self.name}: both aliases lead to the same cluster ({source_id}), and the identity policy keeps "
+                "topic names: every record would be copied onto itself; correct bootstrap.servers",
+                code="SAME_CLUSTER",
+            )
+
+    def _lead(self, *, once: bool) -> None:
+        if self.membership is None:
+            self.membership = Membership(self.target, f"twinlog-{self.name}")
+            self.membership.start()
+        wait_s = ONCE_WAITS_FOR_LEAD_S if once else 5.0
+        if self.membership.wait_until_leading(wait_s):
+            return
+        leader = self.membership.leader_description
+        if once:
+            raise NotLeader(
+                f"{self.name}: another process leads this flow ({leader}); nothing was changed"
+            )
+        raise SetupWaiting(f"standing by: another process leads this flow ({leader})")
+
+    def _history(self, target: ClusterClient) -> dict[str, FlowHistory]:
+        records = read_to_end(target, STATE_TOPIC, 0)
+        return winning_claims((record.key, record.value) for record in records)
+
+    def _claim(self, target: ClusterClient, source_id: str, target_id: str) -> tuple[Claim, bool]:
+        """(our generation, the one before it ended in order)."""
+        history = self._history(target).get(self.name)
+        last = None if history is None else history.latest
+        if last is not None and last.source_cluster_id not in ("", source_id):
+            raise FlowError(
+                f"{self.name}: the state on the target was written for source cluster "
+                f"{last.source_cluster_id}, but {self.config.flow.source} is now {source_id}: "
+                "if the source was rebuilt, delete the remote topics and the offset map topic, or use another alias",
+                code="CLUSTER_CHANGED",
+            )
+        self._check_meaning(history)
+        claim = Claim(
+            flow=self.name,
+            generation=0 if last is None else last.generation + 1,
+            claimant=self._claimant,
+            producer_id=admin.init_producer_id(target).producer_id
+            if last is None
+            else last.producer_id,
+            meaning=self._meaning(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=int(time.time() * 1000),
+            source_cluster_id=source_id,
+            target_cluster_id=target_id,
+        )
+        _write(target, claim.encode())
+        won = self._history(target)[self.name].latest
+        if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
+            raise SetupWaiting(f"another process claimed generation {claim.generation} first")
+        return claim, history is None or history.is_closed
+
+    def _check_meaning(self, history: FlowHistory | None) -> None:
+        """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
+        if history is None or history.latest is None or history.is_closed:
+            return
+        if history.latest.meaning == self._meaning():
+            return
+        if self._meaning_waits_until is None:
+            self._meaning_waits_until = time.monotonic() + OLD_LANES_END_S
+        if time.monotonic() < self._meaning_waits_until:
+            raise SetupWaiting(
+                f"{self.name}: its isolation, start or policy changed, and the process before did not end in "
+                "order: waiting until its lanes have surely stopped"
+            )
+
+    def _meaning(self) -> str:
+        """What decides which record is which ordinal; a change takes effect at a drained position only."""
+        parts = [
+            self.config.isolation_level.value,
+            self.config.start.value,
+            self.config.policy.kind.value,
+            self.config.policy.separator,
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    def _capabilities(self, target: ClusterClient, factor: int) -> Capabilities:
+        if self._probed is None:
+            ensure_probe_topic(target, factor)
+            self._probed = probe(target)
+            if self._probed.missing:
+                log.warning(
+                    "%s: the target lacks %s: the guarantee is '%s'",
+                    self.name,
+                    ", ".join(self._probed.missing),
+                    self._probed.guarantee,
+                )
+        return self._probed
+
+    def discover(self) -> Discovery:
+        """Look for topics now."""
+        with self._lock:
+            source, target = self._clients()
+            return discover(self.config, self.policy, source, target)
+
+    def _with_ends(
+        self, source: ClusterClient, plans: Iterable[PartitionPlan]
+    ) -> list[PartitionPlan]:
+        isolation = (
+            admin.Isolation.READ_COMMITTED
+            if self.config.isolation_level is IsolationLevel.READ_COMMITTED
+            else admin.Isolation.READ_UNCOMMITTED
+        )
+        known = list(plans)
+        ends = admin.list_offsets(
+            source, [plan.source for plan in known], admin.LATEST, isolation=isolation
+        )
+        out = []
+        for plan in known:
+            end = ends[plan.source]
+            # a partition that cannot be asked goes to its lane all the same, which reports why
+            out.append(plan if isinstance(end, TwinlogError) else replace(plan, end=end.offset))
+        return out
+
+    def _work(
+        self,
+        claim: Claim,
+        target: ClusterClient,
+        map_topic: str,
+        map_partitions: int,
+        found: Discovery,
+        capabilities: Capabilities,
+    ) -> Work:
+        expiry = self._expiry(target) if capabilities.producers_listed else None
+        known = {h.latest.producer_id for h in self._history(target).values() if h.latest is not None}
+        return Work(
+            flow=self.name,
+            source=self.lane_source,
+            target=self.lane_target,
+            producer_id=claim.producer_id,
+            is_ours_alone=not self.is_identity,
+            read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
+            producer_expiry_ms=expiry,
+            known_producers=tuple(sorted(known)),
+            map_topic=map_topic,
+            map_partitions=map_partitions,
+            source_topics=tuple(sorted({plan.source.topic for plan in found.plans})),
+            target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
+            memory_bytes=self.config.lane_memory_bytes,
+            accept_source_loss=self.config.accept_source_loss,
+            silence_ms=SILENCE_MS,
+        )
+
+    def _expiry(self, target: ClusterClient) -> int | None:
+        """The smallest expiry of all brokers; the configured one where they may not be asked."""
+        try:
+            brokers = admin.describe_broker_configs(target, [EXPIRY_CONFIG, OLD_EXPIRY_CONFIG])
+        except Unauthorized as error:
+            if self.config.producer_id_expiration_ms is None:
+                log.warning(
+                    "%s: %s: every partition counts as unprotected (slower for a minute after trouble); set "
+                    "twinlog.target.producer.id.expiration.ms to the brokers' producer.id.expiration.ms",
+                    self.name,
+                    error,
+                )
+            return self.config.producer_id_expiration_ms
+        values = []
+        for configs in brokers.values():
+            entry = configs.get(EXPIRY_CONFIG) or configs.get(OLD_EXPIRY_CONFIG)
+            if entry is not None and entry.value:
+                values.append(int(entry.value))
+        return min(values) if values else self.config.producer_id_expiration_ms
+
+    def close(self, generation: int | None) -> None:
+        """Note the end of a generation that drained, leave the group, close the connections."""
+        with self._lock:
+            try:
+                if generation is not None:
+                    _write(self._clients()[1], closing(self.name, generation))
+            finally:
+                if self.membership is not None:
+                    self.membership.leave()
+                    self.membership = None
+                for client in (self._source_client, self._target_client, self._map_client):
+                    if client is not None:
+                        client.close()
+                self._source_client = self._target_client = self._map_client = None
+
+
+def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:
+    key, value = row
+    now_ms = int(time.time() * 1000)
+    append(
+        client,
+        TopicPartition(STATE_TOPIC, 0),
+        [Record(offset=0, timestamp=now_ms, key=key, value=value, headers=())],
+    )

@@ -1,0 +1,39 @@
+"""Keeps a flow's offset map as it stands in its topic: read once, then only what was added since."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import read_to_end
+from twinlog.mirror.offset_map import ChunkRow, PartitionKey, PartitionMap
+
+log = logging.getLogger(__name__)
+
+
+class MapReader:
+    """Folds the rows of all partitions of one map topic; one reading at a time."""
+
+    def __init__(self, client: ClusterClient, topic: str, partitions: int) -> None:
+        self._client = client
+        self._topic = topic
+        self._next = dict.fromkeys(range(partitions), 0)
+        self._maps: dict[PartitionKey, PartitionMap] = {}
+        self._lock = threading.Lock()
+
+    def read(self) -> Mapping[PartitionKey, PartitionMap]:
+        """The map up to this moment."""
+        with self._lock:
+            for partition, offset in self._next.items():
+                for record in read_to_end(self._client, self._topic, partition, offset):
+                    self._next[partition] = record.offset + 1
+                    if record.key is None or record.value is None:
+                        continue
+                    row = ChunkRow.decode(record.key, record.value)
+                    known = self._maps.get(row.key)
+                    if known is None:
+                        known = self._maps[row.key] = PartitionMap(key=row.key, topic=row.topic)
+                    known.apply(row)
+            return dict(self._maps)

@@ -1,0 +1,177 @@
+"""Runs the flows of a configuration in this process: channel, Spark and supervisor, started side by side.
+
+Spark takes seconds to start; meanwhile the flows are set up. Nothing is written to a topic before both are there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from twinlog.cluster.security import load_security
+from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
+from twinlog.config.origin import ClientProperties
+from twinlog.config.schema import FlowConfig, MirrorConfig
+from twinlog.control.channel_server import ChannelServer
+from twinlog.control.flow_setup import FlowSetup
+from twinlog.control.snapshot import FlowSnapshot
+from twinlog.control.status_file import StatusFile
+from twinlog.control.supervisor import Supervisor
+from twinlog.control.topic_discovery import policy_of
+from twinlog.errors import TwinlogError
+from twinlog.lane.messages import MESSAGES
+from twinlog.spark.codec import MessageCodec
+
+log = logging.getLogger(__name__)
+
+LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorOptions:
+    """What the command line decides."""
+
+    once: bool = False
+    lanes: int | None = None
+    lease_s: float | None = None
+    master: str | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorResult:
+    """How the flows ended."""
+
+    flows: tuple[FlowSnapshot, ...]
+    seconds: float
+    errors: tuple[TwinlogError, ...]
+
+
+def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> ClusterSettings:
+    """One cluster as the connections need it; secrets and key files are read here, on the driver."""
+    return ClusterSettings(
+        alias=alias,
+        bootstrap=parse_bootstrap(properties["bootstrap.servers"], f"{alias}.bootstrap.servers"),
+        security=load_security(properties, where=alias),
+        client_id=f"twinlog-{flow}",
+    )
+
+
+def flow_setup(config: FlowConfig) -> FlowSetup:
+    """One flow's set-up, with the settings of each of its clients as MM2 resolves them."""
+    name, flow = str(config.flow), config.flow
+    return FlowSetup(
+        config=config,
+        policy=policy_of(config),
+        source=cluster_settings(flow.source, config.source_admin, name),
+        target=cluster_settings(flow.target, config.target_admin, name),
+        lane_source=cluster_settings(flow.source, config.source_consumer, name),
+        lane_target=cluster_settings(flow.target, config.target_producer, name),
+    )
+
+
+def local_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def lanes_of(flow: FlowConfig, cores: int, override: int | None, partitions: int) -> int:
+    """min(tasks.max where it is set, partitions, cores), at least 1; `--lanes` overrides."""
+    if override is not None:
+        return max(1, min(override, partitions))
+    return max(1, min(partitions, cores, flow.tasks_max or cores))
+
+
+def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
+    """Mirror until done (`once`) or stopped."""
+    # Spark is imported late: commands that do not need it start fast, and flows are set up meanwhile
+    flows = [flow_setup(flow) for flow in config.flows]
+    many = 1 << 30
+    wanted = sum(lanes_of(f.config, local_cores(), options.lanes, many) for f in flows)
+    cores = local_cores()
+    lease_s = options.lease_s or min(float(flow.lease_seconds) for flow in config.flows)
+    status = StatusFile(path)
+
+    def show(snapshots: list[FlowSnapshot]) -> None:
+        status.write(snapshots)
+        options.on_snapshot(snapshots)
+
+    supervisor = Supervisor(
+        flows,
+        once=options.once,
+        lease_s=lease_s,
+        lane_count=lambda setup, partitions: lanes_of(
+            setup.config, cores, options.lanes, partitions
+        ),
+        on_snapshot=show,
+    )
+    host = "127.0.0.1" if options.master is None else _address_for_executors(options.master)
+    server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
+    server.start()
+    engine = _Engine(supervisor, server, options.master, wanted)
+    engine.start()
+    try:
+        snapshots = supervisor.run(options.stop)
+    finally:
+        engine.stop()
+        server.close()
+        status.remove()
+    return MirrorResult(
+        flows=tuple(snapshots), seconds=supervisor.seconds, errors=tuple(supervisor.errors)
+    )
+
+
+def _address_for_executors(master: str) -> str:
+    """The address under which executors reach this process."""
+    if master.startswith("local"):
+        return "127.0.0.1"
+    return os.environ.get("SPARK_LOCAL_IP") or _outward_address()
+
+
+def _outward_address() -> str:
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # no packet is sent: connecting a datagram socket only picks the interface
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+
+
+class _Engine:
+    """Spark, started in its own thread so that nobody waits for it."""
+
+    def __init__(
+        self, supervisor: Supervisor, server: ChannelServer, master: str | None, lanes: int
+    ) -> None:
+        self._supervisor = supervisor
+        self._server = server
+        self._master = master
+        self._lanes = lanes
+        self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
+        self._session: object | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            from twinlog.spark.lease import LeaseStarter
+            from twinlog.spark.session import build_session
+
+            self._session = session = build_session(self._master, self._lanes)
+            self._supervisor.set_starter(LeaseStarter(session, LANE_ENTRY, self._server.address))
+        except BaseException as error:  # noqa: BLE001 (raised again in the supervisor's thread)
+            self._supervisor.fail(error)
+
+    def stop(self) -> None:
+        self._thread.join()
+        if self._session is not None:
+            from twinlog.spark.session import stop_session
+
+            stop_session(self._session)

@@ -1,0 +1,150 @@
+"""What a flow looks like at one moment: the values behind `status`, progress bars and the final report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from twinlog.control.flow_run import FlowRun
+from twinlog.control.partitions import Partition, Placement
+from twinlog.control.topic_discovery import TopicProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSnapshot:
+    """One partition now. Lag is in records; -1 while the source end is not known."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    state: str
+    lag: int
+    lag_ms: int
+    """Age of the last copied record while records wait; 0 without lag."""
+    records: int
+    bytes: int
+    code: str = ""
+    message: str = ""
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSnapshot:
+    """One flow now."""
+
+    flow: str
+    state: str
+    reason: str
+    guarantee: str
+    generation: int
+    lanes: int
+    since_ms: int
+    partitions: tuple[PartitionSnapshot, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(p.records for p in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        return sum(p.bytes for p in self.partitions)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def partition_snapshot(partition: Partition, now_ms: int) -> PartitionSnapshot:
+    """The partition as the driver knows it."""
+    progress, failure = partition.progress, partition.failure
+    lag = lag_ms = -1
+    if progress is not None and progress.source_end >= 0:
+        lag = max(0, progress.source_end - progress.upstream)
+        old = progress.last_timestamp > 0 and lag > 0
+        lag_ms = max(0, now_ms - progress.last_timestamp) if old else 0
+    return PartitionSnapshot(
+        topic=partition.plan.source.topic,
+        partition=partition.plan.source.partition,
+        target_topic=partition.plan.target.topic,
+        state=partition_state(partition, lag),
+        lag=lag,
+        lag_ms=lag_ms,
+        records=partition.total_records,
+        bytes=partition.total_bytes,
+        code="" if failure is None else failure.code,
+        message="" if failure is None else failure.message,
+        since_ms=0 if failure is None else failure.since_ms,
+    )
+
+
+def partition_state(partition: Partition, lag: int) -> str:
+    """One word: what the partition is doing."""
+    if partition.placement is Placement.ASSIGNED and partition.progress is not None:
+        if partition.progress.state == "COPYING" and lag == 0:
+            return "AT_END"
+        return partition.progress.state
+    if partition.placement is Placement.PENDING and partition.failure is not None:
+        return "RETRYING"
+    return partition.placement.value
+
+
+def problem_snapshots(problems: Iterable[TopicProblem]) -> Iterator[PartitionSnapshot]:
+    """Partitions of topics that never came so far as to be given to a lane."""
+    for problem in problems:
+        for partition in range(problem.partitions):
+            yield PartitionSnapshot(
+                topic=problem.topic,
+                partition=partition,
+                target_topic="",
+                state="FAILED",
+                lag=-1,
+                lag_ms=-1,
+                records=0,
+                bytes=0,
+                code=problem.error.code,
+                message=problem.error.message,
+                since_ms=0,
+            )
+
+
+def flow_snapshot(
+    flow: FlowRun, guarantee: str, degraded: str, problems: Iterable[TopicProblem]
+) -> FlowSnapshot:
+    """The flow with all its partitions."""
+    now_ms = int(time.time() * 1000)
+    lanes = [lane for lease in flow.leases for lane in lease.lanes.values()]
+    reason = degraded or next((lane.degraded for lane in lanes if lane.degraded), "")
+    parts = tuple(
+        partition_snapshot(p, now_ms)
+        for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)
+    ) + tuple(problem_snapshots(problems))
+    throttled = any(lane.throttle_ms for lane in lanes)
+    return FlowSnapshot(
+        flow=flow.name,
+        state=_flow_state(flow, parts, reason, throttled=throttled),
+        reason=reason,
+        guarantee=guarantee,
+        generation=flow.generation,
+        lanes=len(lanes),
+        since_ms=now_ms - int((time.monotonic() - flow.started) * 1000),
+        partitions=parts,
+    )
+
+
+def _flow_state(
+    flow: FlowRun, parts: tuple[PartitionSnapshot, ...], reason: str, *, throttled: bool
+) -> str:
+    if flow.is_finished:
+        return "STOPPED"
+    if flow.is_stopping:
+        return "STOPPING"
+    if reason:
+        return "DEGRADED"
+    if flow.current is None:
+        return "STARTING"
+    if throttled:
+        return "THROTTLED"
+    if any(part.state == "FAILED" for part in parts):
+        return "PARTLY_FAILED"
+    return "RUNNING"

@@ -1,0 +1,394 @@
+"""The driver's one thread of decisions: events of lanes, results of background work, and time, for all flows.
+
+    channel thread --events--.
+    worker threads --calls---+--> queue --> supervisor thread --> FlowRun (no locks: only this thread touches it)
+    clock ------- ticks -----'
+
+A flow is set up in the background (`flow_setup`) and tried again while its clusters cannot be reached; the other
+flows do not wait for it. With `--once` a flow that cannot be set up within a minute is given up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from twinlog.control.channel_peer import Peer
+from twinlog.control.channel_server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
+from twinlog.control.flow_run import FlowRun
+from twinlog.control.flow_setup import FlowSetup, PreparedFlow, SetupWaiting
+from twinlog.control.lanes import Job, Lane
+from twinlog.control.partitions import RETRY_FAILED_S
+from twinlog.control.snapshot import FlowSnapshot, flow_snapshot
+from twinlog.errors import Fate, TwinlogError
+from twinlog.mirror.offset_map import PartitionKey, PartitionMap
+
+log = logging.getLogger(__name__)
+
+TICK_S: Final = 0.1
+STOP_WITHIN_S: Final = 8.0
+"""Lanes get so long to drain; then their jobs are cancelled, which is harmless."""
+
+LEAVE_WITHIN_S: Final = 2.0
+MAX_SETUP_PAUSE_S: Final = 30.0
+ONE_LINE_EVERY_S: Final = 60.0
+ONCE_GIVES_UP_S: Final = 60.0
+
+
+class LeaseStarter(Protocol):
+    """Starts the Spark job of a lease."""
+
+    def start(self, lease: int, lanes: int) -> Job: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flow:
+    """One flow from its set-up to its end."""
+
+    setup: FlowSetup
+    run: FlowRun | None = None
+    prepared: PreparedFlow | None = None
+    degraded: str = ""
+    error: TwinlogError | None = None
+    """Why the flow was given up."""
+    began: float = field(default_factory=time.monotonic)
+    told_at: float = 0.0
+    pause_s: float = 0.5
+    next_try: float = 0.0
+    is_trying: bool = False
+    next_refresh: float = 0.0
+    is_refreshing: bool = False
+    closing: bool = False
+    closed: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.closed or (self.error is not None and self.run is None)
+
+
+class Supervisor:
+    """Runs flows until they are done, or until told to stop."""
+
+    def __init__(
+        self,
+        setups: Iterable[FlowSetup],
+        *,
+        once: bool,
+        lease_s: float,
+        lane_count: Callable[[FlowSetup, int], int],
+        on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
+    ) -> None:
+        self._flows = [_Flow(setup=setup) for setup in setups]
+        self._once = once
+        self._lease_s = lease_s
+        self._lane_count = lane_count
+        self._on_snapshot = on_snapshot
+        self._events: queue.SimpleQueue[ChannelEvent | Callable[[], None]] = queue.SimpleQueue()
+        self._lease_numbers = itertools.count(1)
+        self._by_lease: dict[int, FlowRun] = {}
+        self._lanes: dict[Peer, tuple[FlowRun, Lane]] = {}
+        self._starter: LeaseStarter | None = None
+        self._stop_at: float | None = None
+        self._last_snapshot = 0.0
+
+    def deliver(self, event: ChannelEvent) -> None:
+        """Take an event of the channel, from any thread."""
+        self._events.put(event)
+
+    def set_starter(self, starter: LeaseStarter) -> None:
+        """Spark is up: leases may start; from any thread."""
+        self._events.put(lambda: setattr(self, "_starter", starter))
+
+    def fail(self, error: BaseException) -> None:
+        """Something this process cannot do without is broken: `run` raises it; from any thread."""
+        self._events.put(lambda: _raise(error))
+
+    @property
+    def seconds(self) -> float:
+        """How long the copying took, from the first flow that was ready to the last that ended."""
+        runs = [flow.run for flow in self._flows if flow.run is not None]
+        if not runs:
+            return 0.0
+        ends = [run.finished_at or time.monotonic() for run in runs]
+        return max(ends) - min(run.started for run in runs)
+
+    def begin(self) -> None:
+        """Start to set the flows up, before Spark is there."""
+        for flow in self._flows:
+            self._try_setup(flow)
+
+    def run(self, stop: threading.Event) -> list[FlowSnapshot]:
+        """Turn until all flows are over; returns how each one ended."""
+        self.begin()
+        while not all(flow.is_over for flow in self._flows):
+            self._take_events()
+            if stop.is_set() and self._stop_at is None:
+                self._begin_stop()
+            for flow in self._flows:
+                self._tend(flow)
+            self._show()
+            if self._stop_at is not None and time.monotonic() > self._stop_at:
+                self._give_up_waiting()
+        self._leave_groups()
+        return self.snapshots()
+
+    def _take_events(self) -> None:
+        timeout = TICK_S
+        while True:
+            try:
+                event = self._events.get(timeout=timeout)
+            except queue.Empty:
+                return
+            timeout = 0.0
+            if callable(event):
+                event()
+            else:
+                self._on_channel(event)
+
+    def _on_channel(self, event: ChannelEvent) -> None:
+        match event:
+            case LaneConnected(peer):
+                run = self._by_lease.get(peer.identity.lease)
+                lane = None if run is None else run.on_connected(peer)
+                if run is not None and lane is not None:
+                    self._lanes[peer] = (run, lane)
+            case LaneMessage(peer, message):
+                if (known := self._lanes.get(peer)) is not None:
+                    known[0].on_message(known[1], message)
+            case LaneGone(peer, _):
+                if (known := self._lanes.pop(peer, None)) is not None:
+                    known[0].on_gone(known[1])
+
+    # -- one flow ----------------------------------------------------------------------------------------
+
+    def _tend(self, flow: _Flow) -> None:
+        now = time.monotonic()
+        if flow.run is None:
+            if self._stop_at is not None:
+                flow.closed = True
+            elif not flow.is_trying and flow.error is None and now >= flow.next_try:
+                self._try_setup(flow)
+            return
+        if self._starter is not None or flow.run.is_stopping:
+            flow.run.tick()
+        if flow.run.is_finished:
+            self._close(flow)
+            return
+        if flow.prepared is not None and flow.prepared.lost_lead and not flow.run.is_stopping:
+            log.warning("flow=%s another process leads it now: stopping", flow.setup.name)
+            flow.run.stop()
+        self._refresh_topics(flow, now)
+
+    def _try_setup(self, flow: _Flow) -> None:
+        flow.is_trying = True
+
+        def ready(prepared: PreparedFlow) -> None:
+            flow.is_trying, flow.degraded, flow.prepared = False, "", prepared
+            flow.next_refresh = time.monotonic() + (
+                min(flow.setup.refresh_s, RETRY_FAILED_S)
+                if prepared.problems
+                else flow.setup.refresh_s
+            )
+            index = self._flows.index(flow)
+            # lease changes of different flows are spread over the lease, so that not all double their lanes at once
+            first = self._lease_s * (1 - index / len(self._flows) / 2)
+            flow.run = FlowRun(
+                name=flow.setup.name,
+                host=self,
+                work=prepared.work,
+                generation=prepared.generation,
+                plans=prepared.plans,
+                lane_count=lambda partitions: self._lane_count(flow.setup, partitions),
+                lease_s=self._lease_s,
+                first_change_s=first,
+                start=prepared.start,
+                once=self._once,
+                clean=prepared.clean,
+            )
+            if self._stop_at is not None:
+                flow.run.stop()
+
+        def failed(error: TwinlogError) -> None:
+            flow.is_trying = False
+            waited = time.monotonic() - flow.began
+            hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
+            if (self._once and waited > ONCE_GIVES_UP_S) or (hopeless and self._is_final(error)):
+                flow.error = error
+                return
+            flow.next_try = time.monotonic() + flow.pause_s
+            flow.pause_s = min(flow.pause_s * 2, MAX_SETUP_PAUSE_S)
+            flow.degraded = str(error)
+            if time.monotonic() - flow.told_at > ONE_LINE_EVERY_S or not flow.told_at:
+                flow.told_at = time.monotonic()
+                log.warning("%s: %s; trying again", flow.setup.name, error)
+
+        self._background(lambda: flow.setup.prepare(once=self._once), ready, failed)
+
+    def _is_final(self, error: TwinlogError) -> bool:
+        return self._once or error.exit_code == 2
+
+    def _refresh_topics(self, flow: _Flow, now: float) -> None:
+        run, prepared = flow.run, flow.prepared
+        if run is None or prepared is None or self._once or run.is_stopping or flow.is_refreshing:
+            return
+        if now < flow.next_refresh and not run.wants_discovery:
+            return
+        if not flow.setup.refresh_enabled and not run.wants_discovery:
+            return
+        run.wants_discovery = False
+        flow.is_refreshing = True
+
+        def done(plans: Any) -> None:
+            flow.is_refreshing = False
+            pause_s = flow.setup.refresh_s
+            if prepared.problems:
+                pause_s = min(pause_s, RETRY_FAILED_S)
+            flow.next_refresh = time.monotonic() + pause_s
+            run.set_plans(plans)
+
+        def failed(error: TwinlogError) -> None:
+            flow.is_refreshing = False
+            flow.next_refresh = time.monotonic() + min(flow.setup.refresh_s, MAX_SETUP_PAUSE_S)
+            log.warning("%s: topics could not be read: %s; trying again", flow.setup.name, error)
+
+        self._background(prepared.discover, done, failed)
+
+    def _close(self, flow: _Flow) -> None:
+        if flow.closing or flow.prepared is None or flow.run is None:
+            return
+        flow.closing = True
+        drained = not any(p.wait_until > time.monotonic() for p in flow.run.partitions.values())
+
+        def done(_: object) -> None:
+            flow.closed = True
+
+        def failed(error: TwinlogError) -> None:
+            log.warning("%s: the end could not be noted on the target: %s", flow.setup.name, error)
+            flow.closed = True
+
+        prepared = flow.prepared
+        self._background(lambda: prepared.close(drained=drained), done, failed)
+
+    # -- Host (what a FlowRun asks) --------------------------------------------------------------------------
+
+    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
+        number = next(self._lease_numbers)
+        self._by_lease[number] = flow
+        if self._starter is None:
+            raise TwinlogError("a lease was asked for before Spark was up")
+        return number, self._starter.start(number, lanes)
+
+    def read_map(
+        self, flow: FlowRun, then: Callable[[Mapping[PartitionKey, PartitionMap]], None]
+    ) -> None:
+        prepared = next(f.prepared for f in self._flows if f.run is flow)
+        if prepared is None:
+            raise TwinlogError("a map was asked for before its flow was set up")
+
+        def failed(error: TwinlogError) -> None:
+            log.warning("%s: the offset map could not be read: %s; trying again", flow.name, error)
+            flow.map_failed(error)
+
+        self._background(prepared.read_map, then, failed)
+
+    # -- background ----------------------------------------------------------------------------------------
+
+    def _background(
+        self,
+        job: Callable[[], Any],
+        then: Callable[[Any], None],
+        otherwise: Callable[[TwinlogError], None],
+    ) -> None:
+        def work() -> None:
+            try:
+                value = job()
+            except TwinlogError as error:
+                caught = error
+                self._events.put(lambda: otherwise(caught))
+            except BaseException as error:  # noqa: BLE001 (the supervisor's boundary: raised again in its thread)
+                bug = error
+                self._events.put(lambda: _raise(bug))
+            else:
+                self._events.put(lambda: then(value))
+
+        # a thread a job: they are few, and a cluster that does not answer must not delay the end of the process
+        threading.Thread(target=work, name="twinlog-job", daemon=True).start()
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def _begin_stop(self) -> None:
+        self._stop_at = time.monotonic() + STOP_WITHIN_S
+        for flow in self._flows:
+            if flow.run is not None:
+                flow.run.stop()
+
+    def _give_up_waiting(self) -> None:
+        for flow in self._flows:
+            if flow.run is not None and not flow.closed:
+                log.warning("%s: its lanes did not drain in time and are cancelled", flow.setup.name)
+                flow.run.abort()
+            flow.closed = True
+
+    def _leave_groups(self) -> None:
+        """Flows that never ran, or did not end in order, give their membership back."""
+        threads = [
+            threading.Thread(target=_close_quietly, args=(flow.setup,), daemon=True)
+            for flow in self._flows
+            if not flow.closing
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LEAVE_WITHIN_S)
+
+    # -- showing ---------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now - self._last_snapshot >= 1.0:
+            self._last_snapshot = now
+            self._on_snapshot(self.snapshots())
+
+    def snapshots(self) -> list[FlowSnapshot]:
+        """All flows as they are now."""
+        return [self._snapshot(flow) for flow in self._flows]
+
+    @staticmethod
+    def _snapshot(flow: _Flow) -> FlowSnapshot:
+        if flow.run is not None and flow.prepared is not None:
+            return flow_snapshot(
+                flow.run, flow.prepared.guarantee, flow.degraded, flow.prepared.problems
+            )
+        error = flow.error
+        return FlowSnapshot(
+            flow=flow.setup.name,
+            state="FAILED" if error is not None else "DEGRADED" if flow.degraded else "STARTING",
+            reason=str(error) if error is not None else flow.degraded,
+            guarantee="",
+            generation=-1,
+            lanes=0,
+            since_ms=int((time.time() - (time.monotonic() - flow.began)) * 1000),
+            partitions=(),
+        )
+
+    @property
+    def errors(self) -> list[TwinlogError]:
+        """Why flows were given up."""
+        return [flow.error for flow in self._flows if flow.error is not None]
+
+
+def _close_quietly(setup: FlowSetup) -> None:
+    try:
+        setup.close(None)
+    except TwinlogError as error:
+        log.info("flow=%s could not leave in order: %s", setup.name, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

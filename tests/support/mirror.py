@@ -1,0 +1,102 @@
+"""A mirror in the test's own process: real supervisor, real channel, real lanes; only Spark is left out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.lanes import ProcessLeases
+from twinlog.config.load import load
+from twinlog.control.channel_server import ChannelServer
+from twinlog.control.run import flow_setup, lanes_of
+from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.supervisor import Supervisor
+from twinlog.lane.messages import MESSAGES
+from twinlog.spark.codec import MessageCodec
+
+CORES = 2
+
+
+class Mirror:
+    """Runs the flows of a configuration until it is told to stop, or with `once` until they are done."""
+
+    def __init__(
+        self, config: Path, *, once: bool = False, lanes: int | None = None, lease_s: float = 300.0
+    ) -> None:
+        loaded = load(config, environment={})
+        self.stop_event = threading.Event()
+        self.snapshots: list[FlowSnapshot] = []
+        self.supervisor = Supervisor(
+            [flow_setup(flow) for flow in loaded.flows],
+            once=once,
+            lease_s=lease_s,
+            lane_count=lambda setup, parts: lanes_of(setup.config, CORES, lanes, parts),
+            on_snapshot=self._keep,
+        )
+        self.server = ChannelServer(MessageCodec(MESSAGES), self.supervisor.deliver)
+        self.leases = ProcessLeases(self.server.address)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._error: BaseException | None = None
+        self._done = threading.Event()
+
+    def _keep(self, snapshots: list[FlowSnapshot]) -> None:
+        self.snapshots = snapshots
+
+    def _run(self) -> None:
+        try:
+            self.snapshots = self.supervisor.run(self.stop_event)
+        except BaseException as error:  # noqa: BLE001 (raised again in the test's thread)
+            self._error = error
+        finally:
+            self._done.set()
+
+    def start(self) -> Self:
+        self.server.start()
+        self.supervisor.set_starter(self.leases)
+        self._thread.start()
+        return self
+
+    def wait(self, within: float = 60.0) -> list[FlowSnapshot]:
+        """Until the flows have ended."""
+        if not self._done.wait(within):
+            raise AssertionError(f"the mirror has not ended in {within} s: {self.snapshots}")
+        if self._error is not None:
+            raise self._error
+        return self.snapshots
+
+    def eventually(
+        self, what: Callable[[list[PartitionSnapshot]], bool], within: float = 30.0
+    ) -> list[PartitionSnapshot]:
+        """Until the partitions of all flows look as asked for."""
+        deadline = time.monotonic() + within
+        while True:
+            parts = [p for flow in self.snapshots for p in flow.partitions]
+            if parts and what(parts):
+                return parts
+            if self._error is not None:
+                raise self._error
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {within} s: {self.snapshots}")
+            time.sleep(0.05)
+
+    def stop(self, within: float = 20.0) -> list[FlowSnapshot]:
+        self.stop_event.set()
+        return self.wait(within)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop_event.set()
+        self._done.wait(15.0)
+        self.leases.close()
+        self.server.close()

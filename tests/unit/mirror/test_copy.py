@@ -1,0 +1,339 @@
+"""One partition's copy: what may be sent when, and what every answer of the target means."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinlog.errors import CorruptData, Fate
+from twinlog.mirror.copy import PIPELINE, TROUBLE_MS, CopyRules, CopyState, PartitionCopy, StartPoint
+from twinlog.mirror.intake import Intake, OutBatch
+from twinlog.mirror.offset_map import MapTail, PartitionKey, Run, Term
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.wire.record_batch import HEADER, Codec, read_headers
+from twinlog.wire.records import Record, decode_batch, encode_batch
+
+NOW = 1_800_000_000_000
+DAY = 86_400_000
+FOREVER = (1 << 63) - 1
+K = 70
+
+
+def batch(base: int, count: int, *, timestamp: int = NOW, offsets: tuple[int, ...] = ()) -> bytes:
+    """A source batch; `offsets` leaves holes, as the log cleaner does."""
+    kept = [
+        Record(offset=base + i, timestamp=timestamp, key=b"k%d" % (base + i), value=b"v")
+        for i in range(count)
+    ]
+    if not offsets:
+        return bytes(encode_batch(kept, codec=Codec.NONE, base_offset=base))
+    raise AssertionError("use holey_batch")
+
+
+def fetched(*parts: bytes) -> memoryview:
+    return memoryview(bytearray(b"".join(parts)))
+
+
+def a_copy(  # noqa: PLR0913
+    *,
+    ordinal: int = 0,
+    upstream: int = 0,
+    listed: bool = True,
+    last_timestamp: int = NOW,
+    expiry: int | None = DAY,
+    alone: bool = True,
+    durable: bool = True,
+    end: int = FOREVER,
+) -> PartitionCopy:
+    run = Run(ordinal, upstream, K + ordinal)
+    tail = MapTail(
+        key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),
+        topic="orders",
+        term=Term(1, 0),
+        chunk=0,
+        runs=[run],
+        durable_ordinal=ordinal if durable else -1,
+    )
+    return PartitionCopy(
+        source=TopicPartition("orders", 0),
+        target=TopicPartition("A.orders", 0),
+        source_topic_id=NO_TOPIC_ID,
+        target_topic_id=NO_TOPIC_ID,
+        rules=CopyRules(
+            producer_id=9, read_committed=True, is_ours_alone=alone, producer_expiry_ms=expiry
+        ),
+        start=StartPoint(
+            ordinal=ordinal,
+            upstream=upstream,
+            k=K,
+            last_fetched_epoch=3,
+            is_protected=listed,
+            last_timestamp=last_timestamp,
+        ),
+        tail=tail,
+        end=end,
+        limit_bytes=1 << 20,
+        last_run=run,
+        now_ms=NOW,
+    )
+
+
+def sent(copy: PartitionCopy, now: int = NOW) -> list[OutBatch]:
+    out = []
+    while (found := copy.next_batch(now)) is not None:
+        out.append(found)
+    return out
+
+
+def answer(
+    copy: PartitionCopy, base_offset: int, *, error: int = 0, append_time: int = -1
+) -> None:
+    copy.on_produced(
+        error=error, base_offset=base_offset, log_append_time_ms=append_time, message=None, now_ms=NOW
+    )
+
+
+def test_header_carries_our_producer_and_the_ordinal_as_sequence() -> None:
+    copy = a_copy(ordinal=(1 << 31) + 5, upstream=40)
+    copy.on_fetched(fetched(batch(40, 3)), ())
+    (out,) = sent(copy)
+    ((header, _),) = read_headers(out.data)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 0, 5)
+    assert [r.key for r in decode_batch(out.data)] == [b"k40", b"k41", b"k42"]
+
+
+def test_first_request_goes_alone_then_the_window_opens() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(PIPELINE + 5))), ())
+    assert len(sent(copy)) == 1
+    answer(copy, K)
+    assert len(sent(copy)) == PIPELINE
+
+
+@pytest.mark.parametrize(
+    ("change", "window"),
+    [
+        ({"expiry": None}, 1),
+        ({"listed": False, "last_timestamp": NOW - 2 * DAY}, 1),
+        ({}, PIPELINE),
+    ],
+)
+def test_unprotected_partition_has_one_request_in_flight_after_trouble(
+    change: dict[str, object], window: int
+) -> None:
+    copy = a_copy(**change)  # type: ignore[arg-type]
+    age = 2 * DAY if "last_timestamp" in change else 0
+    copy.on_fetched(fetched(*(batch(n, 1, timestamp=NOW - age) for n in range(40))), ())
+    sent(copy)
+    answer(copy, K)
+    assert len(sent(copy)) == window
+    for at in range(window):
+        answer(copy, K + 1 + at)
+    assert len(sent(copy, NOW + TROUBLE_MS)) == PIPELINE, "a minute of clean answers"
+
+
+def test_batch_waits_for_the_row_that_announces_it() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 2), batch(5, 2)), ())
+    assert [b.upstream for b in sent(copy)] == [0]
+    answer(copy, K)
+    assert sent(copy) == []
+    assert copy.tail.dirty
+    copy.tail.on_durable(copy.tail.runs[-1])
+    assert [b.upstream for b in sent(copy)] == [5]
+
+
+def test_cold_start_sends_nothing_before_its_cut_is_durable() -> None:
+    copy = a_copy(durable=False)
+    copy.on_fetched(fetched(batch(0, 2)), ())
+    assert sent(copy) == []
+    assert copy.tail.dirty
+    copy.tail.on_durable(Run(0, 0, K))
+    assert len(sent(copy)) == 1
+
+
+def test_lower_offset_than_k_promises_is_a_gap_with_its_exact_range() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 10), batch(10, 10), batch(20, 10)), ())
+    sent(copy)
+    answer(copy, K)
+    sent(copy)
+    answer(copy, -1, error=2)
+    assert copy.trouble is not None
+    answer(copy, K + 10)
+    assert copy.trouble.code == "GAP_WRITTEN"
+    assert "[10, 20)" in copy.trouble.message
+    assert copy.next_batch(NOW) is None
+
+
+def test_higher_offset_than_k_promises_is_extra_records() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 10)), ())
+    sent(copy)
+    answer(copy, K + 3)
+    assert copy.trouble is not None
+    assert copy.trouble.code == "EXTRA_RECORDS"
+    assert f"[{K}, {K + 3})" in copy.trouble.message
+
+
+def test_answer_of_a_repeat_that_we_did_not_send_means_another_writer() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - 5)), ())
+    sent(copy)
+    answer(copy, K, append_time=NOW - 5)
+    assert copy.trouble is not None
+    assert (copy.trouble.code, copy.trouble.fate) == ("OTHER_WRITER", Fate.RETRIABLE)
+
+
+def test_nothing_is_sent_after_an_error_until_everything_is_answered() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(8))), ())
+    sent(copy)
+    answer(copy, K)
+    assert len(sent(copy)) == 7
+    answer(copy, -1, error=6)
+    assert copy.next_batch(NOW) is None
+    for _ in range(6):
+        answer(copy, -1, error=45)
+    assert copy.trouble is not None
+    assert (copy.in_flight, copy.trouble.fate) == (0, Fate.RETRIABLE)
+
+
+def test_unknown_outcome_of_an_unprotected_partition_is_remembered() -> None:
+    protected, bare = a_copy(), a_copy(expiry=None)
+    for copy in (protected, bare):
+        copy.on_fetched(fetched(batch(0, 1)), ())
+        sent(copy)
+        copy.on_disconnected(copy._other_writer(copy._in_flight[0]), NOW)
+    assert not protected.lost_answers_unprotected
+    assert bare.lost_answers_unprotected
+
+
+def test_flipped_bit_is_never_sent() -> None:
+    copy = a_copy()
+    bad = bytearray(batch(4, 2))
+    bad[-3] ^= 1
+    with pytest.raises(CorruptData, match="4"):
+        copy.on_fetched(fetched(batch(0, 4), bytes(bad)), ())
+
+
+def test_release_drops_what_was_not_sent_and_keeps_what_was_answered() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(5))), ())
+    sent(copy)
+    copy.drain()
+    answer(copy, K)
+    assert copy.state is CopyState.DRAINING
+    assert (copy.acked_ordinal, copy.acked_upstream, copy.queued_bytes) == (1, 1, 0)
+    assert copy.is_drained
+
+
+def test_end_is_reached_behind_trailing_markers() -> None:
+    copy = a_copy(end=12)
+    copy.on_fetched(fetched(batch(0, 10)), ())
+    sent(copy)
+    answer(copy, K)
+    assert not copy.is_done
+    copy.on_fetched(fetched(control(10, 1), control(11, 2)), ())
+    assert copy.is_done
+
+
+def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
+    """A transaction marker as the broker writes it (key: version, type; value: version, epoch)."""
+    marker = Record(
+        offset=offset,
+        timestamp=NOW,
+        key=bytes((0, 0, 0, 1 if commit else 0)),
+        value=bytes((0, 0, 0, 0, 0, 0)),
+    )
+    return transactional(
+        encode_batch([marker], codec=Codec.NONE, base_offset=offset, producer_id=producer_id), 0x30
+    )
+
+
+def transactional(raw: bytearray, bits: int = 0x10) -> bytes:
+    """The same batch with attribute bits set, its CRC made right again."""
+    from crc32c import crc32c
+
+    raw[22] |= bits
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    return bytes(raw)
+
+
+class Aborted:
+    def __init__(self, producer_id: int, first_offset: int) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
+
+
+def an_intake(*, read_committed: bool = True, limit: int = 1 << 20, ordinal: int = 0) -> Intake:
+    return Intake(
+        position=0,
+        ordinal=ordinal,
+        k=K,
+        last_run=Run(ordinal, 0, K + ordinal),
+        producer_id=9,
+        read_committed=read_committed,
+        limit_bytes=limit,
+    )
+
+
+def of_producer(base: int, count: int, producer_id: int) -> bytes:
+    records = [Record(offset=base + i, timestamp=NOW, key=b"t", value=b"v") for i in range(count)]
+    return transactional(
+        encode_batch(records, codec=Codec.NONE, base_offset=base, producer_id=producer_id)
+    )
+
+
+def test_aborted_data_is_skipped_and_what_follows_its_marker_is_not() -> None:
+    intake = an_intake()
+    data = fetched(
+        of_producer(0, 2, 50),
+        of_producer(2, 1, 51),
+        control(3, 50, commit=False),
+        of_producer(4, 1, 50),
+        control(5, 51),
+    )
+    out = intake.take(data, [Aborted(50, 0)], FOREVER)
+    assert [(b.upstream, b.count, b.ordinal) for b in out] == [(2, 1, 0), (4, 1, 1)]
+    assert [b.runs for b in out] == [(Run(0, 2, K),), (Run(1, 4, K + 1),)]
+    assert intake.position == 6
+    attributes = [HEADER.unpack_from(b.data)[5] for b in out]
+    assert attributes == [0, 0], "the transactional bit is ours alone to set"
+
+
+def test_read_uncommitted_keeps_aborted_data_and_skips_markers() -> None:
+    intake = an_intake(read_committed=False)
+    data = fetched(of_producer(0, 2, 50), control(2, 50, commit=False), of_producer(3, 1, 50))
+    assert [b.count for b in intake.take(data, [Aborted(50, 0)], FOREVER)] == [2, 1]
+
+
+def test_batch_that_begins_before_the_position_is_trimmed() -> None:
+    intake = an_intake()
+    intake.position = 2
+    (out,) = intake.take(fetched(batch(0, 5)), (), FOREVER)
+    assert [r.key for r in decode_batch(out.data)] == [b"k2", b"k3", b"k4"]
+    assert (out.upstream, out.upstream_next, intake.deep_batches) == (2, 5, 1)
+
+
+def test_batch_over_the_targets_limit_is_split() -> None:
+    intake = an_intake(limit=400)
+    out = intake.take(fetched(batch(0, 60)), (), FOREVER)
+    assert len(out) > 1
+    assert sum(b.count for b in out) == 60
+    assert all(len(b.data) <= 400 for b in out)
+    assert [b.ordinal for b in out] == [sum(b.count for b in out[:n]) for n in range(len(out))]
+    assert out[-1].upstream_next == 60
+
+
+def test_no_batch_spans_the_sequence_wrap() -> None:
+    intake = an_intake(ordinal=(1 << 31) - 2)
+    out = intake.take(fetched(batch(0, 5)), (), FOREVER)
+    assert [b.count for b in out] == [2, 3]
+    sequences = [next(read_headers(b.data))[0].base_sequence for b in out]
+    assert sequences == [(1 << 31) - 2, 0]
+
+
+def test_nothing_at_or_behind_the_end_is_taken() -> None:
+    intake = an_intake()
+    out = intake.take(fetched(batch(0, 2), batch(2, 2), batch(4, 2)), (), 4)
+    assert [b.upstream for b in out] == [0, 2]

@@ -1,0 +1,170 @@
+"""The offset map as a fold: whatever was written in whatever order, the newest term's truth is what is read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.offset_map import (
+    RUNS_PER_CHUNK,
+    ChunkRow,
+    MapTail,
+    Mark,
+    PartitionKey,
+    PartitionMap,
+    Run,
+    Term,
+    fold,
+    map_partition,
+    run_at,
+    run_at_upstream,
+)
+from twinlog.model import TopicId, TopicPartition
+
+KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 3)
+
+
+def row(term: Term, *runs: Run, chunk: int = 0, mark: Mark | None = None) -> ChunkRow:
+    return ChunkRow(key=KEY, term=term, chunk=chunk, topic="orders", runs=runs, mark=mark)
+
+
+def folded(*rows: ChunkRow) -> list[Run]:
+    return fold(rows)[KEY].runs
+
+
+def gapped_runs() -> st.SearchStrategy[tuple[Run, ...]]:
+    step = st.tuples(st.integers(1, 50), st.integers(0, 1000), st.integers(0, 3))
+
+    def build(steps: list[tuple[int, int, int]]) -> tuple[Run, ...]:
+        runs, last = [Run(0, 10, 0)], Run(0, 10, 0)
+        for length, up, down in steps:
+            last = Run(
+                last.ordinal + length, last.upstream + length + up, last.downstream + length + down
+            )
+            runs.append(last)
+        return tuple(runs)
+
+    return st.lists(step, max_size=20).map(build)
+
+
+@given(gapped_runs(), st.none() | st.builds(Mark, st.integers(0, 9), st.integers(0, 9)))
+def test_row_survives_encoding(runs: tuple[Run, ...], mark: Mark | None) -> None:
+    written = row(Term(7, 2), *runs, chunk=5, mark=mark)
+    assert ChunkRow.decode(*written.encode()) == written
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"v":1}', b"\xff", b'{"v":1,"runs":[1,2]}'])
+def test_bytes_that_are_no_row_are_corrupt_data(value: bytes) -> None:
+    key, _ = row(Term(0, 0), Run(0, 0, 0)).encode()
+    with pytest.raises(CorruptData, match="STATE_CORRUPT"):
+        ChunkRow.decode(key, value)
+
+
+def test_newer_version_is_refused_in_one_line() -> None:
+    key, _ = row(Term(0, 0), Run(0, 0, 0)).encode()
+    with pytest.raises(CorruptData, match=r"version 9.*upgrade Twinlog.*STATE_TOO_NEW"):
+        ChunkRow.decode(key, b'{"v":9}')
+
+
+def test_growing_chunk_replaces_itself() -> None:
+    first, second = Run(0, 100, 0), Run(3, 104, 3)
+    assert folded(row(Term(1, 0), first), row(Term(1, 0), first, second)) == [first, second]
+
+
+def test_new_term_voids_rows_written_ahead_of_its_cut() -> None:
+    ahead = Run(1010, 3000, 1010)
+    cut = Run(1003, 2100, 1003)
+    assert folded(
+        row(Term(1, 0), Run(0, 0, 0), ahead), row(Term(2, 1), cut)
+    ) == [Run(0, 0, 0), cut]
+
+
+def test_row_of_an_older_term_behind_a_newer_cut_is_ignored() -> None:
+    zombie = row(Term(1, 0), Run(0, 0, 0), Run(50, 90, 50))
+    assert folded(row(Term(2, 1), Run(40, 40, 40)), zombie) == [Run(40, 40, 40)]
+
+
+def test_late_row_of_a_broken_connection_is_ignored() -> None:
+    late = row(Term(1, 0), Run(0, 0, 0), chunk=0)
+    moved_on = row(Term(1, 0), Run(0, 0, 0), Run(5, 9, 5), chunk=1)
+    assert folded(moved_on, late) == [Run(0, 0, 0), Run(5, 9, 5)]
+
+
+@given(gapped_runs(), st.data())
+def test_map_written_in_chunks_by_several_terms_reads_as_one(
+    runs: tuple[Run, ...], data: st.DataObject
+) -> None:
+    """Any split into chunks and terms, with rows repeated and with rows ahead that a cut voids."""
+    rows: list[ChunkRow] = []
+    term, chunk, begin = Term(1, 0), 0, 0
+    for end in range(1, len(runs) + 1):
+        rows.append(row(term, *runs[begin:end], chunk=chunk))
+        match data.draw(st.sampled_from(["grow", "chunk", "term", "repeat"])):
+            case "chunk":
+                chunk, begin = chunk + 1, end
+            case "term":
+                beyond = runs[end - 1]
+                ahead = Run(beyond.ordinal + 100_000, beyond.upstream + 200_000, 9_000_000)
+                rows.append(row(term, *runs[begin:end], ahead, chunk=chunk))
+                term, chunk, begin = Term(term.generation + 1, 0), 0, end - 1
+                rows.append(row(term, runs[end - 1]))
+            case "repeat":
+                rows.append(rows[-1])
+    assert folded(*rows) == list(runs)
+    compacted = {r.encode()[0]: r for r in rows}
+    survivors = [r for at, r in enumerate(rows) if r is compacted[r.encode()[0]] and r in rows[at:]]
+    assert folded(*survivors) == list(runs)
+
+
+@given(gapped_runs(), st.integers(0, 900))
+def test_every_ordinal_lies_in_the_last_run_at_or_below_it(
+    runs: tuple[Run, ...], ordinal: int
+) -> None:
+    found = run_at(runs, ordinal)
+    assert found == max(r for r in runs if r.ordinal <= ordinal)
+    upstream = found.upstream_of(ordinal)
+    last_of_run = all(r.ordinal > ordinal or r.ordinal <= found.ordinal for r in runs)
+    if last_of_run and (following := run_at_upstream(runs, upstream)) is not None:
+        assert following.upstream <= upstream
+
+
+def test_tail_waits_for_rows_to_be_durable() -> None:
+    tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
+    tail.on_durable(Run(0, 0, 0))
+    tail.announce(Run(5, 9, 5), None)
+    assert (tail.dirty, tail.durable_ordinal) == (True, 0)
+    tail.on_durable(Run(5, 9, 5))
+    assert tail.durable_ordinal == 5
+
+
+def test_tail_does_not_take_an_answer_for_a_run_that_was_replaced() -> None:
+    tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
+    tail.announce(Run(5, 9, 5), None)
+    tail.announce(Run(5, 12, 5), None)
+    tail.on_durable(Run(5, 9, 5))
+    assert tail.durable_ordinal < 5
+
+
+def test_tail_opens_a_new_chunk_when_one_is_full_and_durable() -> None:
+    tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
+    for number in range(1, RUNS_PER_CHUNK + 5):
+        tail.announce(Run(number, 2 * number, number), None)
+        tail.on_durable(Run(number, 2 * number, number))
+    assert (tail.chunk, len(tail.row().runs)) == (1, 5)
+
+
+def test_partition_map_forgets_a_mark_beyond_its_cut() -> None:
+    known = PartitionMap(key=KEY, topic="orders")
+    known.apply(row(Term(1, 0), Run(0, 0, 0), mark=Mark(90, 90)))
+    known.apply(row(Term(2, 0), Run(40, 40, 40)))
+    assert known.mark is None
+
+
+def test_rows_of_a_partition_always_go_to_the_same_map_partition() -> None:
+    homes = {map_partition(TopicPartition("orders", n), 8) for n in range(64)}
+    assert homes == set(range(8))
+    assert map_partition(TopicPartition("orders", 3), 8) == map_partition(
+        TopicPartition("orders", 3), 8
+    )
