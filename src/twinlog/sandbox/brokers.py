@@ -1,0 +1,299 @@
+"""A real Kafka cluster (KRaft) on this machine, whose brokers can be killed, frozen and restarted.
+
+    with LocalCluster("source") as cluster:
+        connect_to(cluster.bootstrap)
+
+Every node is broker and controller at once. One node serves most tests; with three, leaders move.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from twinlog.errors import EnvironmentMissing, UsageError
+from twinlog.sandbox import kafka_jars
+from twinlog.sandbox.layout import (
+    CONTROLLER,
+    HOST,
+    Listeners,
+    free_ports,
+    new_id,
+    server_properties,
+)
+from twinlog.sandbox.nodes import Node, format_storage
+from twinlog.sandbox.probe import known_brokers
+from twinlog.sandbox.processes import wait_until
+from twinlog.sandbox.watchdog import start_watchdog, stop_watchdog
+
+__all__ = ["QUICK_JVM", "ClusterSecurity", "LocalCluster"]
+
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""JVM flags that halve a broker's start-up; for tests, not for measurements."""
+
+_HEAP_MB = {1: 512, 3: 320}
+_READY_SECONDS = 90
+_STOP_SECONDS = 15
+_PORT_ATTEMPTS = 3
+
+
+class ClusterSecurity(Protocol):
+    """What makes a cluster ask for TLS or SASL; `twinlog.sandbox.security` has the one there is."""
+
+    def prepare(self, folder: Path) -> Listeners:
+        """Write key files into the folder and return the listeners that use them."""
+
+    def format_arguments(self) -> list[str]:
+        """Arguments for Kafka's storage tool: users that must exist before the first start."""
+
+
+@dataclass
+class LocalCluster:
+    """One cluster; `folder=None` means a temporary folder that goes away with `stop`."""
+
+    name: str
+    folder: Path | None = None
+    brokers: int = 1
+    _: KW_ONLY
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Broker settings beyond the usual ones; what is in it at a `restart` is what the node gets."""
+    node_config: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """More settings, for single nodes."""
+    heap_mb: int | None = None
+    jvm_flags: tuple[str, ...] = ()
+    security: ClusterSecurity | None = None
+    owner: int | None = field(default_factory=os.getpid)
+    """The process whose death ends the brokers; None for brokers that outlive their starter."""
+
+    listeners: Listeners = field(init=False, default_factory=Listeners)
+    ports: dict[int, dict[str, int]] = field(init=False, default_factory=dict)
+    cluster_id: str = field(init=False, default_factory=new_id)
+    _temporary: bool = field(init=False, default=False)
+
+    @classmethod
+    def attach(cls, folder: Path) -> Self:
+        """The cluster that another process started in this folder."""
+        state = json.loads((folder / "cluster.json").read_text(encoding="utf-8"))
+        cluster = cls(
+            state["name"],
+            folder,
+            state["brokers"],
+            config=state["config"],
+            node_config={int(node): more for node, more in state["node_config"].items()},
+            heap_mb=state["heap_mb"],
+            jvm_flags=tuple(state["jvm_flags"]),
+        )
+        cluster.listeners = _listeners_from(state["listeners"])
+        cluster.ports = {int(node): owned for node, owned in state["ports"].items()}
+        cluster.cluster_id = state["cluster_id"]
+        cluster._temporary = state["temporary"]
+        return cluster
+
+    def start(self) -> None:
+        """Start every node and return when each lists all of them as alive."""
+        if self.brokers < 1:
+            raise UsageError(f"a cluster of {self.brokers} brokers cannot start; ask for 1 or more")
+        jars = kafka_jars.find_or_fetch()
+        if self.folder is None:
+            self.folder = Path(tempfile.mkdtemp(prefix=f"twinlog-{self.name}-"))
+            self._temporary = True
+        self.folder = self.folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / "cluster.json").exists():  # data of an earlier run: go on with it
+            self.cluster_id = self.attach(self.folder).cluster_id
+        if self.security is not None:
+            self.listeners = self.security.prepare(self.folder)
+        try:
+            if self.owner is not None:
+                start_watchdog(self.folder, owner=self.owner, temporary=self._temporary)
+            self._start_nodes(jars)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every node, within seconds; harmless when there is none."""
+        if self.folder is None:
+            return
+        nodes = self._nodes()
+        for node in nodes:  # all at once: a controlled shutdown waits for a controller
+            node.signal(signal.SIGKILL if self._temporary else signal.SIGTERM)
+            node.signal(signal.SIGCONT)
+        wait_until(lambda: not any(node.alive for node in nodes), within=_STOP_SECONDS)
+        for node in nodes:
+            node.kill()
+        stop_watchdog(self.folder)
+        if self._temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of every node, for the first listener."""
+        return self.bootstrap_for(self.listeners.names[0])
+
+    def bootstrap_for(self, listener: str) -> str:
+        return ",".join(f"{HOST}:{owned[listener]}" for _, owned in sorted(self.ports.items()))
+
+    @property
+    def broker_pids(self) -> dict[int, int]:
+        """Process ids of the nodes that are alive (a frozen one is)."""
+        return {
+            node.node_id: node.process.pid
+            for node in self._nodes()
+            if node.process is not None and node.process.alive
+        }
+
+    def kill(self, node_id: int) -> None:
+        """End a node without warning (SIGKILL); returns when it is gone."""
+        self._node(node_id).kill()
+
+    def freeze(self, node_id: int) -> None:
+        """Stop a node's process where it is: its connections stay open and silent."""
+        self._node(node_id).signal(signal.SIGSTOP)
+
+    def thaw(self, node_id: int) -> None:
+        self._node(node_id).signal(signal.SIGCONT)
+
+    def restart(self, node_id: int) -> None:
+        """Shut a node down if it runs, start it on the same ports, return when it is ready."""
+        node = self._node(node_id)
+        node.end(patience=_STOP_SECONDS)
+        self._spawn(node, kafka_jars.find_or_fetch())
+        self._wait_ready([node])
+
+    def data_folder(self, node_id: int) -> Path:
+        """Where the node's partitions are, `<topic>-<partition>` each."""
+        return self._node(node_id).data
+
+    def logs(self) -> str:
+        """The last lines of each broker's log, for a failed test's report."""
+        return "\n".join(
+            f"--- {self.name}, node {node.node_id} ---\n{node.log_tail()}" for node in self._nodes()
+        )
+
+    def _home(self) -> Path:
+        if self.folder is None:
+            raise UsageError(f"the cluster {self.name!r} has not been started; call start() first")
+        return self.folder
+
+    def _node(self, node_id: int) -> Node:
+        if node_id not in range(1, self.brokers + 1):
+            raise UsageError(f"{self.name!r} has nodes 1 to {self.brokers}, not {node_id}")
+        return Node(node_id=node_id, folder=self._home() / f"node-{node_id}")
+
+    def _nodes(self) -> list[Node]:
+        return [self._node(node_id) for node_id in range(1, self.brokers + 1)]
+
+    def _start_nodes(self, jars: Path) -> None:
+        nodes = self._nodes()
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            self._take_ports()
+            for node in nodes:
+                node.log.unlink(missing_ok=True)
+                node.write(self._properties(node))
+            arguments = self.security.format_arguments() if self.security else []
+            format_storage(nodes, self.cluster_id, jars, arguments)
+            self._write_state()
+            for node in nodes:
+                self._spawn(node, jars)
+            try:
+                self._wait_ready(nodes)
+            except EnvironmentMissing:
+                # somebody else took a port between our look and the broker's bind: take others
+                if attempt == _PORT_ATTEMPTS or "Address already in use" not in self.logs():
+                    raise
+                for node in nodes:
+                    node.kill()
+            else:
+                return
+
+    def _take_ports(self) -> None:
+        names = (*self.listeners.on_brokers, CONTROLLER)
+        ports = iter(free_ports(self.brokers * len(names)))
+        self.ports = {
+            node: {name: next(ports) for name in names} for node in range(1, self.brokers + 1)
+        }
+
+    def _properties(self, node: Node) -> dict[str, str]:
+        return {
+            **server_properties(node.node_id, self.ports, self.listeners, node.data),
+            **self.config,
+            **self.node_config.get(node.node_id, {}),
+        }
+
+    def _spawn(self, node: Node, jars: Path) -> None:
+        heap = self.heap_mb or _HEAP_MB.get(self.brokers, _HEAP_MB[3])
+        node.write(self._properties(node))
+        node.spawn(jars, (f"-Xmx{heap}m", *self.jvm_flags))
+
+    def _wait_ready(self, nodes: Iterable[Node]) -> None:
+        waiting = list(nodes)
+        expected = {node.node_id for node in waiting}
+
+        def all_ready() -> bool:
+            waiting[:] = [node for node in waiting if not self._knows(node, expected)]
+            return not waiting or any(not node.alive for node in waiting)
+
+        wait_until(all_ready, within=_READY_SECONDS)
+        if waiting:
+            ids = ", ".join(str(node.node_id) for node in waiting)
+            raise EnvironmentMissing(
+                f"node {ids} of the local cluster {self.name!r} did not become ready;"
+                f" its log ends in:\n{waiting[0].log_tail()}"
+            )
+
+    def _knows(self, node: Node, expected: set[int]) -> bool:
+        port = self.ports[node.node_id][self.listeners.internal]
+        return _answers(lambda: known_brokers(port, self.listeners.credentials) >= expected)
+
+    def _write_state(self) -> None:
+        state: dict[str, Any] = {
+            "name": self.name,
+            "brokers": self.brokers,
+            "config": dict(self.config),
+            "node_config": {str(node): dict(more) for node, more in self.node_config.items()},
+            "heap_mb": self.heap_mb,
+            "jvm_flags": self.jvm_flags,
+            "listeners": asdict(self.listeners),
+            "ports": self.ports,
+            "cluster_id": self.cluster_id,
+            "temporary": self._temporary,
+        }
+        file = self._home() / "cluster.json"
+        scratch = file.with_suffix(".new")
+        scratch.write_text(json.dumps(state, indent=1), encoding="utf-8")
+        scratch.chmod(0o600)
+        scratch.replace(file)  # a reader sees the old state or the new one
+
+
+def _answers(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except OSError:
+        return False
+
+
+def _listeners_from(state: Mapping[str, Any]) -> Listeners:
+    credentials = state["credentials"]
+    return Listeners(
+        names=tuple(state["names"]),
+        internal=state["internal"],
+        protocols=state["protocols"],
+        properties=state["properties"],
+        credentials=tuple(credentials) if credentials else None,
+    )

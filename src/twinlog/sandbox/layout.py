@@ -1,0 +1,148 @@
+"""What a broker of a local cluster is told: listeners, server.properties, log settings."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = [
+    "CONTROLLER",
+    "HOST",
+    "Listeners",
+    "free_ports",
+    "log_settings",
+    "new_id",
+    "server_properties",
+    "to_properties",
+]
+
+HOST = "127.0.0.1"
+CONTROLLER = "CONTROLLER"
+
+# Below the range from which Linux gives ports to outgoing connections: a killed broker's port must
+# still be free when the broker comes back.
+_PORTS = range(20_000, 32_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listeners:
+    """Which listeners a cluster offers, and the settings that secure them."""
+
+    names: tuple[str, ...] = ("PLAINTEXT",)
+    """For clients; the first is the cluster's `bootstrap`."""
+    internal: str = "PLAINTEXT"
+    """For the brokers among themselves and for the readiness probe; may be one of `names`."""
+    protocols: Mapping[str, str] = field(
+        default_factory=lambda: {"PLAINTEXT": "PLAINTEXT", CONTROLLER: "PLAINTEXT"}
+    )
+    properties: Mapping[str, str] = field(default_factory=dict)
+    credentials: tuple[str, str] | None = None
+    """SASL/PLAIN user and password for the internal listener."""
+
+    @property
+    def on_brokers(self) -> tuple[str, ...]:
+        """Every listener but the controller's, once."""
+        return tuple(dict.fromkeys((*self.names, self.internal)))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listened on a moment ago; whoever uses them must be ready to ask again."""
+    # not `random`: test runs seed it alike in every process, which would then pick the same ports
+    draw = secrets.SystemRandom()
+    ports: list[int] = []
+    while len(ports) < count:
+        port = draw.choice(_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        if port not in ports:
+            ports.append(port)
+    return ports
+
+
+def new_id() -> str:
+    """A random Kafka uuid, never with a dash in front, which a command line would misread."""
+    while True:
+        text = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def server_properties(
+    node_id: int,
+    ports: Mapping[int, Mapping[str, int]],
+    listeners: Listeners,
+    data: Path,
+) -> dict[str, str]:
+    """The settings of one combined broker and controller of a cluster whose nodes own `ports`."""
+    mine = ports[node_id]
+    replicas = str(min(len(ports), 3))
+    in_sync = "2" if len(ports) >= 3 else "1"
+    voters = ",".join(f"{node}@{HOST}:{owned[CONTROLLER]}" for node, owned in sorted(ports.items()))
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": CONTROLLER,
+        "listeners": ",".join(
+            f"{name}://{HOST}:{mine[name]}" for name in (*listeners.on_brokers, CONTROLLER)
+        ),
+        "advertised.listeners": ",".join(
+            f"{name}://{HOST}:{mine[name]}" for name in listeners.on_brokers
+        ),
+        "inter.broker.listener.name": listeners.internal,
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in listeners.protocols.items()
+        ),
+        "log.dirs": str(data),
+        "default.replication.factor": replicas,
+        "min.insync.replicas": "1",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # not the default 50: creating them is most of what the first use waits for
+        "offsets.topic.num.partitions": "8",
+        "transaction.state.log.num.partitions": "8",
+        "share.coordinator.state.topic.num.partitions": "8",
+        "group.initial.rebalance.delay.ms": "0",
+        "auto.create.topics.enable": "false",
+        # the default of 128 MB is allocated at start, a third of a small broker's heap
+        "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+        # a killed broker's partitions move after this long (default 9 s)
+        "broker.session.timeout.ms": "6000",
+        "broker.heartbeat.interval.ms": "1000",
+        **listeners.properties,
+    }
+
+
+def to_properties(values: Mapping[str, str]) -> str:
+    """The text of a .properties file; no value of ours needs more escaping than backslashes."""
+    lines = (key + "=" + value.replace("\\", "\\\\") for key, value in values.items())
+    return "\n".join(lines) + "\n"
+
+
+def log_settings() -> str:
+    """log4j2 settings: warnings and worse, to standard output, which goes into the node's file."""
+    return to_properties(
+        {
+            "status": "error",
+            "appender.out.type": "Console",
+            "appender.out.name": "out",
+            "appender.out.layout.type": "PatternLayout",
+            "appender.out.layout.pattern": "%d{HH:mm:ss.SSS} %p %c{1}: %m%n",
+            "rootLogger.level": "warn",
+            # "could not be established", up to 20 a second while another node is down
+            "logger.network.name": "org.apache.kafka.clients.NetworkClient",
+            "logger.network.level": "error",
+            "rootLogger.appenderRef.out.ref": "out",
+        }
+    )

@@ -1,0 +1,84 @@
+"""Asks a broker which brokers it knows of: the question whose answer means "ready".
+
+Hand-written requests over a blocking socket: the sandbox must not depend on the client it serves
+to test. An open port is not enough: a KRaft broker listens before it is let into the cluster.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from twinlog.sandbox.layout import HOST
+
+__all__ = ["known_brokers"]
+
+_METADATA, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 3, 17, 36
+
+
+def known_brokers(
+    port: int, credentials: tuple[str, str] | None = None, *, timeout: float = 2.0
+) -> set[int]:
+    """Ids of the brokers that this one lists as alive; OSError while it does not answer."""
+    with socket.create_connection((HOST, port), timeout=timeout) as connection:
+        if credentials is not None:
+            _log_in(connection, *credentials)
+        # version 12, header version 2: no topics, no creation, no authorized operations, no tags
+        answer = _ask(connection, _METADATA, 12, b"\x00" + b"\x01\x00\x00\x00")
+        return _broker_ids(answer[1:])  # response header version 1 ends in its tags
+
+
+def _log_in(connection: socket.socket, user: str, password: str) -> None:
+    mechanism = b"PLAIN"
+    answer = _ask(connection, _SASL_HANDSHAKE, 1, struct.pack(">h", len(mechanism)) + mechanism)
+    _refuse_errors(answer)
+    token = f"\0{user}\0{password}".encode()
+    _refuse_errors(_ask(connection, _SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token))
+
+
+def _refuse_errors(answer: bytes) -> None:
+    (code,) = struct.unpack_from(">h", answer)
+    if code:
+        raise OSError(f"the broker answered the readiness probe's log-in with error {code}")
+
+
+def _ask(connection: socket.socket, api: int, version: int, body: bytes) -> bytes:
+    client = b"sandbox"
+    request = struct.pack(">hhih", api, version, 7, len(client)) + client + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", _receive(connection, 4))
+    return _receive(connection, size)[4:]  # without the correlation id
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        piece = connection.recv(size - len(received))
+        if not piece:
+            raise ConnectionResetError("the broker closed the readiness probe's connection")
+        received += piece
+    return bytes(received)
+
+
+def _broker_ids(body: bytes) -> set[int]:
+    """Throttle time, then a compact array of (id, compact host, port, compact rack, tags)."""
+    position = 4
+    count, position = _unsigned_varint(body, position)
+    found = set()
+    for _ in range(count - 1):
+        found.add(struct.unpack_from(">i", body, position)[0])
+        host, position = _unsigned_varint(body, position + 4)
+        rack, position = _unsigned_varint(body, position + host - 1 + 4)
+        position += max(rack - 1, 0) + 1  # no tags
+    return found
+
+
+def _unsigned_varint(body: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = body[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7

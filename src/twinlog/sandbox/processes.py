@@ -1,0 +1,108 @@
+"""Processes known by their id alone, so that another process than the starter can end them.
+
+An id may be used again by the system after its process has ended. So every process of ours has a
+marker in its command line (a path of its sandbox folder), and no signal is sent to an id whose
+command line does not carry it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["MarkedProcess", "spawn", "wait_until"]
+
+_POLL_SECONDS = 0.02
+_EXEC_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedProcess:
+    """A process that is only ever signalled while its command line carries the marker."""
+
+    pid: int
+    marker: str
+
+    @property
+    def alive(self) -> bool:
+        _reap(self.pid)
+        return self.marker.encode() in _command_line(self.pid)
+
+    def send(self, number: signal.Signals) -> None:
+        if self.alive:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                return
+
+    def end(self, *, patience: float) -> None:
+        """SIGTERM, and SIGKILL when that did not end it within `patience` seconds."""
+        self.send(signal.SIGCONT)  # a frozen process would never see the SIGTERM
+        self.send(signal.SIGTERM)
+        if not wait_until(lambda: not self.alive, within=patience):
+            self.kill()
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        wait_until(lambda: not self.alive, within=10)
+
+
+def spawn(command: Sequence[str], *, marker: str, output: Path) -> MarkedProcess:
+    """Start a command in a session of its own (a Ctrl-C at our terminal does not reach it)."""
+    # posix_spawn rather than Popen: nothing of ours has to outlive us to own the child
+    pid = os.posix_spawnp(
+        command[0],
+        list(command),
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    return MarkedProcess(pid=pid, marker=marker)
+
+
+def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
+    """Whether the condition came true before the deadline."""
+    deadline = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _command_line(pid: int) -> bytes:
+    """The command line; empty when there is no such process, or only its zombie."""
+    proc = Path(f"/proc/{pid}")
+    command = b""
+
+    def settled() -> bool:
+        nonlocal command
+        try:
+            command = (proc / "cmdline").read_bytes()
+            # empty also for a moment inside exec: only then is it worth another look
+            return bool(command) or _is_zombie((proc / "stat").read_bytes())
+        except OSError:
+            command = b""
+            return True
+
+    wait_until(settled, within=_EXEC_SECONDS)
+    return command
+
+
+def _is_zombie(stat: bytes) -> bool:
+    return stat.rpartition(b")")[2].split()[0] in {b"Z", b"X"}
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # not our child, or gone before

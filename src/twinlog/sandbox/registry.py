@@ -1,0 +1,123 @@
+"""The clusters of `twinlog sandbox`: they outlive the command that started them.
+
+What is known about a cluster stands in its folder, so any later command finds it. `down` ends
+exactly the processes whose ids stand there and whose command lines are still ours.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from twinlog.errors import UsageError
+from twinlog.sandbox.brokers import LocalCluster
+
+__all__ = ["SandboxCluster", "default_folder", "down", "status", "up"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxCluster:
+    """One cluster of the sandbox as a command reports it."""
+
+    name: str
+    bootstrap: str
+    folder: Path
+    brokers: int
+    pids: Mapping[int, int]
+    """By node id; a node that is missing here is down."""
+
+    @property
+    def running(self) -> bool:
+        return len(self.pids) == self.brokers
+
+
+def default_folder(environment: Mapping[str, str]) -> Path:
+    """TWINLOG_SANDBOX, or `~/.cache/twinlog/sandbox`."""
+    chosen = environment.get("TWINLOG_SANDBOX")
+    return Path(chosen) if chosen else Path("~/.cache/twinlog/sandbox").expanduser()
+
+
+def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> list[SandboxCluster]:
+    """Start the named clusters; one that runs is left alone, one that died goes on with its data."""
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} cannot name a cluster; use letters, digits, dots, dashes, underscores"
+            )
+    with _locked(folder) as home:
+        return [_up(name, brokers, home / name) for name in dict.fromkeys(names)]
+
+
+def status(folder: Path | None = None) -> list[SandboxCluster]:
+    """Every cluster that was started and not taken down, running or not."""
+    home = _home(folder)
+    return [_report(LocalCluster.attach(file.parent)) for file in sorted(home.glob(_STATES))]
+
+
+def down(names: Sequence[str] = (), folder: Path | None = None) -> list[SandboxCluster]:
+    """End the named clusters (all of them by default) and remove their data; returns what they were."""
+    ended = []
+    with _locked(folder) as home:
+        known = {file.parent.name: file.parent for file in sorted(home.glob(_STATES))}
+        for name in names or known:
+            if name not in known:
+                raise UsageError(
+                    f"no cluster {name!r} in {home}; known: {', '.join(known) or 'none'}"
+                )
+            cluster = LocalCluster.attach(known[name])
+            ended.append(_report(cluster))
+            cluster.stop()
+            shutil.rmtree(known[name])
+    return ended
+
+
+_STATES = "*/cluster.json"
+
+
+def _home(folder: Path | None) -> Path:
+    return (folder or default_folder(os.environ)).absolute()
+
+
+@contextmanager
+def _locked(folder: Path | None) -> Iterator[Path]:
+    home = _home(folder)
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as file:  # two commands at once: the second waits
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield home
+
+
+def _up(name: str, brokers: int, folder: Path) -> SandboxCluster:
+    if (folder / "cluster.json").exists():
+        known = _report(LocalCluster.attach(folder))
+        if known.brokers != brokers:
+            raise UsageError(
+                f"the cluster {name!r} exists with {known.brokers} broker(s), not {brokers};"
+                f" end it first: twinlog sandbox down --cluster {name}"
+            )
+        if known.running:
+            return known
+        LocalCluster.attach(folder).stop()  # the rest of a cluster that lost a node
+    cluster = LocalCluster(name, folder, brokers, owner=None)
+    cluster.start()
+    return _report(cluster)
+
+
+def _report(cluster: LocalCluster) -> SandboxCluster:
+    if cluster.folder is None:  # only before start() or after stop()
+        raise UsageError(f"the cluster {cluster.name!r} is not running")
+    return SandboxCluster(
+        name=cluster.name,
+        bootstrap=cluster.bootstrap,
+        folder=cluster.folder,
+        brokers=cluster.brokers,
+        pids=cluster.broker_pids,
+    )
