@@ -64,7 +64,10 @@ class Connection:
         try:
             sock = dialing.secure(sock, host, port, settings, deadline=deadline)
             connection = cls(sock, host, port, settings)
-            connection._negotiate(deadline)
+            try:
+                connection._negotiate(deadline)
+            except Disconnected as error:
+                raise dialing.explain_first_answer(error, connection) from error
             connection.session_ends_at = dialing.authenticate(connection, deadline=deadline)
         except BaseException:
             sock.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,13 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from twinlog.cluster import framing
 from twinlog.cluster.settings import ClusterSettings, format_address
-from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unreachable
+from twinlog.errors import (
+    AuthenticationFailed,
+    ClusterError,
+    Disconnected,
+    TwinlogError,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from twinlog.cluster.connection import Connection
@@ -72,6 +79,21 @@ def secure(
     except OSError as error:
         raise Disconnected(f"{where}: the TLS handshake failed: {framing.reason(error)}") from error
     return wrapped
+
+
+def explain_first_answer(error: Disconnected, connection: Connection) -> ClusterError:
+    """TLS 1.3: a broker refuses our certificate after the handshake, where an answer is due."""
+    security, cause = connection.settings.security, error.__cause__
+    if (
+        security is None
+        or not isinstance(cause, ssl.SSLError)
+        or isinstance(cause, ssl.SSLEOFError)
+    ):
+        return error
+    from twinlog.cluster.security import explain_tls_error
+
+    explained = explain_tls_error(cause, connection.host, security)
+    return type(explained)(f"{connection.peer}: {explained.message}")
 
 
 def authenticate(connection: Connection, *, deadline: float) -> float | None:
