@@ -21,6 +21,7 @@ from twinlog.cluster.errors_table import (
     error_for,
 )
 from twinlog.cluster.metadata import TopicMetadata
+from twinlog.cluster.offsets import LATEST, list_offsets
 from twinlog.cluster.per_leader import Led, ask_leaders, by_topic
 from twinlog.cluster.protocol import Message
 from twinlog.errors import ClusterError, TwinlogError
@@ -123,7 +124,11 @@ def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
 def wait_for_topic(
     client: ClusterClient, name: str, *, partitions: int = 1, timeout_s: float | None = None
 ) -> TopicMetadata:
-    """The topic's metadata, once it has that many partitions and a leader for each."""
+    """The topic's metadata, once it has that many partitions and their leaders answer.
+
+    Metadata names a leader a moment before the broker knows that it is one, and refuses what is
+    written.
+    """
 
     def look() -> TopicMetadata:
         topic = client.metadata([name], allow_missing=False).topics[name]
@@ -133,7 +138,13 @@ def wait_for_topic(
             )
         return topic
 
-    return client.retrying(look, timeout_s=timeout_s)
+    deadline = client.deadline(timeout_s)
+    topic = client.retrying(look, timeout_s=deadline.left_s)
+    tps = [TopicPartition(name, partition.partition) for partition in topic.partitions]
+    for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():
+        if isinstance(answer, TwinlogError):
+            raise answer
+    return topic
 
 
 def create_partitions(client: ClusterClient, name: str, total: int) -> None:

@@ -1,0 +1,142 @@
+"""The blocking client on real brokers: finding them, losing them, finding them again."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from kafka.protocol.admin import ListGroupsRequest
+from tests.support.client import eventually
+from tests.support.settings import HURRIED, settings_for
+
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.metadata import Operation
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.errors import BrokerRefused, Disconnected, Unreachable, Unsupported
+from twinlog.model import TopicPartition
+from twinlog.sandbox.brokers import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+FETCH = 1
+
+
+@pytest.fixture
+def client(source_cluster: LocalCluster) -> Iterator[ClusterClient]:
+    with ClusterClient(settings_for(source_cluster.bootstrap), patience=HURRIED) as client:
+        yield client
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_metadata_tells_brokers_topics_and_rights(client: ClusterClient, fresh_topic: str) -> None:
+    admin.create_topic(client, fresh_topic, partitions=2, replication_factor=1)
+    admin.wait_for_topic(client, fresh_topic, partitions=2)
+    metadata = client.metadata([fresh_topic])
+    topic = metadata.topics[fresh_topic]
+    assert metadata.cluster_id
+    assert metadata.controller in metadata.brokers
+    assert len(topic.topic_id.raw) == 16
+    assert [p.partition for p in topic.partitions] == [0, 1]
+    assert {p.leader for p in topic.partitions} <= set(metadata.brokers)
+    assert topic.operations is not None
+    assert Operation.WRITE in topic.operations
+
+
+def test_missing_topic_is_an_answer_and_is_not_created(
+    client: ClusterClient, fresh_topic: str
+) -> None:
+    topic = client.metadata([fresh_topic]).topics[fresh_topic]
+    assert (topic.error, topic.partitions) == (3, ())
+    assert fresh_topic not in client.metadata().topics
+
+
+def test_missing_topic_is_an_error_where_it_must_be_there(
+    client: ClusterClient, fresh_topic: str
+) -> None:
+    with pytest.raises(BrokerRefused, match=fresh_topic) as caught:
+        client.metadata([fresh_topic], allow_missing=False)
+    assert caught.value.code == "TOPIC_MISSING"
+
+
+def test_first_address_that_answers_is_enough(source_cluster: LocalCluster) -> None:
+    settings = settings_for(source_cluster.bootstrap)
+    dead = tuple(("127.0.0.1", closed_port()) for _ in range(3))
+    with ClusterClient(replace(settings, bootstrap=dead + settings.bootstrap)) as client:
+        assert client.metadata([]).brokers
+
+
+def test_nobody_answers() -> None:
+    port = closed_port()
+    settings = ClusterSettings(alias="west", bootstrap=(("127.0.0.1", port),))
+    client = ClusterClient(settings, api_timeout_s=0.5)
+    with client, pytest.raises(Unreachable) as caught:
+        client.metadata([])
+    assert f"cluster west cannot be reached at 127.0.0.1:{port}" in caught.value.message
+    assert "connection refused" in caught.value.message
+
+
+def test_connection_that_broke_is_replaced(client: ClusterClient) -> None:
+    node = next(iter(client.metadata([]).brokers))
+    client.connection_to(node).sock.shutdown(socket.SHUT_RDWR)
+    client.connection_to(None).sock.shutdown(socket.SHUT_RDWR)
+    assert client.send(node, ListGroupsRequest()).error_code == 0
+    assert client.metadata([]).brokers
+
+
+def test_attempt_does_not_hide_that_the_connection_broke(client: ClusterClient) -> None:
+    connection = client.connection_to(None)
+    connection.begin(ListGroupsRequest())
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(Disconnected, match="ListGroups"):
+        connection.finish()
+    assert not connection.is_usable()
+
+
+def test_version_that_the_broker_lacks_is_named(client: ClusterClient) -> None:
+    connection = client.connection_to(None)
+    low, high = connection.api_versions[FETCH]
+    assert connection.version_for(FETCH, 999) == high
+    with pytest.raises(Unsupported, match=rf"offers Fetch v{low}-v{high}, but v900-v999"):
+        connection.version_for(FETCH, 999, minimum=900)
+    with pytest.raises(Unsupported, match="does not offer API 4711"):
+        connection.version_for(4711, 1)
+
+
+def test_broker_that_is_not_alive_is_retriable(source_cluster: LocalCluster) -> None:
+    settings = settings_for(source_cluster.bootstrap)
+    client = ClusterClient(settings, patience=HURRIED, api_timeout_s=0.3)
+    with client, pytest.raises(BrokerRefused, match="broker 4711 is not alive"):
+        client.send(4711, ListGroupsRequest())
+
+
+def test_raw_request_gets_the_raw_answer(client: ClusterClient) -> None:
+    connection = client.connection_to(None)
+    body = struct.pack(">iiiibii", -1, 0, 0, 1, 0, 0, -1) + b"\x01\x01\x01\x00"
+    answer = connection.request_raw(FETCH, 12, body)
+    assert bytes(answer[4:6]) == b"\x00\x00"
+
+
+@pytest.mark.faults
+def test_leader_that_died_is_followed_to_its_successor(source3: LocalCluster) -> None:
+    with ClusterClient(settings_for(source3.bootstrap), patience=HURRIED) as client:
+        topic = f"test-leader-moves-{closed_port()}"
+        admin.create_topic(client, topic, partitions=6, replication_factor=3)
+        found = admin.wait_for_topic(client, topic, partitions=6)
+        tps = [TopicPartition(topic, p.partition) for p in found.partitions]
+        victim = found.partitions[0].leader
+        source3.kill(victim)
+        try:
+            answers = admin.log_ends(client, tps)
+            ends = [a.end_offset for a in answers.values() if isinstance(a, admin.EpochEnd)]
+            assert ends == [0] * len(tps)
+        finally:
+            source3.restart(victim)
+        eventually(lambda: len(client.metadata([]).brokers) == 3, within=60)

@@ -1,0 +1,130 @@
+"""Compacted topics of our own, and whole batches read from any offset."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.support.settings import HURRIED, settings_for
+
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import (
+    FetchedRecords,
+    append,
+    ensure_compacted_topic,
+    fetch_records,
+    produce_batch,
+    read_to_end,
+)
+from twinlog.errors import BrokerRefused, ConfigError, Unauthorized
+from twinlog.model import TopicPartition
+from twinlog.sandbox.brokers import LocalCluster
+from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.records import Record, encode_batch
+
+pytestmark = pytest.mark.broker
+
+NOW_MS = int(time.time() * 1000)
+
+
+@pytest.fixture
+def client(source_cluster: LocalCluster) -> Iterator[ClusterClient]:
+    settings = settings_for(source_cluster.bootstrap)
+    with ClusterClient(settings, patience=HURRIED) as client:
+        yield client
+
+
+def row(key: str, value: str | None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> Record:
+    return Record(0, NOW_MS, key.encode(), None if value is None else value.encode(), headers)
+
+
+def test_topic_is_made_once(client: ClusterClient, fresh_topic: str) -> None:
+    for partitions in (3, 5):
+        found = ensure_compacted_topic(
+            client, fresh_topic, partitions=partitions, replication_factor=1
+        )
+        assert found == 3
+
+
+def test_topic_with_another_policy_is_refused(client: ClusterClient, fresh_topic: str) -> None:
+    admin.create_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    with pytest.raises(ConfigError, match=r"cleanup\.policy=delete") as caught:
+        ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    assert caught.value.code == "INTERNAL_TOPIC_NOT_COMPACTED"
+
+
+def test_what_was_appended_is_read_again(client: ClusterClient, fresh_topic: str) -> None:
+    ensure_compacted_topic(client, fresh_topic, partitions=2, replication_factor=1)
+    tp = TopicPartition(fresh_topic, 1)
+    assert list(read_to_end(client, fresh_topic, 1)) == []
+    first = [row("a", "1", (("h", b"x"), ("h", None))), row("b", None)]
+    assert append(client, tp, first) == 0
+    assert append(client, tp, [row("c", "3")]) == 2
+    read = list(read_to_end(client, fresh_topic, 1))
+    expected = [*first, row("c", "3")]
+    assert read == [record._replace(offset=n) for n, record in enumerate(expected)]
+    assert [record.offset for record in read_to_end(client, fresh_topic, 1, 1)] == [1, 2]
+    assert list(read_to_end(client, fresh_topic, 1, 3)) == []
+
+
+def test_deleted_records_are_passed_over(client: ClusterClient, fresh_topic: str) -> None:
+    admin.create_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    admin.wait_for_topic(client, fresh_topic)
+    tp = TopicPartition(fresh_topic, 0)
+    for n in range(4):
+        append(client, tp, [row("k", str(n))])
+    admin.delete_records(client, {tp: 2})
+    assert [record.offset for record in read_to_end(client, fresh_topic, 0)] == [2, 3]
+
+
+def test_position_behind_the_end_is_not_passed_over(
+    client: ClusterClient, fresh_topic: str
+) -> None:
+    ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    with pytest.raises(BrokerRefused, match="OFFSET_OUT_OF_RANGE"):
+        list(read_to_end(client, fresh_topic, 0, 7))
+
+
+def test_record_that_the_topic_cannot_take_is_refused(
+    client: ClusterClient, fresh_topic: str
+) -> None:
+    ensure_compacted_topic(client, fresh_topic, partitions=1, replication_factor=1)
+    with pytest.raises(BrokerRefused, match="without key") as caught:
+        append(client, TopicPartition(fresh_topic, 0), [Record(0, NOW_MS, None, b"v")])
+    assert caught.value.kafka_error == 87
+    assert not isinstance(caught.value, Unauthorized)
+
+
+def test_every_partition_gets_a_whole_batch_whatever_its_share(
+    client: ClusterClient, fresh_topic: str
+) -> None:
+    admin.create_topic(client, fresh_topic, partitions=4, replication_factor=1)
+    admin.wait_for_topic(client, fresh_topic, partitions=4)
+    tps = [TopicPartition(fresh_topic, n) for n in range(4)]
+    for tp in tps[:3]:
+        records = [row("k", "v" * 10_000)] * 5
+        produce_batch(client, tp, encode_batch(records, codec=Codec.NONE))
+    answers = fetch_records(client, dict.fromkeys(tps[:3], (2, 100)) | {tps[3]: (0, 100)})
+    for tp in tps[:3]:
+        answer = answers[tp]
+        assert isinstance(answer, FetchedRecords)
+        assert [header.next_offset for header, _ in read_headers(answer.records)] == [5]
+        assert (answer.log_start, answer.high_watermark, answer.last_stable_offset) == (0, 5, 5)
+    empty = answers[tps[3]]
+    assert isinstance(empty, FetchedRecords)
+    assert len(empty.records) == 0
+
+
+def test_offset_outside_the_log_is_an_error_beside_the_others(
+    client: ClusterClient, fresh_topic: str
+) -> None:
+    admin.create_topic(client, fresh_topic, partitions=2, replication_factor=1)
+    admin.wait_for_topic(client, fresh_topic, partitions=2)
+    inside, outside = TopicPartition(fresh_topic, 0), TopicPartition(fresh_topic, 1)
+    answers = fetch_records(client, {inside: (0, 100), outside: (9, 100)})
+    assert isinstance(answers[inside], FetchedRecords)
+    error = answers[outside]
+    assert isinstance(error, BrokerRefused)
+    assert error.code == "OFFSET_OUT_OF_RANGE"
