@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
-import urllib.request
 from typing import Final
 
 from twinlog.cluster.client_keys import ClientKeys
@@ -93,7 +92,7 @@ def _required(keys: ClientKeys, jaas: ClientKeys, key: str, option: str) -> str:
 
 def _token_in_file(keys: ClientKeys, path: str) -> str:
     # the token is read once: a lane may run where the file is not
-    file = ClientKeys({ENDPOINT: urllib.request.url2pathname(path)}, where=keys.where)
+    file = ClientKeys({ENDPOINT: urllib.parse.unquote(path)}, where=keys.where)
     text = file.read_file(ENDPOINT).decode("utf-8", "replace").strip()
     if not _TOKEN.fullmatch(text):
         keys.fail(ENDPOINT, f"{path} does not hold a token")

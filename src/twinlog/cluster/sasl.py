@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Callable, Generator
 from typing import Final
 
-from twinlog.cluster import oauth
 from twinlog.cluster.scram import HASHES, scram_messages
 from twinlog.cluster.security_settings import OAUTHBEARER, PLAIN, OAuthSettings, SecuritySettings
 from twinlog.errors import AuthenticationFailed
@@ -38,8 +37,10 @@ def authenticate(settings: SecuritySettings, exchange: Callable[[bytes], bytes])
         _run(_messages(settings), exchange)
     except AuthenticationFailed:
         if settings.oauth is not None:
+            from twinlog.cluster.oauth import forget_token
+
             # the next connection comes with a new token: the endpoint may have changed its keys
-            oauth.forget_token(settings.oauth)
+            forget_token(settings.oauth)
         raise
 
 
@@ -78,8 +79,11 @@ def _plain(settings: SecuritySettings) -> Messages:
 
 
 def _oauthbearer(settings: OAuthSettings) -> Messages:
+    # imported here, because it brings an HTTP client, which few lanes need
+    from twinlog.cluster.oauth import current_token
+
     extensions = "".join(f"{name}={value}\x01" for name, value in settings.extensions)
-    token = oauth.current_token(settings)
+    token = current_token(settings)
     answer = yield f"n,,\x01auth=Bearer {token}\x01{extensions}\x01".encode()
     if answer:
         yield _DUMMY  # usually the broker's error answer to this is what the caller raises
