@@ -1,0 +1,1 @@
+"""Twinlog and Java MirrorMaker 2, side by side in one run on one machine."""

@@ -1,0 +1,106 @@
+"""Starts a copier as a session of its own, observes its processes, and ends all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.process_tree import ProcessTree, members_of, read_processes
+
+__all__ = ["Copier", "CopierFailed", "Launch", "end_session"]
+
+_STOP_WITHIN_S = 20.0
+
+
+class CopierFailed(Exception):
+    """A copier ended by itself, or did not get done in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a copier is started."""
+
+    system: str
+    command: Sequence[str]
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Copier:
+    """A running copier; leaving its context stops it."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.exit_code: int | None = None
+        self.stop_s: float | None = None
+        with launch.log.open("wb") as log:
+            self.started = time.monotonic()
+            self._process = subprocess.Popen(
+                list(launch.command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**_inherited(), **launch.environment},
+                # a session of its own: Ctrl-C does not reach it, and orphans are still found
+                start_new_session=True,
+            )
+        self.tree = ProcessTree(self._process.pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def check(self) -> None:
+        """Raise when the copier has ended."""
+        code = self._process.poll()
+        if code is not None:
+            raise CopierFailed(f"ended by itself with exit code {code}: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """The end of its output, as one line."""
+        text = self.launch.log.read_text(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return " / ".join(lines[-3:])[-600:] or "it printed nothing"
+
+    def stop(self) -> None:
+        """SIGTERM, and after a while SIGKILL for everything of its session that is left."""
+        if self.stop_s is not None:
+            return
+        began = time.monotonic()
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOP_WITHIN_S)
+        self.stop_s = time.monotonic() - began
+        end_session(self._process)
+        self.exit_code = self._process.returncode
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and what is left of its session, each by its pid, and wait for it."""
+    for stat in members_of(process.pid, read_processes()):
+        # what a dead session leader leaves behind is ours too: nobody else is in a session we made
+        if stat.session == process.pid:
+            with suppress(ProcessLookupError):
+                os.kill(stat.pid, signal.SIGKILL)
+    process.wait(_STOP_WITHIN_S)
+
+
+def _inherited() -> dict[str, str]:
+    # PYTHONPATH leads to this benchmark's own modules, which are not the copier's business
+    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

@@ -1,0 +1,123 @@
+"""The two copiers' configuration files and command lines, in one place: both sides' settings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.copier import Launch
+from benchmarks.results import MIRROR_MAKER, TWINLOG
+from twinlog.sandbox.java import find_java
+
+__all__ = [
+    "DEFAULT_LINGER",
+    "JVM_OPTIONS",
+    "LINGER_0",
+    "TUNED",
+    "FlowFile",
+    "mirror_maker_launch",
+    "twinlog_launch",
+]
+
+TUNED: Final = {"compression.type": "lz4", "batch.size": "65536", "linger.ms": "20"}
+"""MirrorMaker 2's producer when a backlog is copied."""
+
+LINGER_0: Final = {"compression.type": "lz4", "batch.size": "65536", "linger.ms": "0"}
+DEFAULT_LINGER: Final = {"compression.type": "lz4", "batch.size": "65536"}
+
+JVM_OPTIONS: Final = (
+    # connect-mirror-maker.sh
+    "-Xms256M",
+    "-Xmx2G",
+    # kafka-run-class.sh
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+_LOGGING: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = stdout
+appender.stdout.type = Console
+appender.stdout.name = stdout
+appender.stdout.layout.type = PatternLayout
+appender.stdout.layout.pattern = %p %c: %m%n
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowFile:
+    """One mm2.properties: one topic from the source to cluster B."""
+
+    alias: str
+    """Of the source: a new one for each run, so that remote and internal topics are new as well."""
+    source: str
+    target: str
+    topic: str
+    tasks: int
+
+    @property
+    def remote_topic(self) -> str:
+        """The topic's name on the target."""
+        return f"{self.alias}.{self.topic}"
+
+    def text(self, producer: Mapping[str, str]) -> str:
+        """The file.
+
+        The producer's keys stand under `B.producer.`: under `A->B.producer.` they would not reach
+        the producer that writes the records.
+        """
+        lines = {
+            "clusters": f"{self.alias}, B",
+            f"{self.alias}.bootstrap.servers": self.source,
+            "B.bootstrap.servers": self.target,
+            f"{self.alias}->B.enabled": "true",
+            f"{self.alias}->B.topics": self.topic,
+            f"B->{self.alias}.enabled": "false",
+            "tasks.max": str(self.tasks),
+            "replication.factor": "1",
+            "checkpoints.topic.replication.factor": "1",
+            "heartbeats.topic.replication.factor": "1",
+            "offset-syncs.topic.replication.factor": "1",
+            "offset.storage.replication.factor": "1",
+            "status.storage.replication.factor": "1",
+            "config.storage.replication.factor": "1",
+        } | {f"B.producer.{key}": value for key, value in producer.items()}
+        return "".join(f"{key} = {value}\n" for key, value in lines.items())
+
+
+def mirror_maker_launch(
+    flow: FlowFile, producer: Mapping[str, str], jars: Path, folder: Path
+) -> Launch:
+    """A dedicated MirrorMaker 2 for flows into B, with the options of its own start script."""
+    properties = folder / f"{flow.alias}.properties"
+    properties.write_text(flow.text(producer), encoding="utf-8")
+    logging = folder / "log4j2.properties"
+    logging.write_text(_LOGGING, encoding="utf-8")
+    command = [str(find_java()), *JVM_OPTIONS]
+    command += [f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
+    command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(properties), "--clusters", "B"]
+    return Launch(system=MIRROR_MAKER, command=command, log=folder / f"{flow.alias}.log")
+
+
+def twinlog_launch(flow: FlowFile, folder: Path, *, lease_s: float | None = None) -> Launch:
+    """`twinlog mirror`, from the same file that MirrorMaker 2 gets for a backlog."""
+    properties = folder / f"{flow.alias}.properties"
+    properties.write_text(flow.text(TUNED), encoding="utf-8")
+    program = Path(sys.executable).with_name("twinlog")
+    command = [str(program), "mirror", str(properties)]
+    if lease_s is not None:
+        command += ["--lease", f"{lease_s:g}"]
+    return Launch(
+        system=TWINLOG,
+        command=command,
+        log=folder / f"{flow.alias}.log",
+        # whatever a killed one leaves behind goes with the benchmark's own folder
+        environment={"TMPDIR": str(folder)},
+    )

@@ -1,0 +1,69 @@
+"""Fills a topic with a backlog: full lz4 batches, evenly over its partitions."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from benchmarks.payload import make_key, make_values
+
+__all__ = ["BATCH_BYTES", "Backlog", "fill"]
+
+BATCH_BYTES = 65536
+"""librdkafka counts a batch before it is compressed, so this is also the payload of a batch."""
+
+_DIFFERENT_VALUES = 20_000
+"""More than lz4 can see at once: repeating them does not make a batch smaller."""
+
+_FLUSH_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What to write."""
+
+    topic: str
+    partitions: int
+    records: int
+    age_s: float
+    """How long ago the records' timestamps are."""
+    seed: int
+
+
+def fill(bootstrap: str, backlog: Backlog) -> None:
+    """Write the backlog and wait until the brokers have all of it."""
+    lost: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "compression.type": "lz4",
+            "batch.size": BATCH_BYTES,
+            "linger.ms": 200,
+            "queue.buffering.max.messages": 400_000,
+            "queue.buffering.max.kbytes": 512 * 1024,
+            "delivery.report.only.error": True,
+            "on_delivery": lambda error, _message: lost.append(str(error)),
+        }
+    )
+    values = make_values(_DIFFERENT_VALUES, backlog.seed)
+    first_ms = int((time.time() - backlog.age_s) * 1000)
+    for number in range(backlog.records):
+        while True:
+            try:
+                producer.produce(
+                    backlog.topic,
+                    value=values[number % _DIFFERENT_VALUES],
+                    key=make_key(number),
+                    partition=number % backlog.partitions,
+                    timestamp=first_ms + number // 1000,
+                )
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 1000 == 0:
+            producer.poll(0)
+    if producer.flush(_FLUSH_S) or lost:
+        raise RuntimeError(f"the backlog could not be written: {lost[:1] or 'time is up'}")

@@ -1,0 +1,181 @@
+"""The report: the table and what belongs to it for people, one JSON file for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.launches import DEFAULT_LINGER, JVM_OPTIONS, LINGER_0, TUNED
+from benchmarks.load import BATCH_BYTES
+from benchmarks.payload import KEY_BYTES, VALUE_BYTES
+from benchmarks.results import MIRROR_MAKER, TWINLOG, Latency, RunResult
+from benchmarks.rows import Row
+from benchmarks.scale import Scale
+from benchmarks.stage import BROKER_HEAP_MB
+from benchmarks.summary import median
+from benchmarks.table import render_rows, render_table
+from twinlog.sandbox.java import find_java
+from twinlog.sandbox.kafka_jars import KAFKA_VERSION
+
+__all__ = ["JSON_VERSION", "Report"]
+
+JSON_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that a benchmark found out."""
+
+    scale: Scale
+    rounds: int
+    cases: Sequence[str]
+    seconds: float
+    linger: str
+    runs: Sequence[RunResult]
+    rows: Sequence[Row]
+    floor: Latency | None
+
+    def text(self) -> str:
+        """For people."""
+        parts = [_settings_text(self), render_rows(self.rows), *self._notes(), *self._phases()]
+        return "\n\n".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "command": "bench",
+            "version": JSON_VERSION,
+            "machine": _machine(),
+            "settings": _settings(self),
+            "seconds": round(self.seconds, 1),
+            "rows": [asdict(row) for row in self.rows],
+            "latency_without_copier": asdict(self.floor) if self.floor else None,
+            "runs": [run.as_json() for run in self.runs],
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the JSON file; its folder is made."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
+
+    def _notes(self) -> list[str]:
+        notes = [
+            f"FAILED: round {run.round}, {run.case}, {run.system} {run.variant}: {run.failure}"
+            for run in self.runs
+            if run.failure
+        ]
+        notes += [
+            f"{run.excess_records:,} records twice on the target:"
+            f" round {run.round}, {run.case}, {run.system}"
+            for run in self.runs
+            if run.excess_records
+        ]
+        notes += self._cost_of_no_protection()
+        if self.linger:
+            notes.append(f"latency: {MIRROR_MAKER} with {self.linger}, its better one")
+        if self.floor is not None:
+            notes.append(
+                "latency of a consumer on the source itself, without a copier:"
+                f" p50 {self.floor.p50:.1f}, p99 {self.floor.p99:.1f},"
+                f" p99.9 {self.floor.p99_9:.1f} ms"
+            )
+        return ["\n".join(notes)] if notes else []
+
+    def _cost_of_no_protection(self) -> list[str]:
+        def rate(case: str) -> float | None:
+            ours = [run for run in self.runs if run.case == case and run.system == TWINLOG]
+            return median(run.records_per_s for run in ours if not run.failure)
+
+        protected, unprotected = rate("backlog"), rate("unprotected")
+        if not protected or not unprotected:
+            return []
+        return [
+            f"every partition unprotected: Twinlog copies {unprotected:,.0f} records/s instead of"
+            f" {protected:,.0f} ({unprotected / protected:.2f}x)"
+        ]
+
+    def _phases(self) -> list[str]:
+        parts = []
+        for system in (TWINLOG, MIRROR_MAKER):
+            runs = [run for run in self.runs if run.system == system and run.phases]
+            names = dict.fromkeys(name for run in runs for name in run.phases)
+            if names:
+                cells = [
+                    (name, f"{median(run.phases.get(name) for run in runs) or 0:.1f} s")
+                    for name in names
+                ]
+                head = (f"start of {system}: first seen", "after")
+                parts.append(render_table(head, cells, frozenset((1,))))
+        return parts
+
+
+def _settings(report: Report) -> dict[str, Any]:
+    scale = report.scale
+    return {
+        "rounds": report.rounds,
+        "cases": list(report.cases),
+        "partitions": scale.partitions,
+        "tasks.max": scale.partitions,
+        "backlog_records": scale.backlog_records,
+        "unprotected_records": scale.old_records,
+        "key_bytes": KEY_BYTES,
+        "value_bytes": VALUE_BYTES,
+        "source_batch_bytes": BATCH_BYTES,
+        "source_compression": "lz4",
+        "latency_rate": scale.rate,
+        "latency_warm_up_s": scale.warm_up_s,
+        "latency_window_s": scale.window_s,
+        "broker_heap_mb": BROKER_HEAP_MB,
+        "mirror_maker_jvm": list(JVM_OPTIONS),
+        "mirror_maker_producer": TUNED,
+        "mirror_maker_producer_latency": [LINGER_0, DEFAULT_LINGER],
+        "twinlog_lease_s_latency": scale.lease_s,
+    }
+
+
+def _settings_text(report: Report) -> str:
+    scale, machine = report.scale, _machine()
+    producer = " ".join(f"{key}={value}" for key, value in TUNED.items())
+    return "\n".join(
+        (
+            f"machine        {machine['cores']} cores, {machine['memory_gb']} GB,"
+            f" {machine['system']}, Python {machine['python']}, Java {machine['java']};"
+            " shared with both clusters",
+            f"clusters       Kafka {KAFKA_VERSION}, one broker each, -Xmx{BROKER_HEAP_MB}m",
+            f"records        {VALUE_BYTES} bytes of JSON (about 2:1), lz4 in"
+            f" {BATCH_BYTES // 1024} KiB batches, {scale.partitions} partitions;"
+            f" backlog {scale.backlog_records:,}, unprotected {scale.old_records:,},"
+            f" latency {scale.rate:,}/s for {scale.window_s:g} s after {scale.warm_up_s:g} s",
+            f"{MIRROR_MAKER}  {KAFKA_VERSION}, {' '.join(JVM_OPTIONS[:2])},"
+            f" tasks.max={scale.partitions}, {producer}; latency: linger.ms 0 or default",
+            f"Twinlog        {version('twinlog')} on Spark {version('pyspark')}, the same file;"
+            f" latency: --lease {scale.lease_s:g}",
+            f"run            medians of {report.rounds} round(s), {report.seconds / 60:.1f} min",
+        )
+    )
+
+
+def _machine() -> dict[str, Any]:
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    answer = subprocess.run(
+        [str(find_java()), "-version"], capture_output=True, text=True, check=False, timeout=30
+    )
+    java = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(pages / 1e9),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "java": java[1] if java else "unknown",
+        "kafka": KAFKA_VERSION,
+        "spark": version("pyspark"),
+        "twinlog": version("twinlog"),
+    }

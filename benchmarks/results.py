@@ -1,0 +1,58 @@
+"""What one run of one copier measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["MIRROR_MAKER", "TWINLOG", "Latency", "RunResult"]
+
+MIRROR_MAKER = "MirrorMaker 2"
+TWINLOG = "Twinlog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Milliseconds from a record's timestamp to its arrival at a consumer of the target."""
+
+    records: int
+    expected: int
+    p50: float
+    p99: float
+    p99_9: float
+    largest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """One run; None where the case does not measure it or the run failed before."""
+
+    round: int
+    case: str
+    system: str
+    alias: str
+    variant: str = ""
+    failure: str = ""
+    first_record_s: float | None = None
+    """From the start of the process to the first record seen at the target's log ends."""
+    copy_s: float | None = None
+    records_per_s: float | None = None
+    cpu_s: float | None = None
+    """User and system time of all processes, during the copy or the window."""
+    cpu_s_per_gb: float | None = None
+    peak_pss_bytes: int | None = None
+    excess_records: int | None = None
+    """How many more records the target has than the source: duplicates."""
+    bytes_on_disk: int | None = None
+    """Of the remote topic: shows whether compression arrived."""
+    latency: Latency | None = None
+    processes_started_in_window: int | None = None
+    """The lanes of the next lease are new processes: shows that a lease change was inside."""
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds after the start of the process at which something was first seen."""
+    stop_s: float | None = None
+    exit_code: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, without what was not measured."""
+        return {key: value for key, value in asdict(self).items() if value not in (None, "", {})}

@@ -1,0 +1,187 @@
+"""Runs the cases, round after round, with the copiers taking turns at going first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks.copier import Copier, CopierFailed, Launch
+from benchmarks.latency_run import measure_floor, steady_load, watch_steady
+from benchmarks.launches import (
+    DEFAULT_LINGER,
+    LINGER_0,
+    TUNED,
+    FlowFile,
+    mirror_maker_launch,
+    twinlog_launch,
+)
+from benchmarks.payload import KEY_BYTES, VALUE_BYTES
+from benchmarks.phases import phases_of
+from benchmarks.progress import Progress
+from benchmarks.results import MIRROR_MAKER, TWINLOG, Latency, RunResult
+from benchmarks.stage import BACKLOG_TOPIC, OLD_TOPIC, STEADY_TOPIC, Stage
+from benchmarks.summary import geometric_mean
+from benchmarks.watch import watch_copy
+
+__all__ = ["LINGERS", "Rounds"]
+
+LINGERS: Final = {"linger 0": LINGER_0, "default linger": DEFAULT_LINGER}
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The plan of a benchmark and what came out so far."""
+
+    stage: Stage
+    progress: Progress
+    jars: Path
+    cases: Sequence[str]
+    systems: Sequence[str]
+    rounds: int
+    floor: Latency | None = None
+    """Latency of a consumer on the source itself, without any copier."""
+    _linger: str = ""
+
+    def run(self) -> Iterator[RunResult]:
+        """Every run, one after the other; a failed one is a result as well."""
+        for number in range(1, self.rounds + 1):
+            order = self.systems if number % 2 else tuple(reversed(self.systems))
+            for case in self.cases:
+                if case == "latency" and self.floor is None:
+                    self._measure_floor()
+                for system in order:
+                    yield from self._runs_of(number, case, system)
+
+    def _runs_of(self, number: int, case: str, system: str) -> Iterator[RunResult]:
+        if case != "latency":
+            yield self._one(RunResult(round=number, case=case, system=system, alias=""))
+            return
+        if system == TWINLOG:
+            variant = f"lease {self.stage.scale.lease_s:g} s"
+            yield self._one(
+                RunResult(round=number, case=case, system=system, alias="", variant=variant)
+            )
+            return
+        results = []
+        for linger in [self._linger] if self._linger else list(LINGERS):
+            result = RunResult(round=number, case=case, system=system, alias="", variant=linger)
+            results.append(self._one(result))
+            yield results[-1]
+        self._linger = self._linger or better_linger(results)
+
+    def _one(self, result: RunResult) -> RunResult:
+        result = replace(result, alias=self.stage.next_alias())
+        what = " ".join(filter(None, (result.system, result.variant)))
+        self.progress.say(f"round {result.round}/{self.rounds}, {result.case}: {what}")
+        topic = self._topic(result)
+        flow = FlowFile(
+            alias=result.alias,
+            source=self.stage.source.bootstrap,
+            target=self.stage.target.bootstrap,
+            topic=topic,
+            tasks=self.stage.scale.partitions,
+        )
+        launch = self._launch(result, flow)
+        try:
+            if result.case == "latency":
+                with steady_load(flow.source, topic, self.stage.scale), Copier(launch) as copier:
+                    result = self._steady(result, copier, flow)
+            else:
+                with Copier(launch) as copier:
+                    result = self._copy(result, copier, flow)
+            result = replace(result, stop_s=copier.stop_s, exit_code=copier.exit_code)
+        except CopierFailed as error:
+            result = replace(result, failure=str(error))
+        finally:
+            self.stage.clean(result.alias)
+        self.progress.say(f"  {_told(result)}")
+        return result
+
+    def _topic(self, result: RunResult) -> str:
+        if result.case != "latency":
+            return OLD_TOPIC if result.case == "unprotected" else BACKLOG_TOPIC
+        # a new one for each run, or the next copier would begin with what the last one has read
+        topic = f"{STEADY_TOPIC}-{result.alias}"
+        self.stage.source_topics.create(topic, self.stage.scale.partitions)
+        return topic
+
+    def _launch(self, result: RunResult, flow: FlowFile) -> Launch:
+        folder = self.stage.folder
+        if result.system == MIRROR_MAKER:
+            producer = LINGERS.get(result.variant, TUNED)
+            return mirror_maker_launch(flow, producer, self.jars, folder)
+        lease_s = self.stage.scale.lease_s if result.case == "latency" else None
+        return twinlog_launch(flow, folder, lease_s=lease_s)
+
+    def _copy(self, result: RunResult, copier: Copier, flow: FlowFile) -> RunResult:
+        remote = self.stage.remote(flow.alias, flow.topic)
+        old = result.case == "unprotected"
+        expected = self.stage.scale.old_records if old else self.stage.backlog_records
+        numbers = watch_copy(copier, remote, expected)
+        result = replace(
+            result,
+            first_record_s=numbers.first_record_s,
+            phases=phases_of(copier, numbers),
+        )
+        if result.case == "startup":
+            return result
+        gigabytes = numbers.records * (VALUE_BYTES + KEY_BYTES) / 1e9
+        return replace(
+            result,
+            copy_s=numbers.copy_s,
+            records_per_s=numbers.records / numbers.copy_s if numbers.copy_s else None,
+            cpu_s=numbers.cpu_s,
+            cpu_s_per_gb=numbers.cpu_s / gigabytes if gigabytes else None,
+            peak_pss_bytes=numbers.peak_pss_bytes,
+            excess_records=numbers.excess_records,
+            bytes_on_disk=self.stage.bytes_on_disk(remote),
+        )
+
+    def _steady(self, result: RunResult, copier: Copier, flow: FlowFile) -> RunResult:
+        remote = self.stage.remote(flow.alias, flow.topic)
+        numbers = watch_steady(copier, remote, flow.target, self.stage.scale)
+        return replace(
+            result,
+            first_record_s=numbers.first_record_s,
+            latency=numbers.latency,
+            cpu_s=numbers.cpu_s,
+            peak_pss_bytes=numbers.pss_bytes,
+            processes_started_in_window=numbers.processes_started,
+        )
+
+    def _measure_floor(self) -> None:
+        self.progress.say("latency: a consumer on the source itself, without a copier")
+        source, scale = self.stage.source.bootstrap, self.stage.scale
+        self.stage.source_topics.create(STEADY_TOPIC, scale.partitions)
+        with steady_load(source, STEADY_TOPIC, scale):
+            self.floor = measure_floor(source, STEADY_TOPIC, scale)
+        self.stage.source_topics.delete([STEADY_TOPIC])
+
+
+def better_linger(results: Sequence[RunResult]) -> str:
+    """MirrorMaker 2's better linger over all three percentiles; empty when neither ran."""
+    scores = {
+        result.variant: geometric_mean(
+            [result.latency.p50, result.latency.p99, result.latency.p99_9]
+        )
+        for result in results
+        if result.latency is not None
+    }
+    return min(scores, key=lambda variant: scores[variant]) if scores else ""
+
+
+def _told(result: RunResult) -> str:
+    if result.failure:
+        return f"FAILED: {result.failure}"
+    words = [f"first record after {result.first_record_s:.1f} s"]
+    if result.copy_s is not None and result.records_per_s and result.peak_pss_bytes:
+        words.append(f"copied in {result.copy_s:.1f} s ({result.records_per_s:,.0f} records/s)")
+        words.append(f"CPU {result.cpu_s:.1f} s, {result.peak_pss_bytes / 2**20:,.0f} MiB")
+    if (latency := result.latency) is not None:
+        words.append(f"p50 {latency.p50:.1f}, p99 {latency.p99:.1f}, p99.9 {latency.p99_9:.1f} ms")
+        words.append(f"{latency.records:,} of {latency.expected:,} records")
+    if result.excess_records:
+        words.append(f"{result.excess_records:,} DUPLICATES")
+    return "; ".join(words)

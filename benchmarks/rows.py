@@ -1,0 +1,183 @@
+"""The rows of the report: medians of both copiers, their ratio, and the goal it has to meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
+from benchmarks.summary import median, ratio
+
+__all__ = ["MEASURES", "Goal", "Measure", "Row", "make_rows"]
+
+_MIB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What the ratio Twinlog / MirrorMaker 2 has to be."""
+
+    text: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def met_by(self, value: float) -> bool:
+        """Whether a ratio meets it."""
+        return (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One row: which runs it is taken from, and which of their numbers."""
+
+    cases: tuple[str, ...]
+    name: str
+    unit: str
+    value: Callable[[RunResult], float | None]
+    digits: int
+    goal: Goal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row with its numbers; None where nothing was measured."""
+
+    case: str
+    name: str
+    unit: str
+    digits: int
+    theirs: float | None
+    ours: float | None
+    ratio: float | None
+    goal: str
+    verdict: str
+    """`met`, `MISSED`, `not measured`, or empty for a row without a goal."""
+
+
+MEASURES: Final = (
+    Measure(
+        cases=("backlog",),
+        name="throughput",
+        unit="records/s",
+        value=lambda run: run.records_per_s,
+        digits=0,
+        goal=Goal(text="at least 5x", at_least=5),
+    ),
+    Measure(
+        cases=("backlog",),
+        name="CPU per GB of payload",
+        unit="s/GB",
+        value=lambda run: run.cpu_s_per_gb,
+        digits=2,
+        goal=Goal(text="at most 1/10", at_most=1 / 10),
+    ),
+    Measure(
+        cases=("backlog",),
+        name="peak memory (PSS)",
+        unit="MiB",
+        value=lambda run: None if run.peak_pss_bytes is None else run.peak_pss_bytes / _MIB,
+        digits=0,
+        goal=Goal(text="at most 1/2", at_most=1 / 2),
+    ),
+    Measure(
+        cases=("unprotected",),
+        name="throughput, records older than a day",
+        unit="records/s",
+        value=lambda run: run.records_per_s,
+        digits=0,
+    ),
+    Measure(
+        cases=("unprotected",),
+        name="CPU per GB of payload",
+        unit="s/GB",
+        value=lambda run: run.cpu_s_per_gb,
+        digits=2,
+    ),
+    Measure(
+        cases=("latency",),
+        name="p50",
+        unit="ms",
+        value=lambda run: run.latency.p50 if run.latency else None,
+        digits=1,
+        goal=Goal(text="at most 1/3", at_most=1 / 3),
+    ),
+    Measure(
+        cases=("latency",),
+        name="p99",
+        unit="ms",
+        value=lambda run: run.latency.p99 if run.latency else None,
+        digits=1,
+        goal=Goal(text="at most 1/2", at_most=1 / 2),
+    ),
+    Measure(
+        cases=("latency",),
+        name="p99.9",
+        unit="ms",
+        value=lambda run: run.latency.p99_9 if run.latency else None,
+        digits=1,
+        goal=Goal(text="at most 1x", at_most=1),
+    ),
+    Measure(
+        cases=("latency",),
+        name="CPU during the window",
+        unit="s",
+        value=lambda run: run.cpu_s,
+        digits=1,
+    ),
+    Measure(
+        cases=("startup", "backlog"),
+        name="start to first record",
+        unit="s",
+        value=lambda run: run.first_record_s,
+        digits=1,
+        goal=Goal(text="at most 1x", at_most=1),
+    ),
+)
+
+
+def make_rows(runs: Iterable[RunResult], cases: Sequence[str], linger: str) -> list[Row]:
+    """One row for each measure of the cases that were asked for.
+
+    `linger` is MirrorMaker 2's better variant in the latency case: its other runs do not count.
+    """
+    usable = [run for run in runs if run.variant != _other(linger)]
+    wanted = [measure for measure in MEASURES if measure.cases[0] in cases]
+    return [_row(measure, usable) for measure in wanted]
+
+
+def _other(linger: str) -> str:
+    return {"linger 0": "default linger", "default linger": "linger 0"}.get(linger, "-")
+
+
+def _row(measure: Measure, runs: Sequence[RunResult]) -> Row:
+    def of(system: str) -> float | None:
+        return median(
+            measure.value(run)
+            for run in runs
+            if run.system == system and run.case in measure.cases and not run.failure
+        )
+
+    theirs, ours = of(MIRROR_MAKER), of(TWINLOG)
+    quotient = ratio(ours, theirs)
+    return Row(
+        case=measure.cases[0],
+        name=measure.name,
+        unit=measure.unit,
+        digits=measure.digits,
+        theirs=theirs,
+        ours=ours,
+        ratio=quotient,
+        goal=measure.goal.text if measure.goal else "",
+        verdict=_verdict(measure.goal, quotient),
+    )
+
+
+def _verdict(goal: Goal | None, quotient: float | None) -> str:
+    if goal is None:
+        return ""
+    if quotient is None:
+        return "not measured"
+    return "met" if goal.met_by(quotient) else "MISSED"

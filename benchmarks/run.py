@@ -1,0 +1,140 @@
+"""The command line of `scripts/bench`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from benchmarks.progress import Progress
+from benchmarks.report import Report
+from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
+from benchmarks.rounds import Rounds, better_linger
+from benchmarks.rows import make_rows
+from benchmarks.scale import CASES, FULL, QUICK, Scale
+from benchmarks.stage import open_stage
+from twinlog.errors import TwinlogError
+from twinlog.sandbox.kafka_jars import mirror_maker_jars
+
+__all__ = ["main", "parse"]
+
+_SYSTEMS = {"mm2": (MIRROR_MAKER,), "twinlog": (TWINLOG,), "both": (MIRROR_MAKER, TWINLOG)}
+
+_EXAMPLES = """\
+cases:
+{cases}
+examples:
+  scripts/bench                       all rows, three rounds, under 20 minutes
+  scripts/bench --quick               all rows, one round with fewer records, under 5 minutes
+  scripts/bench backlog --rounds 1    throughput, CPU, memory and start-up once
+  scripts/bench latency startup       two cases
+  scripts/bench backlog --only mm2    one side alone
+
+exit code: 0 all runs were measured (goals met or not), 1 a run failed, 2 wrong usage
+"""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; wrong usage ends the process with exit code 2."""
+    cases = "".join(f"  {name:12} {what}\n" for name, what in CASES.items())
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description="Twinlog and Java MirrorMaker 2 side by side, on clusters of their own.",
+        epilog=_EXAMPLES.format(cases=cases),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    # no `choices`: argparse would not accept an empty list then
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="which cases; default: all")
+    parser.add_argument("--quick", action="store_true", help="one round, fewer records")
+    parser.add_argument("--rounds", type=_positive, metavar="N", help="instead of 3 (quick: 1)")
+    parser.add_argument(
+        "--records", type=_positive, metavar="N", help="in the backlog, instead of 2,000,000"
+    )
+    parser.add_argument("--only", choices=("mm2", "twinlog"), help="run one side alone")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="the JSON file; default: build/bench.json"
+    )
+    options = parser.parse_args(arguments)
+    unknown = [case for case in options.cases if case not in CASES]
+    if unknown:
+        parser.error(f"there is no case {unknown[0]!r}; cases are: {', '.join(CASES)}")
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark; returns the exit code."""
+    options = parse(arguments)
+    scale = _scale(options)
+    # the order of the table, each once; a backlog run measures its start as well
+    cases = [case for case in CASES if case in (options.cases or CASES)]
+    run_cases = [case for case in cases if case != "startup" or "backlog" not in cases]
+    _end_in_order_on_signals()
+    progress, runs = Progress(), list[RunResult]()
+    jars = mirror_maker_jars()
+    with open_stage(scale, run_cases, progress) as stage:
+        rounds = Rounds(
+            stage=stage,
+            progress=progress,
+            jars=jars,
+            cases=run_cases,
+            systems=_SYSTEMS[options.only or "both"],
+            rounds=scale.rounds,
+        )
+        runs.extend(rounds.run())
+        progress.say("stopping the clusters")
+    linger = better_linger([run for run in runs if run.system == MIRROR_MAKER and run.round == 1])
+    report = Report(
+        scale=scale,
+        rounds=scale.rounds,
+        cases=cases,
+        seconds=progress.seconds,
+        linger=linger,
+        runs=runs,
+        rows=make_rows(runs, cases, linger),
+        floor=rounds.floor,
+    )
+    path = options.output or Path(__file__).resolve().parent.parent / "build" / "bench.json"
+    report.write(path)
+    print(report.text())
+    progress.say(f"numbers of every run: {path}")
+    return 1 if any(run.failure for run in runs) else 0
+
+
+def _scale(options: argparse.Namespace) -> Scale:
+    scale = QUICK if options.quick else FULL
+    return replace(
+        scale,
+        rounds=options.rounds or scale.rounds,
+        backlog_records=options.records or scale.backlog_records,
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text.replace(",", "").replace("_", ""))
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _end_in_order_on_signals() -> None:
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        # the first one ends everything in order; another must not interrupt that
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        sys.stderr.write("ending what was started\n")
+        raise SystemExit(128 + number)
+
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, end)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except TwinlogError as error:
+        sys.exit(f"bench: {error}")

@@ -1,0 +1,48 @@
+"""How much is done: the full run, the quick one, and the cases there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["CASES", "FULL", "QUICK", "Scale"]
+
+CASES: Final = {
+    "backlog": "copy a topic that is full: records/s, CPU, memory",
+    "unprotected": "the same with records older than a day, where nothing is protected",
+    "latency": "a steady 1,000 messages a second: time from record timestamp to arrival",
+    "startup": "time from the start of the process to the first record on the target",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Sizes and times of one benchmark."""
+
+    rounds: int
+    backlog_records: int
+    old_records: int
+    warm_up_s: float
+    """Of the latency case, from the first record on: also what a JVM gets to compile its code."""
+    window_s: float
+    """Over how many seconds of record timestamps latency is taken."""
+    partitions: int = 4
+    rate: int = 1000
+    seed: int = 20240229
+
+    @property
+    def lease_s(self) -> float:
+        """Twinlog's lease in the latency case: its change falls into the middle of the window.
+
+        The first lease begins when the first record does, give or take; the next change after
+        this one comes when the window is over, because the warm-up is shorter than the window.
+        """
+        return self.warm_up_s + self.window_s / 2
+
+
+FULL: Final = Scale(
+    rounds=3, backlog_records=2_000_000, old_records=1_000_000, warm_up_s=15, window_s=60
+)
+QUICK: Final = Scale(
+    rounds=1, backlog_records=500_000, old_records=200_000, warm_up_s=8, window_s=20
+)

@@ -1,0 +1,126 @@
+"""Two fresh clusters with the source topics filled: where every run takes place."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.load import Backlog, fill
+from benchmarks.progress import Progress
+from benchmarks.scale import Scale
+from benchmarks.topics import Topics
+from benchmarks.watch import RemoteTopic
+from twinlog.sandbox.brokers import LocalCluster
+
+__all__ = ["BACKLOG_TOPIC", "BROKER_HEAP_MB", "OLD_TOPIC", "STEADY_TOPIC", "Stage", "open_stage"]
+
+BACKLOG_TOPIC: Final = "orders"
+OLD_TOPIC: Final = "old-orders"
+STEADY_TOPIC: Final = "steady"
+
+BROKER_HEAP_MB: Final = 1024
+_BROKER_CONFIG: Final = {
+    # deleted copies must not stay on the disk while the next run writes
+    "log.segment.delete.delay.ms": "1000",
+}
+_TWO_DAYS_S: Final = 2 * 24 * 3600.0
+_WARM_UP_RECORDS: Final = 200_000
+_STARTUP_RECORDS: Final = 10_000
+
+
+@dataclass(slots=True)
+class Stage:
+    """The two clusters, a folder for files, and a fresh alias for each run."""
+
+    source: LocalCluster
+    target: LocalCluster
+    folder: Path
+    scale: Scale
+    backlog_records: int
+    """In the backlog topic: few when only the start is measured."""
+    source_topics: Topics = field(init=False)
+    target_topics: Topics = field(init=False)
+    _runs: int = 0
+
+    def __post_init__(self) -> None:
+        self.source_topics = Topics(self.source.bootstrap)
+        self.target_topics = Topics(self.target.bootstrap)
+
+    def next_alias(self) -> str:
+        """A1, A2, ...: the names of remote and internal topics carry it, so all of them are new."""
+        self._runs += 1
+        return f"A{self._runs}"
+
+    def remote(self, alias: str, topic: str) -> RemoteTopic:
+        """The copy of a source topic under this alias."""
+        return RemoteTopic(
+            topics=self.target_topics, name=f"{alias}.{topic}", partitions=self.scale.partitions
+        )
+
+    def bytes_on_disk(self, remote: RemoteTopic) -> int:
+        """The size of the copy's log segments."""
+        data = self.target.data_folder(1)
+        folders = (data / f"{remote.name}-{each}" for each in range(remote.partitions))
+        return sum(file.stat().st_size for one in folders for file in one.glob("*.log"))
+
+    def clean(self, alias: str) -> None:
+        """Delete what a run left on both clusters."""
+        self.target_topics.delete_of_alias(alias)
+        self.source_topics.delete_of_alias(alias)
+
+
+@contextmanager
+def open_stage(scale: Scale, cases: Iterable[str], progress: Progress) -> Iterator[Stage]:
+    """Start the clusters and fill the topics that the cases need; leaves nothing behind."""
+    wanted = set(cases)
+    folder = Path(tempfile.mkdtemp(prefix="twinlog-bench-"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        progress.say("starting two clusters")
+        source = stack.enter_context(_cluster("source"))
+        target = stack.enter_context(_cluster("target"))
+        backlog = scale.backlog_records if "backlog" in wanted else _STARTUP_RECORDS
+        stage = Stage(source, target, folder, scale, backlog)
+        _warm_up(stage, progress)
+        if wanted & {"backlog", "startup"}:
+            _fill(stage, progress, BACKLOG_TOPIC, backlog, age_s=0)
+        if "unprotected" in wanted:
+            _fill(stage, progress, OLD_TOPIC, scale.old_records, age_s=_TWO_DAYS_S)
+        yield stage
+
+
+def _cluster(name: str) -> LocalCluster:
+    return LocalCluster(name, config=_BROKER_CONFIG, heap_mb=BROKER_HEAP_MB)
+
+
+def _warm_up(stage: Stage, progress: Progress) -> None:
+    """Let the target's broker compile its code, or the first copier would pay for all others."""
+    progress.say("warming the target up")
+    topics, name = stage.target_topics, "warm-up"
+    topics.create(name, stage.scale.partitions)
+    fill(stage.target.bootstrap, _backlog(stage, name, _WARM_UP_RECORDS, age_s=0))
+    topics.delete([name])
+
+
+def _fill(stage: Stage, progress: Progress, topic: str, records: int, *, age_s: float) -> None:
+    progress.say(f"writing {records:,} records of 1 KB into {topic!r}")
+    began = time.monotonic()
+    stage.source_topics.create(topic, stage.scale.partitions)
+    fill(stage.source.bootstrap, _backlog(stage, topic, records, age_s=age_s))
+    progress.say(f"written in {time.monotonic() - began:.0f} s")
+
+
+def _backlog(stage: Stage, topic: str, records: int, *, age_s: float) -> Backlog:
+    return Backlog(
+        topic=topic,
+        partitions=stage.scale.partitions,
+        records=records,
+        age_s=age_s,
+        seed=stage.scale.seed,
+    )

@@ -1,0 +1,78 @@
+"""Creates, deletes and observes topics of one cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import KafkaException, TopicPartition
+
+# the two last ones are public, but re-exported without saying so
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+__all__ = ["Topics"]
+
+_TIMEOUT_S = 30.0
+
+
+class Topics:
+    """The topics of one cluster, through an admin client of another maker than either copier's."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def create(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic with one replica, and wait until it is there."""
+        new = NewTopic(topic, partitions, replication_factor=1, config=dict(config or {}))
+        self._admin.create_topics([new], operation_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
+        deadline = time.monotonic() + _TIMEOUT_S
+        while self.log_end_sum(topic, partitions) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"topic {topic} has no leaders after {_TIMEOUT_S:.0f} s")
+            time.sleep(0.05)
+
+    def names(self) -> set[str]:
+        """Every topic there is."""
+        return set(self._admin.list_topics(timeout=_TIMEOUT_S).topics)
+
+    def delete(self, topics: Iterable[str]) -> None:
+        """Delete topics; one that is gone already is fine."""
+        wanted = sorted(topics)
+        if not wanted:
+            return
+        for answer in self._admin.delete_topics(wanted, operation_timeout=_TIMEOUT_S).values():
+            try:
+                answer.result(_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+                    raise
+
+    def delete_of_alias(self, alias: str) -> None:
+        """Delete every topic whose name carries a cluster's alias: remote and internal ones."""
+        self.delete(name for name in self.names() if alias in name.replace("-", ".").split("."))
+
+    def has(self, topic: str) -> bool:
+        """Whether the topic exists and all its partitions have leaders."""
+        answer = self._admin.list_topics(topic=topic, timeout=_TIMEOUT_S).topics[topic]
+        found = answer.partitions.values()
+        return answer.error is None and bool(found) and all(one.error is None for one in found)
+
+    def log_end_sum(self, topic: str, partitions: int) -> int | None:
+        """The sum of the log ends, which is the number of records in a topic that lost none.
+
+        None while a partition has no leader yet.
+        """
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(topic, each): latest for each in range(partitions)}
+        try:
+            answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S).values()
+            return sum(int(answer.result(_TIMEOUT_S).offset) for answer in answers)
+        except KafkaException as error:
+            if error.args[0].retriable() or error.args[0].name() in _NOT_YET:
+                return None
+            raise
+
+
+_NOT_YET = frozenset(
+    ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "_TIMED_OUT")
+)
