@@ -167,7 +167,7 @@ class FlowRun:
         self._stop_lanes()
 
     def _stop_lanes(self) -> None:
-        for lane in self._lanes():
+        for lane in self.lanes():
             if not lane.stop_sent:
                 lane.stop_sent = True
                 lane.peer.send(Stop())
@@ -182,7 +182,8 @@ class FlowRun:
 
     # -- leases ------------------------------------------------------------------------------------------
 
-    def _lanes(self) -> list[Lane]:
+    def lanes(self) -> list[Lane]:
+        """All lanes of all leases."""
         return [lane for lease in self.leases for lane in lease.lanes.values()]
 
     def _reap(self) -> None:
@@ -229,7 +230,7 @@ class FlowRun:
         for partition in partitions:
             if partition.lane is not None:
                 by_lane.setdefault(partition.lane, []).append(partition.plan.source)
-        for lane in self._lanes():
+        for lane in self.lanes():
             tps = [tp for tp in by_lane.get(lane.key, ()) if tp not in lane.releasing]
             if tps:
                 lane.releasing.update(tps)
@@ -352,7 +353,8 @@ class FlowRun:
                 lane.is_ready = True
                 self.tick()
             case Progress():
-                lane.degraded, lane.throttle_ms = message.degraded, message.throttle_ms
+                self._on_degraded(lane, message.degraded)
+                lane.throttle_ms = message.throttle_ms
                 for progress in message.partitions:
                     partition = lane.partitions.get(progress.source)
                     if partition is not None:
@@ -365,6 +367,15 @@ class FlowRun:
                 self._on_troubled(lane, message)
             case _:
                 log.warning("unexpected message flow=%s message=%s", self.name, message)
+
+    def _on_degraded(self, lane: Lane, reason: str) -> None:
+        """A lane cannot reach a cluster, or can again."""
+        lane.degraded = reason
+        for partition in lane.partitions.values():
+            if reason:
+                partition.unreachable(reason)
+            else:
+                partition.reachable()
 
     def _on_released(self, lane: Lane, one: ReleasedPartition) -> None:
         partition = lane.partitions.pop(one.source, None)

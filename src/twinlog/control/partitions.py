@@ -20,6 +20,7 @@ from twinlog.model import TopicId, TopicPartition
 RETRY_FAILED_S: Final = 30.0
 """A partition that failed is tried again within this time."""
 
+UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1
 FOREVER: Final = (1 << 63) - 1
 
@@ -125,6 +126,17 @@ class Partition:
         else:
             self.leave(Placement.FAILED)
             self.retry_at = time.monotonic() + RETRY_FAILED_S
+
+    def unreachable(self, reason: str) -> None:
+        """Its lane cannot reach a cluster and keeps trying."""
+        if self.failure is None:
+            now_ms = int(time.time() * 1000)
+            self.failure = Failure(code=UNREACHABLE, message=reason, since_ms=now_ms)
+
+    def reachable(self) -> None:
+        """Its lane reaches both clusters."""
+        if self.failure is not None and self.failure.code == UNREACHABLE:
+            self.failure = None
 
     def is_due(self, now: float) -> bool:
         """Nobody has it and its time has come."""

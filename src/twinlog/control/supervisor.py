@@ -58,7 +58,7 @@ class _Flow:
     error: TwinlogError | None = None
     """Why the flow was given up."""
     began: float = field(default_factory=time.monotonic)
-    told_at: float = 0.0
+    told_at: float = -ONE_LINE_EVERY_S
     pause_s: float = 0.5
     next_try: float = 0.0
     is_trying: bool = False
@@ -180,10 +180,23 @@ class Supervisor:
         if flow.run.is_finished:
             self._close(flow)
             return
+        self._tell_degraded(flow, now)
         if flow.prepared is not None and flow.prepared.lost_lead and not flow.run.is_stopping:
             log.warning("flow=%s another process leads it now: stopping", flow.setup.name)
             flow.run.stop()
         self._refresh_topics(flow, now)
+
+    def _tell_degraded(self, flow: _Flow, now: float) -> None:
+        """One line a minute while a cluster cannot be reached, one when it can again."""
+        lanes = [] if flow.run is None else flow.run.lanes()
+        reason = next((lane.degraded for lane in lanes if lane.degraded), "")
+        if reason and now - flow.told_at > ONE_LINE_EVERY_S:
+            flow.told_at = now
+            log.warning("%s: DEGRADED: %s; trying again", flow.setup.name, reason)
+        elif flow.degraded and not reason:
+            log.warning("%s: both clusters can be reached again", flow.setup.name)
+            flow.told_at = now - ONE_LINE_EVERY_S
+        flow.degraded = reason
 
     def _try_setup(self, flow: _Flow) -> None:
         flow.is_trying = True
@@ -224,7 +237,7 @@ class Supervisor:
             flow.next_try = time.monotonic() + flow.pause_s
             flow.pause_s = min(flow.pause_s * 2, MAX_SETUP_PAUSE_S)
             flow.degraded = str(error)
-            if time.monotonic() - flow.told_at > ONE_LINE_EVERY_S or not flow.told_at:
+            if time.monotonic() - flow.told_at > ONE_LINE_EVERY_S:
                 flow.told_at = time.monotonic()
                 log.warning("%s: %s; trying again", flow.setup.name, error)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import selectors
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from twinlog.cluster.hot_connection import HotConnection
@@ -49,6 +49,9 @@ IDLE_TURN_S: Final = 0.25
 PROGRESS_S: Final = 1.0
 USER_TIMEOUT_MS: Final = 10_000
 """TCP_USER_TIMEOUT of produce sockets: a dead network keeps a batch in the kernel no longer than this."""
+
+HURRY_S: Final = 1.0
+"""How long after a Take fetches are kept short."""
 
 MARK_S: Final = 5.0
 """How often a topic that may not be ours alone gets a mark."""
@@ -120,6 +123,7 @@ class LaneLoop:
         self._source_cluster.on_leaders = self._source.on_new_leaders
         self._target_cluster.on_leaders = self._target.wake_all
         self._target_cluster.on_connected = lambda _node: self._target.wake_all()
+        self._hurry_until = 0.0
         self._is_ready = False
         self._is_stopping = False
         self.finished: list[ReleasedPartition] = []
@@ -170,7 +174,7 @@ class LaneLoop:
         self._starter.tend()
         self._map.pump(now_ms)
         self._target.pump(now_ms)
-        self._source.pump(hurry=self._starter.is_busy)
+        self._source.pump(hurry=self._starter.is_busy or time.monotonic() < self._hurry_until)
         self._source_cluster.tend()
         self._target_cluster.tend()
         self._settle()
@@ -200,7 +204,11 @@ class LaneLoop:
         self._channel.send(message)
 
     def _on_channel(self) -> None:
-        for message in self._channel.receive():
+        self.accept(self._channel.receive())
+
+    def accept(self, messages: Sequence[object]) -> None:
+        """Do what the driver says."""
+        for message in messages:
             match message:
                 case Take():
                     self._on_take(message)
@@ -218,6 +226,8 @@ class LaneLoop:
         self._background.deliver()
 
     def _on_take(self, take: Take) -> None:
+        # more may come: a fetch that waits long at the broker would keep them waiting as well
+        self._hurry_until = time.monotonic() + HURRY_S
         cold = []
         for partition in take.partitions:
             self._takes[partition.source] = partition

@@ -7,11 +7,11 @@ import os
 import select
 import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.loop import LaneLoop
-from twinlog.lane.messages import MESSAGES, Receipt, Stop, Work
+from twinlog.lane.messages import MESSAGES, Receipt, Work
 from twinlog.spark.channel import ChannelClient
 from twinlog.spark.codec import MessageCodec
 from twinlog.spark.framing import ChannelAddress, LaneIdentity
@@ -26,9 +26,10 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> It
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, MessageCodec(MESSAGES))
     try:
-        work = _await_work(channel)
-        if work is not None:
-            loop = LaneLoop(channel, work)
+        first = _await_work(channel)
+        if isinstance(first[0], Work):
+            loop = LaneLoop(channel, first[0])
+            loop.accept(first[1:])  # what came with it, perhaps already the end
             loop.run()
             yield from loop.receipts(lane=lane, lease=lease)
     except Disconnected as error:
@@ -38,14 +39,12 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> It
         channel.close()
 
 
-def _await_work(channel: ChannelClient) -> Work | None:
-    """The first message; None when the driver wants nothing of us any more."""
+def _await_work(channel: ChannelClient) -> list[Any]:
+    """The first messages: Work, or Stop when the driver wants nothing of us any more."""
     deadline = time.monotonic() + WORK_WITHIN_S
     while time.monotonic() < deadline:
-        for message in channel.receive():
-            if isinstance(message, Work):
-                return message
-            if isinstance(message, Stop):
-                return None
+        messages = channel.receive()
+        if messages:
+            return messages
         select.select([channel], [], [], 0.25)
     raise TwinlogError("the driver gave this lane no work in time", code="LANE_WITHOUT_WORK")
