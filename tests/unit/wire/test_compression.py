@@ -11,8 +11,8 @@ import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.records import CODECS, flipped, prefixes
 
+from tests.support.records import CODECS, flipped, prefixes
 from twinlog.errors import CorruptData
 from twinlog.wire.compression import compress, decompress, repair_lz4_header
 from twinlog.wire.record_batch import Codec

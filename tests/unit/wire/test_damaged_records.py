@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE, flipped, prefixes
 
+from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE, flipped, prefixes
 from twinlog.errors import CorruptData
 from twinlog.wire.record_batch import HEADER_BYTES, Codec
 from twinlog.wire.records import Record, decode_batch, encode_batch, first_record

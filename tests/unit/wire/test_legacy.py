@@ -7,8 +7,8 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.records import NULLABLE, flipped, message, prefixes
 
+from tests.support.records import NULLABLE, flipped, message, prefixes
 from twinlog.errors import CorruptData
 from twinlog.wire.compression import compress
 from twinlog.wire.record_batch import LOG_APPEND_TIME_BIT, Codec
@@ -125,7 +125,7 @@ def test_nonsense_is_corrupt(raw: bytes, reason: str) -> None:
 
 
 def with_lengths(key_length: int, value_length: int) -> bytes:
-    """A message of magic 1 with key "kk" and value "vv" that says other lengths; its CRC is right."""
+    """A message of magic 1, key "kk", value "vv", that says other lengths; the CRC is right."""
     raw = message(magic=1, offset=5, key=b"kk", value=b"vv", timestamp=1)[26:]
     key, value = raw[4:6], raw[10:12]
     body = key_length.to_bytes(4, "big", signed=True) + key

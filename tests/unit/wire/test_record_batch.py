@@ -8,8 +8,8 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.records import CODECS, RECORDS, SAMPLE, flipped, message, prefixes
 
+from tests.support.records import CODECS, RECORDS, SAMPLE, flipped, message, prefixes
 from twinlog.errors import CorruptData
 from twinlog.wire.record_batch import (
     CONTROL_BIT,

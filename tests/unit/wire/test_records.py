@@ -8,8 +8,8 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE
 
+from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE
 from twinlog.errors import CorruptData, PartitionError
 from twinlog.wire.record_batch import (
     CONTROL_BIT,

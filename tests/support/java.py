@@ -1,0 +1,43 @@
+"""Kafka's own Java classes, in a small JVM beside the tests: the judge of what our bytes mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from subprocess import TimeoutExpired
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from twinlog.sandbox.java import find_java
+from twinlog.sandbox.kafka_jars import find_or_fetch
+
+__all__ = ["kafka_jvm"]
+
+_STOP_SECONDS = 10
+
+
+@contextmanager
+def kafka_jvm() -> Iterator[Any]:
+    """`jvm.org.apache.kafka...` of a JVM that ends with the block."""
+    port, token, process = launch_gateway(
+        classpath=f"{find_or_fetch()}/*",
+        javaopts=["-Xmx256m", "-XX:+UseSerialGC"],
+        java_path=str(find_java()),
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    gateway = JavaGateway(
+        gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
+    )
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+        process.stdin.close()  # die_on_exit: the JVM ends with its standard input
+        try:
+            process.wait(_STOP_SECONDS)
+        except TimeoutExpired:
+            process.kill()
+            process.wait()
