@@ -22,9 +22,9 @@ from twinlog.control.flow_setup import FlowSetup
 from twinlog.control.snapshot import FlowSnapshot
 from twinlog.control.status_file import StatusFile
 from twinlog.control.supervisor import Supervisor
-from twinlog.control.topic_discovery import policy_of
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import MESSAGES
+from twinlog.mirror.filters import policy_of
 from twinlog.spark.codec import MessageCodec
 
 log = logging.getLogger(__name__)

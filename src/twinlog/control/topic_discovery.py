@@ -14,15 +14,15 @@ from typing import Final
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.metadata import ClusterMetadata, TopicMetadata
-from twinlog.config.schema import FlowConfig, PolicyKind
+from twinlog.config.schema import FlowConfig
 from twinlog.control.partitions import PartitionPlan
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.mirror.filters import ConfigPropertyFilter, TopicConfigEntry, TopicSelector
-from twinlog.mirror.naming import (
-    DefaultReplicationPolicy,
-    IdentityReplicationPolicy,
-    ReplicationPolicy,
+from twinlog.mirror.filters import (
+    ConfigPropertyFilter,
+    TopicConfigEntry,
+    TopicSelector,
 )
+from twinlog.mirror.naming import ReplicationPolicy
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -52,31 +52,34 @@ class Discovery:
     """Remote topics that a dry run would create."""
 
 
-def policy_of(flow: FlowConfig) -> ReplicationPolicy:
-    """The naming policy of a flow."""
-    policy = flow.policy
-    if policy.kind is PolicyKind.IDENTITY:
-        return IdentityReplicationPolicy(
-            separator=policy.separator,
-            internal_separator=policy.internal_separator,
-            source_alias=flow.source_alias,
-        )
-    return DefaultReplicationPolicy(
-        separator=policy.separator, internal_separator=policy.internal_separator
-    )
+def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
+    """The source topics that pass the filters, by name."""
+    selector = TopicSelector.of(flow)
+    return {
+        name: topic
+        for name, topic in sorted(found.topics.items())
+        if selector.selects(name) and not topic.is_internal
+    }
+
+
+def new_topic_configs(
+    flow: FlowConfig, source: ClusterClient, names: list[str]
+) -> dict[str, dict[str, str]]:
+    """What remote topics that are to be created get as configs; nothing where they may not be read."""
+    chosen = ConfigPropertyFilter.of(flow)
+    answers = admin.describe_topic_configs(source, names).items() if names else ()
+    return {
+        name: chosen.for_new_topic([_entry(entry) for entry in answer])
+        for name, answer in answers
+        if not isinstance(answer, TwinlogError)
+    }
 
 
 def discover(
     flow: FlowConfig, policy: ReplicationPolicy, source: ClusterClient, target: ClusterClient, *, create: bool = True
 ) -> Discovery:
     """Read both clusters, and create or grow remote topics unless told only to look."""
-    selector = TopicSelector.of(flow)
-    found = source.metadata(None)
-    topics = {
-        name: topic
-        for name, topic in sorted(found.topics.items())
-        if selector.selects(name) and not topic.is_internal
-    }
+    topics = mirrored_topics(flow, source.metadata(None))
     out = Discovery()
     remote = {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
     there = target.metadata(None)
