@@ -92,13 +92,22 @@ class Copier:
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and what is left of its session, each by its pid, and wait for it."""
-    for stat in members_of(process.pid, read_processes()):
-        # what a dead session leader leaves behind is ours too: nobody else is in a session we made
-        if stat.session == process.pid:
+    """Kill the process and what is left of its session, each by its pid, until nothing is."""
+    deadline = time.monotonic() + _STOP_WITHIN_S
+    while left := _alive_in_session(process.pid):
+        for pid in left:
             with suppress(ProcessLookupError):
-                os.kill(stat.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise CopierFailed(f"processes {left} cannot be ended")
+        time.sleep(0.02)
     process.wait(_STOP_WITHIN_S)
+
+
+def _alive_in_session(session: int) -> list[int]:
+    # what a dead session leader left behind is ours too: nobody else is in a session we made
+    members = members_of(session, read_processes())
+    return [stat.pid for stat in members if stat.session == session and not stat.ended]
 
 
 def _inherited() -> dict[str, str]:

@@ -32,6 +32,8 @@ class ProcessStat:
     parent: int
     session: int
     started_ticks: int
+    ended: bool
+    """A zombie: its parent has not waited for it yet."""
     own_s: float
     """User and system time of the process itself."""
     waited_s: float
@@ -56,6 +58,7 @@ def parse_stat(text: str) -> ProcessStat:
         parent=int(fields[1]),
         session=int(fields[3]),
         started_ticks=int(fields[19]),
+        ended=fields[0] in {"Z", "X"},
         own_s=(user + system) / _TICKS_PER_SECOND,
         waited_s=(waited_user + waited_system) / _TICKS_PER_SECOND,
     )

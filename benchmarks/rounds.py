@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from benchmarks.copier import Copier, CopierFailed, Launch
 from benchmarks.latency_run import measure_floor, steady_load, watch_steady
 from benchmarks.launches import (
@@ -75,6 +77,16 @@ class Rounds:
         result = replace(result, alias=self.stage.next_alias())
         what = " ".join(filter(None, (result.system, result.variant)))
         self.progress.say(f"round {result.round}/{self.rounds}, {result.case}: {what}")
+        try:
+            result = self._measured(result)
+        except (CopierFailed, KafkaException, OSError) as error:
+            # one bad run must not cost the others: it is reported, and the exit code tells
+            result = replace(result, failure=str(error))
+        self.stage.clean(result.alias)
+        self.progress.say(f"  {_told(result)}")
+        return result
+
+    def _measured(self, result: RunResult) -> RunResult:
         topic = self._topic(result)
         flow = FlowFile(
             alias=result.alias,
@@ -84,20 +96,13 @@ class Rounds:
             tasks=self.stage.scale.partitions,
         )
         launch = self._launch(result, flow)
-        try:
-            if result.case == "latency":
-                with steady_load(flow.source, topic, self.stage.scale), Copier(launch) as copier:
-                    result = self._steady(result, copier, flow)
-            else:
-                with Copier(launch) as copier:
-                    result = self._copy(result, copier, flow)
-            result = replace(result, stop_s=copier.stop_s, exit_code=copier.exit_code)
-        except CopierFailed as error:
-            result = replace(result, failure=str(error))
-        finally:
-            self.stage.clean(result.alias)
-        self.progress.say(f"  {_told(result)}")
-        return result
+        if result.case == "latency":
+            with steady_load(flow.source, topic, self.stage.scale), Copier(launch) as copier:
+                result = self._steady(result, copier, flow)
+        else:
+            with Copier(launch) as copier:
+                result = self._copy(result, copier, flow)
+        return replace(result, stop_s=copier.stop_s, exit_code=copier.exit_code)
 
     def _topic(self, result: RunResult) -> str:
         if result.case != "latency":
