@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.support.settings import HURRIED, settings_for
 
+from tests.support.settings import HURRIED, settings_for
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.raw_log import produce_batch
 from twinlog.errors import BrokerRefused
 from twinlog.model import NO_TOPIC_ID, TopicPartition
-from twinlog.sandbox.brokers import LocalCluster
+from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 from kafka.protocol.admin import ListGroupsRequest
-from tests.support.client import eventually
-from tests.support.settings import HURRIED, settings_for
 
+from tests.support.eventually import eventually
+from tests.support.settings import HURRIED, settings_for
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.metadata import Operation
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.errors import BrokerRefused, Disconnected, Unreachable, Unsupported
 from twinlog.model import TopicPartition
-from twinlog.sandbox.brokers import LocalCluster
+from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.support.settings import HURRIED, settings_for
 
+from tests.support.settings import HURRIED, settings_for
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import (
@@ -20,7 +20,7 @@ from twinlog.cluster.internal_log import (
 )
 from twinlog.errors import BrokerRefused, ConfigError, Unauthorized
 from twinlog.model import TopicPartition
-from twinlog.sandbox.brokers import LocalCluster
+from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, encode_batch
 
