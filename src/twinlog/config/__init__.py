@@ -1,1 +1,1 @@
-"""mm2.properties and its relatives become one frozen schema; every error names file, line and key."""
+"""mm2.properties becomes one frozen schema; every error names file, line and key."""

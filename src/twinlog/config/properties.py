@@ -1,10 +1,12 @@
-"""Java's .properties format, read exactly as `java.util.Properties` reads it, with line numbers kept.
+"""Java's .properties format, read exactly as `java.util.Properties` does, with line numbers.
 
-Kafka hands the file's bytes to Properties.load(InputStream), which means ISO-8859-1: `decode` does the same, so a
-password that works with MirrorMaker 2 works here, and one that does not fails the same way.
+Kafka hands the file's bytes to Properties.load(InputStream), which means ISO-8859-1: `decode` does
+the same, so a password that works with MirrorMaker 2 works here, and one that does not fails the
+same way.
 
-A natural line ends at \\n, \\r or \\r\\n. A logical line is one or more natural lines joined by an odd number of
-backslashes at the end; white space at the start of each is dropped. What surprises people, and is kept:
+A natural line ends at \\n, \\r or \\r\\n. A logical line is one or more natural lines joined by an
+odd number of backslashes at the end; white space at the start of each is dropped. What surprises
+people, and is kept:
 
 - white space at the end of a value, and a `#` inside one, belong to the value;
 - a comment cannot be continued, and cannot start on a continuation line;
@@ -75,19 +77,21 @@ def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines without comments and blank lines, each with the number of its first natural line."""
+    """Logical lines that are no comments, each with the number of its first natural line."""
     pending = ""
     first_line = 0
     unfinished = False
     for number, (natural, end) in enumerate(_natural_lines(text), start=1):
         body = natural.lstrip(_BLANKS)
-        # after a line of nothing but a backslash nothing is pending: comments and blank lines are allowed again
+        # after a line of nothing but a backslash nothing is pending: comments and blank lines are
+        # allowed again
         if not pending:
             if not body or body[0] in "#!":
                 unfinished = False
                 continue
             first_line = number
-        # only this natural line's backslashes count: an odd number means that the last one escapes the end
+        # only this natural line's backslashes count: an odd number means that the last one escapes
+        # the end
         if _ends_in_escape(body):
             pending += body[:-1]
             # Java looks past \r\n before it notices the end of the file, but not past \n or \r

@@ -1,29 +1,24 @@
-"""Which topics a flow mirrors, and which of their configs a new remote topic gets: MirrorMaker 2's rules.
-
-From `MirrorSourceConnector` and `DefaultConfigPropertyFilter` of Kafka 4.3.
-"""
+"""Which topics a flow mirrors, and which of their configs a new remote topic gets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Self
+from enum import IntEnum, StrEnum
+from typing import Self
 
+from twinlog.config.patterns import NamePattern
 from twinlog.config.schema import FlowConfig, PolicyKind
 from twinlog.mirror.naming import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
     ReplicationPolicy,
+    is_own_topic,
 )
 
-STATIC_BROKER_CONFIG: Final = 4
-"""ConfigSource of a value from the broker's own file: it says nothing of the topic."""
 
-USE_SOURCE_DEFAULTS: Final = "source"
-
-
-def policy_of(flow: FlowConfig) -> ReplicationPolicy:
-    """The naming policy of a flow."""
+def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
+    """The replication policy that a flow's configuration asks for."""
     policy = flow.policy
     if policy.kind is PolicyKind.IDENTITY:
         return IdentityReplicationPolicy(
@@ -36,78 +31,122 @@ def policy_of(flow: FlowConfig) -> ReplicationPolicy:
     )
 
 
+class Verdict(StrEnum):
+    """Why a source topic is mirrored, or not."""
+
+    SELECTED = "selected"
+    NOT_INCLUDED = "not in `topics`"
+    EXCLUDED = "in `topics.exclude`"
+    INTERNAL = "internal"
+    CYCLE = "came from the target"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelector:
-    """Whether a source topic is mirrored by a flow."""
+    """Chooses source topics: by filter or as heartbeats, never internal ones or in a circle."""
 
-    flow: FlowConfig
+    topics: NamePattern
+    topics_exclude: NamePattern
+    heartbeats: bool
+    """Heartbeats are mirrored whatever the filter says."""
     policy: ReplicationPolicy
+    target_alias: str
 
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:
-        return cls(flow=flow, policy=policy_of(flow))
-
-    def selects(self, topic: str) -> bool:
-        """The filter wants it (or it is a heartbeats topic), it is not internal, and it does not go in a circle."""
-        return (
-            (self._wanted(topic) or self._is_heartbeats(topic))
-            and not self.policy.is_internal_topic(topic)
-            and not self.is_cycle(topic)
+        return cls(
+            topics=flow.topics,
+            topics_exclude=flow.topics_exclude,
+            heartbeats=flow.heartbeats_replication_enabled,
+            policy=policy_of(flow),
+            target_alias=flow.target_alias,
         )
 
-    def _wanted(self, topic: str) -> bool:
-        return self.flow.topics.matches(topic) and not self.flow.topics_exclude.matches(topic)
+    def selects(self, topic: str) -> bool:
+        return self.verdict(topic) is Verdict.SELECTED
 
-    def _is_heartbeats(self, topic: str) -> bool:
-        return self.flow.heartbeats_replication_enabled and self.policy.is_heartbeats_topic(topic)
+    def verdict(self, topic: str) -> Verdict:
+        if self.policy.is_internal_topic(topic) or is_own_topic(topic):
+            return Verdict.INTERNAL
+        by_heartbeat = self.heartbeats and self.policy.is_heartbeats_topic(topic)
+        if not by_heartbeat and not self.topics.matches(topic):
+            return Verdict.NOT_INCLUDED
+        if not by_heartbeat and self.topics_exclude.matches(topic):
+            return Verdict.EXCLUDED
+        return Verdict.CYCLE if self.is_cycle(topic) else Verdict.SELECTED
 
     def is_cycle(self, topic: str) -> bool:
-        """True when the topic has passed the target already; the identity policy cannot tell, but for heartbeats."""
-        source = self.policy.topic_source(topic)
-        if source is None:
-            return False
-        if source == self.flow.target_alias:
-            return True
-        upstream = self.policy.upstream_topic(topic)
-        if upstream is None or upstream == topic:
-            return False
-        return self.is_cycle(upstream)
+        """Whether any hop of a topic's name is the target; the identity policy cannot tell."""
+        name: str | None = topic
+        while name is not None:
+            source = self.policy.topic_source(name)
+            if source is None or source == self.target_alias:
+                return source is not None
+            upstream = self.policy.upstream_topic(name)
+            name = None if upstream == name else upstream
+        return False
+
+
+def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topic: str) -> bool:
+    """Whether a topic on the target is, by its name, a copy from this source."""
+    return policy.topic_source(topic) == source_alias and topic != policy.checkpoints_topic(
+        source_alias
+    )
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a config comes from; Kafka's numbers."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigEntry:
-    """One config of a source topic, as the cluster describes it."""
+    """One config of a source topic, as DescribeConfigs gives it."""
 
     name: str
     value: str | None
-    source: int
-    """ConfigSource of Kafka's protocol."""
-    is_default: bool
-    is_read_only: bool
-    is_sensitive: bool
+    source: int = ConfigSource.DYNAMIC_TOPIC
+    is_default: bool = False
+    is_read_only: bool = False
+    is_sensitive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigPropertyFilter:
-    """Which configs of a source topic a new remote topic gets."""
+    """Chooses the configs of a source topic that its remote topic gets."""
 
-    flow: FlowConfig
+    exclude: NamePattern
+    copies_defaults: bool
+    """use.defaults.from=source: the source's defaults become explicit values on the target."""
 
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:
-        return cls(flow=flow)
+        return cls(
+            exclude=flow.config_properties_exclude,
+            # MM2 compares with "source" and takes anything else for the target
+            copies_defaults=flow.use_defaults_from == "source",
+        )
 
     def for_new_topic(self, entries: Iterable[TopicConfigEntry]) -> dict[str, str]:
-        """Names and values that pass."""
+        """Configs to create a remote topic with."""
         return {
             entry.name: entry.value
             for entry in entries
-            if entry.value is not None and self._passes(entry)
+            if entry.value is not None
+            and (self.copies_defaults or not entry.is_default)
+            and self._may_be_copied(entry)
         }
 
-    def _passes(self, entry: TopicConfigEntry) -> bool:
-        if entry.is_default and self.flow.use_defaults_from != USE_SOURCE_DEFAULTS:
-            return False
-        if entry.is_read_only or entry.is_sensitive or entry.source == STATIC_BROKER_CONFIG:
-            return False
-        return not self.flow.config_properties_exclude.matches(entry.name)
+    def _may_be_copied(self, entry: TopicConfigEntry) -> bool:
+        return (
+            not entry.is_read_only
+            and not entry.is_sensitive
+            and entry.source != ConfigSource.STATIC_BROKER
+            and not self.exclude.matches(entry.name)
+        )

@@ -1,114 +1,138 @@
-"""How topics are named: MirrorMaker 2's two replication policies, and the names of our own topics.
+"""How topics are named on the target, and what a topic's name says about where it came from.
 
-Exactly as `org.apache.kafka.connect.mirror.{Default,Identity}ReplicationPolicy` of Kafka 4.3 name them; the names
-of ours are chosen so that MM2 3.x and 4.x take them for internal topics of its own and leave them alone.
+MirrorMaker 2's replication policies, exactly: the same remote topics, the same internal ones.
+Twinlog's own topics are MM2-internal by name, so that MirrorMaker 2 leaves them alone too.
+
+A name is all the evidence there is: under the default policy a plain topic `foo.bar` looks like
+topic `bar` of a cluster `foo`, and under the identity policy nothing can be told.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-HEARTBEATS: Final = "heartbeats"
-DEFAULT_SEPARATOR: Final = "."
+HEARTBEATS_TOPIC: Final = "heartbeats"
 
-STATE_TOPIC: Final = "mm2-twinlog-state.internal"
-PROBE_TOPIC: Final = "mm2-twinlog-probe.internal"
+_OWN_PREFIX = "mm2-twinlog-"
+_OWN_SUFFIX = ".internal"
+
+STATE_TOPIC: Final = f"{_OWN_PREFIX}state{_OWN_SUFFIX}"
+PROBE_TOPIC: Final = f"{_OWN_PREFIX}probe{_OWN_SUFFIX}"
 
 
 def offset_map_topic(source_alias: str) -> str:
-    """The topic on the target that holds the offset maps of everything copied from this source."""
-    return f"mm2-twinlog-offset-map.{source_alias}.internal"
+    """Our offset map of a flow, on its target; always with dots, as MM2's offsets."""
+    return f"{_OWN_PREFIX}offset-map.{source_alias}{_OWN_SUFFIX}"
+
+
+def is_own_topic(topic: str) -> bool:
+    """Whether Twinlog itself made a topic."""
+    return topic.startswith(_OWN_PREFIX) and topic.endswith(_OWN_SUFFIX)
+
+
+class ReplicationPolicy(Protocol):
+    """Names of remote and internal topics."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        """The name on the target of a source's topic."""
+
+    def topic_source(self, topic: str) -> str | None:
+        """The alias of the cluster a topic was mirrored from; None when its name has none."""
+
+    def upstream_topic(self, topic: str) -> str | None:
+        """The name that a remote topic has on its source; None when it is not remote."""
+
+    def original_topic(self, topic: str) -> str:
+        """The name on the cluster where the records were first written."""
+
+    def is_internal_topic(self, topic: str) -> bool:
+        """Whether a topic is never mirrored."""
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        """Whether a topic is, or was mirrored from, a heartbeats topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationPolicy(ABC):
-    """Names remote topics, and reads names back."""
+class DefaultReplicationPolicy:
+    """The remote topic is the source's alias, a separator and the topic."""
 
-    separator: str = DEFAULT_SEPARATOR
-    internal_separator: str = DEFAULT_SEPARATOR
-    """What stands in the names of internal topics (KIP-949)."""
+    separator: str = "."
+    internal_separator: str = "."
+    """What MM2's own topics are written with: the separator, or a dot (KIP-949)."""
 
-    @abstractmethod
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """The name on the target of a topic of that source."""
+        return f"{source_alias}{self.separator}{topic}"
 
-    @abstractmethod
     def topic_source(self, topic: str) -> str | None:
-        """The alias that a topic came from; None for a topic that was made here."""
+        source, _, rest = topic.partition(self.separator)
+        # Java's split drops empty parts at the end: `a.` and `a..` are no remote topics, `.a` is
+        # one
+        return source if rest.replace(self.separator, "") else None
 
-    @abstractmethod
     def upstream_topic(self, topic: str) -> str | None:
-        """The topic's name at its source; None where there is no source."""
+        source = self.topic_source(topic)
+        return None if source is None else topic[len(source) + len(self.separator) :]
 
     def original_topic(self, topic: str) -> str:
-        """The name at the first cluster of a chain."""
         upstream = self.upstream_topic(topic)
         while upstream is not None and upstream != topic:
             topic, upstream = upstream, self.upstream_topic(upstream)
         return topic
 
     def offset_syncs_topic(self, alias: str) -> str:
-        return f"mm2-offset-syncs{self.internal_separator}{alias}{self.internal_separator}internal"
+        return f"mm2-offset-syncs{self.internal_separator}{alias}{self._internal_suffix}"
 
     def checkpoints_topic(self, alias: str) -> str:
-        return f"{alias}{self.internal_separator}checkpoints{self.internal_separator}internal"
+        return f"{alias}{self._checkpoints_suffix}"
 
     def heartbeats_topic(self) -> str:
-        return HEARTBEATS
+        return HEARTBEATS_TOPIC
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        return self.original_topic(topic) == HEARTBEATS
+        return self.original_topic(topic) == HEARTBEATS_TOPIC
 
     def is_checkpoints_topic(self, topic: str) -> bool:
-        separator = self.internal_separator
-        return topic.endswith(f"{separator}checkpoints{separator}internal")
+        return topic.endswith(self._checkpoints_suffix)
 
     def is_mm2_internal_topic(self, topic: str) -> bool:
-        own = topic.startswith("mm2") and topic.endswith(f"{self.internal_separator}internal")
-        return own or self.is_checkpoints_topic(topic)
+        by_name = topic.startswith("mm2") and topic.endswith(self._internal_suffix)
+        return by_name or self.is_checkpoints_topic(topic)
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Never mirrored (KIP-1074): MM2's own and ours, Kafka's (`__`), and hidden ones (`.`)."""
-        hidden = topic.startswith(("__", "."))
-        ours = topic.startswith("mm2-twinlog") and topic.endswith(".internal")
-        return hidden or ours or self.is_mm2_internal_topic(topic)
+        return self.is_mm2_internal_topic(topic) or topic.startswith(("__", "."))
 
+    @property
+    def _internal_suffix(self) -> str:
+        return f"{self.internal_separator}internal"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultReplicationPolicy(ReplicationPolicy):
-    """`source.topic`: the source's alias in front of the name."""
-
-    def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        return f"{source_alias}{self.separator}{topic}"
-
-    def topic_source(self, topic: str) -> str | None:
-        alias, found, _ = topic.partition(self.separator)
-        return alias if found else None
-
-    def upstream_topic(self, topic: str) -> str | None:
-        _, found, name = topic.partition(self.separator)
-        return name if found else None
+    @property
+    def _checkpoints_suffix(self) -> str:
+        return f"{self.internal_separator}checkpoints{self._internal_suffix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Names stay as they are; only heartbeats are prefixed, or they could not be told apart."""
+    """The remote topic has the source's name; only heartbeats are named by the default policy."""
 
-    source_alias: str | None = None
+    source_alias: str
+    """What every topic is said to come from: names do not tell."""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        if topic.endswith(HEARTBEATS):
+        if _looks_like_heartbeats(topic):
             return DefaultReplicationPolicy.format_remote_topic(self, source_alias, topic)
         return topic
 
     def topic_source(self, topic: str) -> str | None:
-        if topic.endswith(HEARTBEATS):
+        if _looks_like_heartbeats(topic):
             return DefaultReplicationPolicy.topic_source(self, topic)
         return self.source_alias
 
     def upstream_topic(self, topic: str) -> str | None:
-        if topic.endswith(HEARTBEATS):
+        if _looks_like_heartbeats(topic):
             return DefaultReplicationPolicy.upstream_topic(self, topic)
         return topic
+
+
+def _looks_like_heartbeats(topic: str) -> bool:
+    return topic.endswith(HEARTBEATS_TOPIC)

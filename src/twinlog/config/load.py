@@ -1,0 +1,196 @@
+"""From a file to a MirrorConfig: the only place that reads the file and the environment.
+
+Order of checks: the file, its variables, `clusters`, keys of flows and own keys, which flows are
+on, then the values of those. The first thing that is wrong stops; everything that is merely odd
+becomes a warning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from twinlog.config.audit import (
+    audit_duplicates,
+    audit_keys,
+    audit_switches,
+    audit_values,
+    check_flow_keys,
+    check_own_keys,
+    warning,
+)
+from twinlog.config.audit_flows import audit_not_yet, audit_patterns
+from twinlog.config.client_keys import (
+    BOOTSTRAP_SERVERS,
+    SECURITY_PROTOCOL,
+    SECURITY_PROTOCOLS,
+)
+from twinlog.config.flows import read_flow
+from twinlog.config.nearest import nearest
+from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
+from twinlog.config.properties import PropertiesText, decode, parse_properties
+from twinlog.config.providers import resolve_providers
+from twinlog.config.resolve import candidate_flows, cluster_settings
+from twinlog.config.schema import (
+    ClusterConfig,
+    ConfigWarning,
+    FlowConfig,
+    MirrorConfig,
+    WarningCode,
+)
+from twinlog.config.switches import enabled
+from twinlog.config.values import to_choice, to_list, to_servers
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+
+_CLUSTERS = "clusters"
+
+
+def load(
+    path: Path | str,
+    clusters: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> MirrorConfig:
+    """Read a configuration file.
+
+    `clusters` keeps the flows into these clusters only (MirrorMaker 2's --clusters); each may hold
+    several aliases separated by commas.
+    """
+    text = parse_properties(_read(Path(path)), file=str(path))
+    known = os.environ if environment is None else environment
+    raw = resolve_providers(_settings(text), known)
+    aliases = _aliases(raw, text.file)
+    check_flow_keys(raw, aliases)
+    check_own_keys(raw, aliases)
+    nearby = _nearby(clusters, aliases)
+    switched_on = [
+        flow
+        for flow in candidate_flows(aliases)
+        if (not nearby or flow.target in nearby) and enabled(raw, flow)[0]
+    ]
+    off = list(audit_switches(raw, candidate_flows(aliases)))
+    if not switched_on:
+        raise _no_flow(text.file, aliases, nearby, off)
+    flows = tuple(_flow(raw, flow, text.file) for flow in switched_on)
+    used = {alias for flow in switched_on for alias in (flow.source, flow.target)}
+    return MirrorConfig(
+        file=text.file,
+        clusters=tuple(_cluster(raw, alias) for alias in aliases),
+        flows=flows,
+        warnings=(
+            *audit_duplicates(text.duplicates, text.file),
+            *_without_twins(off, audit_values(raw)),
+            *audit_keys(raw, aliases),
+            *audit_patterns(flows),
+            *_unreachable(raw, [alias for alias in aliases if alias not in used], text.file),
+            *audit_not_yet(flows),
+        ),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return decode(path.read_bytes())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file; name an mm2.properties file") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error.strerror}; check path and permissions"
+        ) from error
+
+
+def _settings(text: PropertiesText) -> Settings:
+    return Settings(
+        {
+            entry.key: Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
+            for entry in text.entries
+        }
+    )
+
+
+def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
+    setting = raw.get(_CLUSTERS)
+    if setting is None:
+        raise ConfigError(f"{file}: {_CLUSTERS}: missing; name the clusters: {_CLUSTERS} = A, B")
+    aliases = tuple(dict.fromkeys(alias for alias in to_list(setting) if alias))
+    if not aliases:
+        raise refuse(setting, "names no cluster", f"write {_CLUSTERS} = A, B")
+    return aliases
+
+
+def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]:
+    asked = [alias.strip() for given in clusters for alias in given.split(",") if alias.strip()]
+    for alias in asked:
+        if alias not in aliases:
+            near = nearest(alias, aliases)
+            hint = f"did you mean {near}? " if near else ""
+            raise ConfigError(
+                f"--clusters: {alias} is no cluster of the file; {hint}"
+                f"it names {', '.join(aliases)}"
+            )
+    return frozenset(asked)
+
+
+def _no_flow(
+    file: str, aliases: Sequence[str], nearby: Collection[str], off: Sequence[ConfigWarning]
+) -> ConfigError:
+    if off:
+        # a line that wants a flow and does not get it explains more than the absence of flows
+        first = off[0]
+        place = file if first.line is None else f"{file}:{first.line}"
+        return ConfigError(
+            f"{place}: {first.key}: {first.message} (No source->target replication flows)"
+        )
+    where = f" into {', '.join(sorted(nearby))}" if nearby else ""
+    pairs = [flow for flow in candidate_flows(aliases) if not nearby or flow.target in nearby]
+    todo = f"add: {pairs[0]}.enabled = true" if pairs else "name two clusters in `clusters`"
+    return ConfigError(f"{file}: No source->target replication flows{where}; {todo}")
+
+
+def _flow(raw: Settings, flow: Flow, file: str) -> FlowConfig:
+    config = read_flow(raw, flow)
+    for alias, clients in (
+        (flow.source, (config.source_consumer, config.source_admin)),
+        (flow.target, (config.target_producer, config.target_consumer, config.target_admin)),
+    ):
+        for client in clients:
+            _check_connection(client, alias, flow, file)
+    return config
+
+
+def _check_connection(client: ClientProperties, alias: str, flow: Flow, file: str) -> None:
+    if BOOTSTRAP_SERVERS not in client:
+        raise ConfigError(
+            f"{file}: {alias}.{BOOTSTRAP_SERVERS}: missing, and {flow} needs it; "
+            f"add: {alias}.{BOOTSTRAP_SERVERS} = host:9092"
+        )
+    to_servers(client.origin(BOOTSTRAP_SERVERS))
+    if SECURITY_PROTOCOL in client:
+        to_choice(client.origin(SECURITY_PROTOCOL), SECURITY_PROTOCOLS, any_case=True)
+
+
+def _cluster(raw: Settings, alias: str) -> ClusterConfig:
+    settings = cluster_settings(raw, alias)
+    bootstrap = settings.get(BOOTSTRAP_SERVERS)
+    return ClusterConfig(
+        alias=alias,
+        servers=to_servers(bootstrap) if bootstrap else (),
+        settings=settings,
+    )
+
+
+def _without_twins(
+    off: Sequence[ConfigWarning], values: Iterator[ConfigWarning]
+) -> Iterator[ConfigWarning]:
+    """A flow that is off because of a comment in its value is said once."""
+    yield from off
+    lines = {found.line for found in off}
+    yield from (found for found in values if found.line not in lines)
+
+
+def _unreachable(raw: Settings, aliases: Collection[str], file: str) -> Iterator[ConfigWarning]:
+    for alias in aliases:
+        if BOOTSTRAP_SERVERS not in cluster_settings(raw, alias):
+            missing = Setting(key=f"{alias}.{BOOTSTRAP_SERVERS}", value="", file=file)
+            yield warning(WarningCode.NO_BOOTSTRAP, missing, "missing; no enabled flow needs it")

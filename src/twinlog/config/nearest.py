@@ -1,0 +1,30 @@
+"""The known name that a misspelt one was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_CUTOFF = 0.75
+_USUAL_ENDINGS = (".enabled", ".ms", ".seconds")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The closest known name, or None when nothing is close."""
+    candidates = sorted(known)
+    plain = name.replace("_", ".").replace("-", ".")
+    by_plain = {
+        candidate.replace("_", ".").replace("-", "."): candidate for candidate in candidates
+    }
+    # a name that lacks only its ending is nearer than any other spelling
+    for ending in ("", *_USUAL_ENDINGS):
+        if plain + ending in by_plain:
+            return by_plain[plain + ending]
+    close = difflib.get_close_matches(plain, by_plain, n=1, cutoff=_CUTOFF)
+    return by_plain[close[0]] if close else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`did you mean X?`, or nothing."""
+    found = nearest(name, known)
+    return f"did you mean {found}?" if found else ""

@@ -1,0 +1,131 @@
+"""A value together with the file and line it came from, and messages that never show a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from twinlog.errors import ConfigError
+
+_SECRET = re.compile(
+    r"sasl\.jaas\.config|password|passphrase|secret|token|credential|private\.key|ssl\.key",
+    re.IGNORECASE,
+)
+_HIDDEN = "<hidden>"
+_COMMENT = re.compile(r"\s(#|//)(\s|$)")
+_MAX_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One key of the file; `line` is None where the value is a default."""
+
+    key: str
+    value: str
+    file: str
+    line: int | None = None
+    from_provider: bool = False
+
+    @property
+    def secret(self) -> bool:
+        # what a config provider returned is meant to stay out of files, so it stays out of messages
+        # too
+        return self.from_provider or is_secret(self.key)
+
+    @property
+    def shown(self) -> str:
+        """The value for a message: quoted, cut, hidden when it may be a secret."""
+        if self.secret:
+            return _HIDDEN
+        text = self.value if len(self.value) <= _MAX_SHOWN else self.value[:_MAX_SHOWN] + "..."
+        return f'"{text}"'
+
+    @property
+    def place(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+    @property
+    def comment_hint(self) -> str:
+        """An explanation when the value seems to end in a comment, which Java makes part of it."""
+        if not has_comment(self.value):
+            return ""
+        return " (what looks like a comment is part of the value: put it on a line of its own)"
+
+    def __repr__(self) -> str:
+        return f"Setting({self.place}: {shown_key(self.key)} = {self.shown})"
+
+
+class Settings(Mapping[str, Setting]):
+    """Settings by the name under which one part of the system looks them up; never changed."""
+
+    def __init__(self, settings: Mapping[str, Setting]) -> None:
+        self._settings = dict(settings)
+
+    def __getitem__(self, name: str) -> Setting:
+        return self._settings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __repr__(self) -> str:
+        return f"Settings({list(self._settings.values())!r})"
+
+    def stripped(self, prefix: str) -> dict[str, Setting]:
+        """The settings whose name starts with `prefix`, without it."""
+        return {
+            name[len(prefix) :]: setting
+            for name, setting in self._settings.items()
+            if name.startswith(prefix) and len(name) > len(prefix)
+        }
+
+
+class ClientProperties(Mapping[str, str]):
+    """What one Kafka client is configured with, by Java's key names; its repr hides secrets."""
+
+    def __init__(self, settings: Mapping[str, Setting]) -> None:
+        self._settings = dict(settings)
+
+    def __getitem__(self, key: str) -> str:
+        return self._settings[key].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __repr__(self) -> str:
+        pairs = ", ".join(f"{key}={setting.shown}" for key, setting in self._settings.items())
+        return f"ClientProperties({pairs})"
+
+    def origin(self, key: str) -> Setting:
+        """Where a property came from."""
+        return self._settings[key]
+
+
+def is_secret(key: str) -> bool:
+    return _SECRET.search(key) is not None
+
+
+def has_comment(value: str) -> bool:
+    """Whether a value seems to end in a comment, which for Java it cannot."""
+    return _COMMENT.search(value) is not None
+
+
+def shown_key(key: str) -> str:
+    """The key for a message: a lost continuation may turn a password into a key."""
+    if '"' in key or ";" in key or len(key) > 2 * _MAX_SHOWN:
+        return "<a line that is no key>"
+    return key
+
+
+def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -> ConfigError:
+    """The error for a wrong setting: file, line, key, what is wrong, what to do."""
+    return ConfigError(
+        f"{setting.place}: {shown_key(setting.key)}: {what}{setting.comment_hint}; {todo}",
+        code=code,
+    )

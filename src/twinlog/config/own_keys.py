@@ -1,0 +1,67 @@
+"""Twinlog's own keys: one table.
+
+All start with `twinlog.`, so that MirrorMaker 2 can still run the file.
+"""
+
+from __future__ import annotations
+
+from twinlog.config.key_types import KeyDefinition, Kind, Scope, Support
+
+_MEBIBYTE = 1 << 20
+
+OWN_KEYS = (
+    KeyDefinition(
+        name="twinlog.source.start",
+        kind=Kind.CHOICE,
+        default=None,  # the source consumer's auto.offset.reset
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="where a partition starts that was never copied; default: auto.offset.reset",
+        choices=("earliest", "latest"),
+    ),
+    KeyDefinition(
+        name="twinlog.source.loss",
+        kind=Kind.CHOICE,
+        default="stop",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="what to do when the source deleted records before they were copied",
+        choices=("stop", "accept"),
+    ),
+    KeyDefinition(
+        name="twinlog.lease.seconds",
+        kind=Kind.INT,
+        default="300",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how long one Spark job holds its partitions",
+        low=1,
+    ),
+    KeyDefinition(
+        name="twinlog.lane.memory.bytes",
+        kind=Kind.LONG,
+        default=str(64 * _MEBIBYTE),
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how much fetched data a lane may hold",
+        low=_MEBIBYTE,
+    ),
+    KeyDefinition(
+        name="twinlog.target.producer.id.expiration.ms",
+        kind=Kind.LONG,
+        default=None,
+        scope=Scope.TARGET,
+        support=Support.ACTS,
+        meaning="producer.id.expiration.ms of the target, for users that may not read it there",
+        low=1,
+    ),
+    KeyDefinition(
+        name="twinlog.state.topic.replication.factor",
+        kind=Kind.SHORT,
+        default="-1",
+        scope=Scope.TARGET,
+        support=Support.ACTS,
+        meaning="of Twinlog's own topics on the target; -1 is the broker's default",
+        low=-1,
+    ),
+)

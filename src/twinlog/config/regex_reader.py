@@ -1,0 +1,167 @@
+"""A cursor over a Java regular expression: its characters, and which of them \\Q..\\E quoted."""
+
+from __future__ import annotations
+
+_HEX = frozenset("0123456789abcdefABCDEF")
+_OCTAL = frozenset("01234567")
+_MAX_CODE_POINT = 0x10FFFF
+_BLANKS = " \t\n\x0b\f\r"
+LINE_ENDS = "\n\r\x85\u2028\u2029"
+
+
+class RegexProblem(ValueError):
+    """The expression is wrong, or means something that cannot be kept; `column` counts from 1."""
+
+    def __init__(self, reason: str, column: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.column = column
+
+
+class RegexReader:
+    """Characters one by one; a quoted character never equals a special one.
+
+    `peek` answers "" at the end and for quoted characters, so that no caller can take a quoted `*`
+    for a quantifier; `literal` reads whatever stands here.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._chars, self._columns, self._quoted = _without_quotes(pattern)
+        self._position = 0
+        self._end_column = len(pattern) + 1
+
+    @property
+    def at_end(self) -> bool:
+        return self._position >= len(self._chars)
+
+    @property
+    def column(self) -> int:
+        return self._end_column if self.at_end else self._columns[self._position]
+
+    def problem(self, reason: str, column: int | None = None) -> RegexProblem:
+        return RegexProblem(reason, self.column if column is None else column)
+
+    def peek(self, ahead: int = 0) -> str:
+        position = self._position + ahead
+        if position >= len(self._chars) or self._quoted[position]:
+            return ""
+        return self._chars[position]
+
+    def peek_literal(self) -> str:
+        return "" if self.at_end else self._chars[self._position]
+
+    def starts(self, text: str) -> bool:
+        return all(self.peek(ahead) == char for ahead, char in enumerate(text))
+
+    def skip(self, count: int = 1) -> None:
+        self._position += count
+
+    def take(self, text: str) -> bool:
+        """Step over `text` if it stands here, unquoted."""
+        if not self.starts(text):
+            return False
+        self._position += len(text)
+        return True
+
+    def literal(self) -> str:
+        """The character here, quoted or not."""
+        if self.at_end:
+            raise self.problem("the pattern ends too early")
+        char = self._chars[self._position]
+        self._position += 1
+        return char
+
+    def skip_comments(self) -> None:
+        """White space and `# ...` of the (?x) mode."""
+        while self.peek() and self.peek() in _BLANKS + "#":
+            if self.peek() == "#":
+                while not self.at_end and self._chars[self._position] not in LINE_ENDS:
+                    self._position += 1
+            else:
+                self._position += 1
+
+    def digits(self) -> str:
+        found = ""
+        while self.peek() and self.peek() in "0123456789":
+            found += self.literal()
+        return found
+
+    def until(self, end: str, what: str) -> str:
+        """Everything up to `end`, which is stepped over."""
+        column = self.column
+        found = ""
+        while not self.starts(end):
+            if self.at_end:
+                raise self.problem(f"{what} is not closed", column)
+            found += self.literal()
+        self._position += len(end)
+        return found
+
+    def octal(self) -> str:
+        """What follows \\0: up to three digits, at most 377."""
+        column = self.column
+        digits = ""
+        while len(digits) < 3 and self.peek() and self.peek() in _OCTAL:
+            if len(digits) == 2 and digits[0] > "3":
+                break
+            digits += self.literal()
+        if not digits:
+            raise self.problem("\\0 must be followed by octal digits", column)
+        return chr(int(digits, 8))
+
+    def hexadecimal(self) -> str:
+        """What follows \\x: two digits, or any number in braces."""
+        column = self.column
+        if self.take("{"):
+            digits = self.until("}", "\\x{")
+            if not digits or not _HEX.issuperset(digits) or int(digits, 16) > _MAX_CODE_POINT:
+                raise self.problem("\\x{..} must hold a code point in hexadecimal", column)
+            return chr(int(digits, 16))
+        return chr(self._fixed_hex(2, "\\x", column))
+
+    def unicode(self) -> str:
+        """What follows \\u: four digits; two escapes may make one character, as in Java."""
+        column = self.column
+        unit = self._fixed_hex(4, "\\u", column)
+        if 0xD800 <= unit <= 0xDBFF and self.starts("\\u"):
+            before = self._position
+            self.skip(2)
+            low = self._fixed_hex(4, "\\u", self.column)
+            if 0xDC00 <= low <= 0xDFFF:
+                return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00))
+            self._position = before
+        return chr(unit)
+
+    def control(self) -> str:
+        """What follows \\c: one character, whose bit 64 is flipped."""
+        return chr(ord(self.literal()) ^ 64)
+
+    def _fixed_hex(self, count: int, what: str, column: int) -> int:
+        digits = "".join(self.peek(ahead) for ahead in range(count))
+        if len(digits) != count or not _HEX.issuperset(digits):
+            raise self.problem(f"{what} must be followed by {count} hexadecimal digits", column)
+        self.skip(count)
+        return int(digits, 16)
+
+
+def _without_quotes(pattern: str) -> tuple[list[str], list[int], list[bool]]:
+    chars: list[str] = []
+    columns: list[int] = []
+    quoted: list[bool] = []
+    position = 0
+    inside = False
+    while position < len(pattern):
+        pair = pattern[position : position + 2]
+        if not inside and pair == "\\Q":
+            inside, position = True, position + 2
+        elif inside and pair == "\\E":
+            inside, position = False, position + 2
+        else:
+            # an escaped pair stays together, so that \\Q after an escaped backslash is no quotation
+            taken = pair if not inside and pair[0] == "\\" else pattern[position]
+            for offset, char in enumerate(taken):
+                chars.append(char)
+                columns.append(position + offset + 1)
+                quoted.append(inside)
+            position += len(taken)
+    return chars, columns, quoted

@@ -1,0 +1,152 @@
+"""The configuration as values: what a run is to do, frozen, with the origin of everything kept.
+
+`load.load` makes a MirrorConfig; nothing below it reads a file or the environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.config.client_keys import Role
+from twinlog.config.origin import ClientProperties, Settings
+from twinlog.config.patterns import NamePattern
+from twinlog.config.resolve import cluster_client
+from twinlog.config.values import HostPort
+from twinlog.model import Flow
+
+
+class PolicyKind(StrEnum):
+    """How remote topics are named."""
+
+    DEFAULT = "default"
+    IDENTITY = "identity"
+
+
+class IsolationLevel(StrEnum):
+    """Whether records of open and aborted transactions are copied."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class OffsetReset(StrEnum):
+    """Where a partition starts that has no position yet."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class WarningCode(StrEnum):
+    """Why a line of the file deserves attention."""
+
+    UNKNOWN_KEY = "UNKNOWN_KEY"
+    DEAD_KEY = "DEAD_KEY"
+    DUPLICATE_KEY = "DUPLICATE_KEY"
+    DEPRECATED_KEY = "DEPRECATED_KEY"
+    NOT_YET = "NOT_YET"
+    FLOW_OFF = "FLOW_OFF"
+    COMMENT_IN_VALUE = "COMMENT_IN_VALUE"
+    STAR_PATTERN = "STAR_PATTERN"
+    NO_BOOTSTRAP = "NO_BOOTSTRAP"
+    UNRESOLVED = "UNRESOLVED"
+    NOT_ASCII = "NOT_ASCII"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigWarning:
+    """Something in the file that does not do what its author wants; nothing stops for it."""
+
+    code: WarningCode
+    file: str
+    line: int | None
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        about = f"{self.key}: " if self.key else ""
+        return f"{place}: {about}{self.message} [{self.code}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """One cluster by its alias; `servers` is empty where no flow needs it and none is named."""
+
+    alias: str
+    servers: tuple[HostPort, ...]
+    settings: Settings = field(repr=False)
+
+    def client_properties(self, role: Role) -> ClientProperties:
+        """Java properties for a client that belongs to no flow; a flow's are in FlowConfig."""
+        return cluster_client(self.settings, role)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """Which replication policy names a flow's topics, and with what."""
+
+    kind: PolicyKind
+    separator: str
+    internal_separator: str
+    """What stands in the names of MM2's internal topics (KIP-949)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowConfig:
+    """Everything that one enabled flow is to do."""
+
+    flow: Flow
+    source_alias: str
+    """The source's name in topic names: its alias, unless source.cluster.alias says otherwise."""
+    target_alias: str
+
+    topics: NamePattern
+    topics_exclude: NamePattern
+    heartbeats_replication_enabled: bool
+    policy: PolicyConfig
+    replication_factor: int
+    """Of new remote topics; -1 is the broker's default."""
+    config_properties_exclude: NamePattern
+    use_defaults_from: str
+    refresh_topics_enabled: bool
+    refresh_topics_interval_seconds: int
+
+    tasks_max: int | None
+    isolation_level: IsolationLevel
+    auto_offset_reset: OffsetReset
+
+    start: OffsetReset
+    """twinlog.source.start"""
+    accept_source_loss: bool
+    """twinlog.source.loss: go on behind records that the source deleted before they were copied."""
+    lease_seconds: int
+    lane_memory_bytes: int
+    producer_id_expiration_ms: int | None
+    """twinlog.target.producer.id.expiration.ms; None where nobody said it."""
+    state_topic_replication_factor: int
+
+    source_consumer: ClientProperties
+    source_admin: ClientProperties
+    target_admin: ClientProperties
+    target_consumer: ClientProperties
+    target_producer: ClientProperties
+    """The producer of the copied records."""
+    settings: Settings = field(repr=False)
+    """All settings of the flow's connectors, each with its line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorConfig:
+    """One configuration file, ready to run; `flows` holds the enabled ones only, at least one."""
+
+    file: str
+    clusters: tuple[ClusterConfig, ...]
+    flows: tuple[FlowConfig, ...]
+    warnings: tuple[ConfigWarning, ...]
+
+    def cluster(self, alias: str) -> ClusterConfig:
+        return next(cluster for cluster in self.clusters if cluster.alias == alias)
+
+    def flow(self, flow: Flow) -> FlowConfig:
+        return next(config for config in self.flows if config.flow == flow)

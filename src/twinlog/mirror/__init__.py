@@ -1,0 +1,1 @@
+"""What replication means: names, filters, positions, the offset map, the copy. No sockets."""
