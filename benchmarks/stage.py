@@ -29,6 +29,7 @@ _BROKER_CONFIG: Final = {
     # deleted copies must not stay on the disk while the next run writes
     "log.segment.delete.delay.ms": "1000",
 }
+_OFFSET_SYNCS: Final = "mm2-offset-syncs.B.internal"
 _TWO_DAYS_S: Final = 2 * 24 * 3600.0
 _WARM_UP_RECORDS: Final = 200_000
 _STARTUP_RECORDS: Final = 10_000
@@ -73,6 +74,8 @@ class Stage:
         """Delete what a run left on both clusters."""
         self.target_topics.delete_of_alias(alias)
         self.source_topics.delete_of_alias(alias)
+        # the one topic whose name carries the target's alias only
+        self.source_topics.delete([_OFFSET_SYNCS])
 
 
 @contextmanager
