@@ -6,9 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaException, TopicPartition
-
-# the two last ones are public, but re-exported without saying so
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 __all__ = ["Topics"]
 
@@ -69,7 +67,7 @@ class Topics:
         None when the broker cannot tell: for a moment after a topic's creation it answers with
         half a dozen different errors, and who waits for a topic has a deadline anyway.
         """
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        latest = OffsetSpec.latest()
         wanted = {TopicPartition(topic, each): latest for each in range(partitions)}
         try:
             answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_S).values()
