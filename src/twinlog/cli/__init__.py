@@ -1,0 +1,1 @@
+"""The command line: arguments in, lines and exit codes out, all else is done below."""

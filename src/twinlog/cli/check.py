@@ -1,0 +1,137 @@
+"""`twinlog check FILE`: what would be mirrored, and what would stop it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.cli.output import Format, format_option, write_json
+from twinlog.quantities import plural
+
+if TYPE_CHECKING:
+    from twinlog.control.check_report import CheckReport, FlowReport, TopicReport
+
+JSON_VERSION: Final = 1
+TOPICS_SHOWN: Final = 50
+SAME_CODE_SHOWN: Final = 10
+PLAIN_WIDTH: Final = 160
+
+
+@click.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--clusters", metavar="ALIAS,...", help="Only the flows into these clusters.")
+@click.option(
+    "--probe",
+    is_flag=True,
+    help="Try what the targets can do, on a scratch topic that is created once and kept.",
+)
+@format_option
+def check(file: Path, clusters: str | None, probe: bool, output: Format) -> int:
+    """Parse FILE, connect to every cluster, and say what would be mirrored and what is wrong.
+
+    It only reads: nothing is created or changed, unless --probe asks for its scratch topic.
+    """
+    from twinlog.cli.configuration import load_file
+    from twinlog.control.check import check as look
+
+    report = look(load_file(file, clusters=clusters), with_probe=probe)
+    if output is Format.JSON:
+        write_json("check", JSON_VERSION, report.as_json())
+    else:
+        _write(report)
+    return 1 if report.problems else 0
+
+
+def _write(report: CheckReport) -> None:
+    wide = None if sys.stdout.isatty() else PLAIN_WIDTH
+    console = Console(file=sys.stdout, width=wide, highlight=False, soft_wrap=True)
+    for warning in report.warnings:
+        console.print(Text.assemble(("warning: ", "yellow"), warning))
+    for cluster in report.clusters:
+        if cluster.problem is not None:
+            console.print(_problem(f"cluster {cluster.alias}", str(cluster.problem)))
+        else:
+            what = (
+                f"cluster {cluster.alias}: {cluster.addresses}, {plural(cluster.brokers, 'broker')}"
+            )
+            console.print(f"{what}, id {cluster.cluster_id}")
+    for flow in report.flows:
+        _write_flow(console, flow)
+    count = len(report.problems)
+    if count:
+        console.print(Text(f"{plural(count, 'problem')}", style="bold red"))
+    else:
+        console.print(Text("no problem found", style="green"))
+
+
+def _write_flow(console: Console, flow: FlowReport) -> None:
+    console.print()
+    heading = Text.assemble((flow.flow, "bold"), ": ")
+    heading.append(
+        f"{plural(len(flow.topics), 'topic')} with {plural(flow.partitions, 'partition')}"
+        if flow.topics
+        else "no topic would be mirrored"
+    )
+    console.print(heading)
+    if flow.topics:
+        console.print(_table(flow.topics))
+    if len(flow.topics) > TOPICS_SHOWN:
+        console.print(f"  and {len(flow.topics) - TOPICS_SHOWN} more (--format json has all)")
+    if flow.guarantee is not None:
+        missing = ", ".join(flow.missing_capabilities)
+        console.print(
+            f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else "")
+        )
+    for note in flow.notes:
+        console.print(Text.assemble("  ", ("note: ", "cyan"), note))
+    for line in _problem_lines(flow):
+        console.print(_problem("  problem", line))
+
+
+def _table(topics: Iterable[TopicReport]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 2), pad_edge=False, header_style="dim")
+    table.add_column("  topic", no_wrap=True)
+    table.add_column("partitions", justify="right")
+    table.add_column("remote topic", no_wrap=True)
+    table.add_column("which", no_wrap=True)
+    table.add_column("configs")
+    for topic in islice(topics, TOPICS_SHOWN):
+        configs = " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
+        table.add_row(
+            f"  {topic.topic}", str(topic.partitions), topic.remote_topic, _plan(topic), configs
+        )
+    return table
+
+
+def _plan(topic: TopicReport) -> str:
+    match topic.plan.value:
+        case "create":
+            return "would be created"
+        case "grow":
+            return f"would grow from {topic.remote_partitions} to {topic.partitions} partitions"
+        case _:
+            return "exists"
+
+
+def _problem_lines(flow: FlowReport) -> Iterator[str]:
+    """Problems in the order found; of many of one kind the first ones."""
+    shown: dict[str, int] = {}
+    for problem in flow.problems:
+        shown[problem.code] = shown.get(problem.code, 0) + 1
+        if shown[problem.code] <= SAME_CODE_SHOWN:
+            yield str(problem)
+    for code, number in shown.items():
+        if number > SAME_CODE_SHOWN:
+            yield f"and {number - SAME_CODE_SHOWN} more of this kind [{code}]"
+
+
+def _problem(what: str, line: str) -> Text:
+    return Text.assemble((f"{what}: ", "red"), line)

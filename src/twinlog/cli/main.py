@@ -1,0 +1,102 @@
+"""`twinlog`: finds the command, runs it, and turns every error into one line and an exit code.
+
+Exit codes: 0 done, 1 something failed, 2 wrong usage or configuration, 130 and 143 ended by a
+second signal. A command's module is imported when it is asked for, so that `--help` does not wait
+for Spark or Kafka.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from twinlog import __version__
+from twinlog.cli.output import configure_logging, write_line
+from twinlog.errors import TwinlogError
+
+COMMANDS: Final = {
+    "mirror": "twinlog.cli.mirror:mirror",
+    "check": "twinlog.cli.check:check",
+    "status": "twinlog.cli.status:status",
+    "demo": "twinlog.cli.demo:demo",
+    "sandbox": "twinlog.cli.sandbox:sandbox",
+}
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+class Commands(click.Group):
+    """Commands by name, each imported at its first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        where = COMMANDS.get(cmd_name)
+        if where is None:
+            return None
+        module, _, name = where.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="twinlog", message="%(prog)s %(version)s")
+@click.option("-v", "--verbose", is_flag=True, help="Say more, and show tracebacks.")
+def twinlog(verbose: bool) -> None:
+    """Mirror Kafka topics between clusters on Spark: exactly once, set up like MirrorMaker 2."""
+    configure_logging(verbose=verbose)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `twinlog` command."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    try:
+        value: Any = twinlog.main(list(arguments), prog_name="twinlog", standalone_mode=False)
+    except BaseException as error:  # noqa: BLE001 (the command line's one boundary)
+        return _exit_code(error)
+    return value if isinstance(value, int) else 0
+
+
+def _exit_code(error: BaseException) -> int:
+    """Say what happened, in one line where it is no bug of ours."""
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.ClickException():
+            error.show(sys.stderr)
+            return EXIT_USAGE
+        case click.Abort() | KeyboardInterrupt():
+            return EXIT_INTERRUPTED
+        case BrokenPipeError():
+            # whoever read our output has enough (`| head`): there is no place left for a word
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_FAILED
+        case TwinlogError():
+            write_line(f"twinlog: {error}", sys.stderr)
+            _show_traceback()
+            return error.exit_code
+        case Exception():
+            what = f"{type(error).__name__}: {error}".rstrip(": ")
+            write_line(f"twinlog: internal error: {what} [INTERNAL]", sys.stderr)
+            traceback.print_exception(error)
+            return EXIT_FAILED
+        case _:
+            raise error
+
+
+def _show_traceback() -> None:
+    if logging.getLogger("twinlog").isEnabledFor(logging.DEBUG):
+        traceback.print_exc()

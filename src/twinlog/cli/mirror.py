@@ -1,0 +1,147 @@
+"""`twinlog mirror FILE`: runs every enabled flow of a configuration until it is done or stopped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from twinlog.cli.output import Format, format_option, write_json, write_line
+from twinlog.cli.signals import stop_on_signals
+from twinlog.quantities import count, duration, plural, size
+
+JSON_VERSION: Final = 1
+FLOW_CODE: Final = "FLOW"
+DONE: Final = "DONE"
+
+
+@click.command("mirror")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--clusters",
+    metavar="ALIAS,...",
+    help="Run only the flows into these clusters, as MirrorMaker 2's --clusters does.",
+)
+@click.option("--once", is_flag=True, help="Copy up to the end offsets of now, then exit.")
+@click.option("--lanes", type=click.IntRange(min=1), help="Lanes per flow, instead of tasks.max.")
+@click.option(
+    "--lease",
+    "lease_s",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
+)
+@click.option("--master", metavar="URL", help="Spark master; default: this machine.")
+@format_option
+def mirror(
+    file: Path,
+    clusters: str | None,
+    once: bool,
+    lanes: int | None,
+    lease_s: float | None,
+    master: str | None,
+    output: Format,
+) -> int:
+    """Mirror the topics of every enabled flow in FILE (an mm2.properties file).
+
+    Without --once it runs until it is stopped: Ctrl-C or SIGTERM end it in order, a second one at
+    once.
+    """
+    from twinlog.cli.configuration import load_file
+    from twinlog.cli.progress import shown
+    from twinlog.control.run import MirrorOptions, run_mirror
+
+    config = load_file(file, clusters=clusters)
+    # what a program reads must be the last line of stdout, so people's lines go elsewhere then
+    people = sys.stderr if output is Format.JSON else sys.stdout
+    with stop_on_signals() as stop, shown(once=once, stream=people) as progress:
+        result = run_mirror(
+            config,
+            file,
+            MirrorOptions(
+                once=once,
+                lanes=lanes,
+                lease_s=lease_s,
+                master=master,
+                stop=stop,
+                on_snapshot=progress.update,
+            ),
+        )
+    report = MirrorReport(result, once=once)
+    for line in report.lines():
+        write_line(line, people)
+    if output is Format.JSON:
+        write_json("mirror", JSON_VERSION, {"flows": report.flows})
+    return report.exit_code
+
+
+class MirrorReport:
+    """How a run ended, for people and for programs."""
+
+    def __init__(self, result: Any, *, once: bool) -> None:
+        self._result = result
+        self._once = once
+        self.flows = [self._flow(flow) for flow in result.flows]
+
+    @property
+    def exit_code(self) -> int:
+        """0 all copied, 1 something failed, 2 when nothing could run for its configuration."""
+        errors = self._result.errors
+        if errors and len(errors) == len(self._result.flows):
+            return 2 if all(error.exit_code == 2 for error in errors) else 1
+        return 1 if errors or any(flow["failed"] for flow in self.flows) else 0
+
+    def _flow(self, flow: Any) -> dict[str, Any]:
+        failed = [
+            {
+                "topic": part.topic,
+                "partition": part.partition,
+                "code": part.code or "NOT_FINISHED",
+                "message": part.message or "stopped before its end was reached",
+            }
+            for part in flow.partitions
+            if self._is_failed(part)
+        ]
+        if flow.state == "FAILED":
+            # the flow as a whole: no partition is to blame
+            failed.append(
+                {"topic": None, "partition": None, "code": flow.code, "message": flow.reason}
+            )
+        return {
+            "flow": flow.flow,
+            "partitions": len(flow.partitions),
+            "records": flow.records,
+            "bytes": flow.bytes,
+            "seconds": round(self._result.seconds, 3),
+            "failed": failed,
+        }
+
+    def _is_failed(self, part: Any) -> bool:
+        return bool(part.code) or (self._once and part.state != DONE)
+
+    def lines(self) -> Iterable[str]:
+        """The summary: a line per flow, a line per failure."""
+        for flow in self.flows:
+            yield _flow_line(flow)
+        for flow in self.flows:
+            for one in flow["failed"]:
+                where = "" if one["topic"] is None else f"{one['topic']}-{one['partition']}: "
+                yield f"{flow['flow']}: {where}{one['message']} [{one['code']}]"
+
+
+def _flow_line(flow: dict[str, Any]) -> str:
+    seconds = flow["seconds"]
+    line = (
+        f"{flow['flow']}: {count(flow['records'])} records, {size(flow['bytes'])} "
+        f"of {plural(flow['partitions'], 'partition')} in {duration(seconds)}"
+    )
+    if flow["records"] and seconds:
+        line += (
+            f" ({count(flow['records'] / seconds)} records/s, {size(flow['bytes'] / seconds)}/s)"
+        )
+    if not flow["partitions"] and not flow["failed"]:
+        line += "; no topic of the source matches `topics`"
+    return line + (f"; {len(flow['failed'])} FAILED" if flow["failed"] else "")

@@ -1,0 +1,40 @@
+"""Ctrl-C and SIGTERM: the first one asks for an orderly end, the second ends the process at once.
+
+Ending at once is always safe for the copy (the target itself holds all state), only less polite:
+whoever goes on waits until this process's last requests have surely died.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STDERR: Final = 2
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """An event that the first signal sets; for the main thread."""
+    stop = threading.Event()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        stop.set()
+        # not print: a signal may come in the middle of one
+        os.write(STDERR, b"\rstopping; once more to stop at once\n")
+
+    before = {number: signal.signal(number, on_signal) for number in ENDING}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,188 @@
+"""`twinlog status [FILE]`: what the flows do, from running mirrors or the clusters alone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.cli.output import Format, format_option, write_json, write_line
+from twinlog.quantities import count, duration, plural, ranges
+
+JSON_VERSION: Final = 1
+STALE_MS: Final = 10_000
+"""A mirror writes its numbers once a second."""
+
+PLAIN_WIDTH: Final = 160
+
+
+@click.command("status")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@format_option
+def status(file: Path | None, output: Format) -> int:
+    """Show flows, topics and partitions with their state, their lag, and since when.
+
+    Without FILE: all mirrors that run on this machine under your user. With FILE, and no mirror
+    running it, the two clusters of each flow are asked how far the copy got.
+    """
+    from twinlog.control.status_file import running_mirrors
+
+    mirrors: list[dict[str, Any]] = [
+        {
+            "pid": one.pid,
+            "config": one.config,
+            "written_ms": one.written_ms,
+            "flows": one.flows,
+        }
+        for one in running_mirrors(file)
+    ]
+    source = "mirror"
+    if not mirrors and file is not None:
+        source = "clusters"
+        mirrors = [_offline(file)]
+    if output is Format.JSON:
+        write_json("status", JSON_VERSION, {"source": source, "mirrors": mirrors})
+    elif not mirrors:
+        write_line(
+            "no mirror runs here; `twinlog status FILE` asks the clusters of a configuration how "
+            "far the copy got"
+        )
+    else:
+        _write(mirrors)
+    return 1 if any(flow["state"] == "FAILED" for one in mirrors for flow in one["flows"]) else 0
+
+
+def _offline(file: Path) -> dict[str, Any]:
+    from twinlog.cli.configuration import load_file
+    from twinlog.control.offline_status import offline_status
+
+    config = load_file(file)
+    return {
+        "pid": None,
+        "config": str(file.resolve()),
+        "written_ms": int(time.time() * 1000),
+        "flows": [flow.as_json() for flow in offline_status(config)],
+    }
+
+
+def _write(mirrors: Iterable[Mapping[str, Any]]) -> None:
+    wide = None if sys.stdout.isatty() else PLAIN_WIDTH
+    console = Console(file=sys.stdout, width=wide, highlight=False)
+    now_ms = int(time.time() * 1000)
+    for one in mirrors:
+        console.print(_mirror_line(one, now_ms))
+        for flow in one["flows"]:
+            console.print(_flow_line(flow, now_ms))
+            if flow["partitions"]:
+                console.print(_table(flow, now_ms))
+
+
+def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
+    if one["pid"] is None:
+        return Text(
+            f"{one['config']}: no mirror runs it here; as the clusters have it", style="dim"
+        )
+    age_ms = now_ms - one["written_ms"]
+    line = Text(f"{one['config']}: process {one['pid']}", style="dim")
+    if age_ms > STALE_MS:
+        line.append(f", silent for {duration(age_ms / 1000)}", style="yellow")
+    return line
+
+
+def _flow_line(flow: Mapping[str, Any], now_ms: int) -> Text:
+    from twinlog.cli.progress import state_style
+
+    line = Text.assemble((flow["flow"], "bold"), "  ", (flow["state"], state_style(flow["state"])))
+    if flow["since_ms"]:
+        word = "started" if flow["lanes"] == 0 else "since"
+        line.append(f"  {word} {since(flow['since_ms'], now_ms)}")
+    if flow["lanes"]:
+        line.append(f"  {plural(flow['lanes'], 'lane')}")
+    if flow["guarantee"]:
+        line.append(f"  guarantee: {flow['guarantee']}")
+    if flow["reason"]:
+        line.append(f"\n  {flow['reason']}", style="yellow")
+    return line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Partitions of one topic that have the same to say."""
+
+    topic: str
+    target_topic: str
+    partitions: str
+    state: str
+    lag: int
+    lag_ms: int
+    records: int
+    since_ms: int
+    trouble: str
+
+
+def rows(flow: Mapping[str, Any]) -> list[Row]:
+    """One row per topic and state, and per reason of a failure."""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for part in flow["partitions"]:
+        groups.setdefault((part["topic"], part["state"], part["code"]), []).append(part)
+    out = []
+    for (topic, state, code), parts in groups.items():
+        lags = [part["lag"] for part in parts if part["lag"] >= 0]
+        times = [part["since_ms"] for part in parts if part["since_ms"]]
+        out.append(
+            Row(
+                topic=topic,
+                target_topic=parts[0]["target_topic"],
+                partitions=ranges([part["partition"] for part in parts]),
+                state=state,
+                lag=sum(lags) if lags else -1,
+                lag_ms=max(part["lag_ms"] for part in parts),
+                records=sum(part["records"] for part in parts),
+                since_ms=min(times) if times else flow["since_ms"],
+                trouble=f"{parts[0]['message']} [{code}]" if code else "",
+            )
+        )
+    return out
+
+
+def _table(flow: Mapping[str, Any], now_ms: int) -> Table:
+    from twinlog.cli.progress import state_style
+
+    table = Table(box=None, padding=(0, 2, 0, 2), pad_edge=False, header_style="dim")
+    table.add_column("  topic", no_wrap=True)
+    table.add_column("remote topic", no_wrap=True)
+    table.add_column("partitions")
+    table.add_column("state", no_wrap=True)
+    for name in ("lag", "lag in time", "copied"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("since", no_wrap=True)
+    for row in rows(flow):
+        table.add_row(
+            f"  {row.topic}",
+            row.target_topic,
+            row.partitions,
+            Text(row.state, style=state_style(row.state)),
+            "?" if row.lag < 0 else count(row.lag),
+            "?" if row.lag_ms < 0 else duration(row.lag_ms / 1000),
+            count(row.records),
+            since(row.since_ms, now_ms) if row.since_ms else "",
+        )
+        if row.trouble:
+            table.add_row("", "", "", Text(row.trouble, style="red"))
+    return table
+
+
+def since(at_ms: int, now_ms: int) -> str:
+    """`14:03:11 (5 min)`, with the date when it was another day; local time."""
+    at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
+    clock = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
+    return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"

@@ -1,0 +1,143 @@
+"""Says what `twinlog mirror` would do with a configuration, and what would stop it; it only reads.
+
+Where a right can be seen in metadata (authorized operations, KIP-430) it is read there; what only
+the brokers can judge (a topic's creation: rights, policies, replication factor) is put to them as a
+request that is validated and not carried out. Every cluster is asked with the credentials of the
+client that will need it: those of the admin client and those of the lanes may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.config.schema import FlowConfig, MirrorConfig, PolicyKind
+from twinlog.control.check_flow import check_flow
+from twinlog.control.check_report import CheckReport, ClusterReport, FlowReport, Problem
+from twinlog.control.flow_setup import FlowSetup
+from twinlog.control.probe import ensure_probe_topic, probe
+from twinlog.control.run import flow_setup
+from twinlog.errors import TwinlogError
+
+GIVES_UP_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowClients:
+    """The four clients of a flow; several may be one and the same."""
+
+    source: ClusterClient
+    target: ClusterClient
+    lane_source: ClusterClient
+    lane_target: ClusterClient
+
+
+def check(config: MirrorConfig, *, with_probe: bool = False) -> CheckReport:
+    """Look at everything; wrong security settings are raised as ConfigError."""
+    setups = [flow_setup(flow) for flow in config.flows]
+    with ExitStack() as closing:
+        clients = _clients(setups, closing)
+        seen = _connect(clients.values())
+        flows = [_flow(setup, clients, seen, with_probe) for setup in setups]
+    return CheckReport(
+        file=config.file,
+        warnings=tuple(str(warning) for warning in config.warnings),
+        clusters=_by_alias(seen.values()),
+        flows=tuple(flows),
+    )
+
+
+def _settings(setup: FlowSetup) -> tuple[ClusterSettings, ...]:
+    return setup.source, setup.target, setup.lane_source, setup.lane_target
+
+
+def _clients(
+    setups: Iterable[FlowSetup], closing: ExitStack
+) -> dict[ClusterSettings, ClusterClient]:
+    distinct = dict.fromkeys(one for setup in setups for one in _settings(setup))
+    return {
+        settings: closing.enter_context(ClusterClient(settings, api_timeout_s=GIVES_UP_S))
+        for settings in distinct
+    }
+
+
+def _connect(clients: Iterable[ClusterClient]) -> dict[ClusterSettings, ClusterReport]:
+    """Reach all of them side by side: two that cannot be reached cost one wait."""
+    waiting = list(clients)
+    with ThreadPoolExecutor(max(len(waiting), 1)) as pool:
+        return dict(
+            zip((c.settings for c in waiting), pool.map(_connect_one, waiting), strict=True)
+        )
+
+
+def _connect_one(client: ClusterClient) -> ClusterReport:
+    alias, addresses = client.alias, client.settings.addresses
+    try:
+        metadata = client.metadata([])
+    except TwinlogError as error:
+        return ClusterReport(alias=alias, addresses=addresses, problem=Problem.of(error))
+    return ClusterReport(
+        alias=alias,
+        addresses=addresses,
+        cluster_id=metadata.cluster_id or "",
+        brokers=len(metadata.brokers),
+    )
+
+
+def _by_alias(seen: Iterable[ClusterReport]) -> tuple[ClusterReport, ...]:
+    """One report per cluster, or per different problem of one."""
+    reports = list(dict.fromkeys(seen))
+    failed = {report.alias for report in reports if report.problem is not None}
+    return tuple(r for r in reports if r.problem is not None or r.alias not in failed)
+
+
+def _flow(
+    setup: FlowSetup,
+    clients: Mapping[ClusterSettings, ClusterClient],
+    seen: Mapping[ClusterSettings, ClusterReport],
+    with_probe: bool,
+) -> FlowReport:
+    report = FlowReport(flow=setup.name)
+    silent = sorted({seen[one].alias for one in _settings(setup) if seen[one].problem is not None})
+    if silent:
+        report.notes.append(f"not looked at: no connection to {', '.join(silent)}")
+        return report
+    source, target, lane_source, lane_target = (clients[one] for one in _settings(setup))
+    try:
+        _check_same_cluster(setup.config, seen[setup.source], seen[setup.target])
+        check_flow(
+            setup,
+            FlowClients(
+                source=source, target=target, lane_source=lane_source, lane_target=lane_target
+            ),
+            report,
+        )
+        if with_probe:
+            _probe(setup, target, report)
+    except TwinlogError as error:
+        report.problems.append(Problem.of(error))
+    return report
+
+
+def _check_same_cluster(flow: FlowConfig, source: ClusterReport, target: ClusterReport) -> None:
+    same = source.cluster_id and source.cluster_id == target.cluster_id
+    if same and flow.policy.kind is PolicyKind.IDENTITY:
+        raise TwinlogError(
+            f"{flow.flow}: both aliases lead to the same cluster ({source.cluster_id}), and the "
+            "identity policy "
+            "keeps topic names: every record would be copied onto itself; correct "
+            "bootstrap.servers",
+            code="SAME_CLUSTER",
+        )
+
+
+def _probe(setup: FlowSetup, target: ClusterClient, report: FlowReport) -> None:
+    ensure_probe_topic(target, setup.config.state_topic_replication_factor)
+    found = probe(target)
+    report.guarantee = found.guarantee
+    report.missing_capabilities = found.missing

@@ -1,0 +1,300 @@
+"""Looks at one flow: its topics, our rights on both sides, what the target holds already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import read_to_end
+from twinlog.cluster.metadata import ClusterMetadata, Operation, TopicMetadata
+from twinlog.config.schema import FlowConfig
+from twinlog.control.check_report import FlowReport, Plan, Problem, TopicReport
+from twinlog.control.flow_setup import EXPIRY_CONFIG, FlowSetup
+from twinlog.control.map_reader import MapReader
+from twinlog.control.probe import PROBE_TOPIC
+from twinlog.control.topic_discovery import mirrored_topics, new_topic_configs
+from twinlog.errors import PartitionError, TwinlogError, Unauthorized
+from twinlog.mirror.generations import winning_claims
+from twinlog.mirror.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.offset_map import PartitionKey
+from twinlog.model import TopicPartition
+
+PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+class Clients(Protocol):
+    """The four clients of a flow."""
+
+    @property
+    def source(self) -> ClusterClient: ...
+    @property
+    def target(self) -> ClusterClient: ...
+    @property
+    def lane_source(self) -> ClusterClient: ...
+    @property
+    def lane_target(self) -> ClusterClient: ...
+
+
+def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
+    """Fill the report; what cannot be asked at all is raised."""
+    look = _Look(setup, clients, report)
+    look.topics()
+    look.source_rights()
+    look.target_rights()
+    look.internal_topics()
+    look.state()
+    look.foreign_data()
+    look.expiry()
+
+
+class _Look:
+    def __init__(self, setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
+        self._setup = setup
+        self._flow: FlowConfig = setup.config
+        self._clients = clients
+        self._report = report
+        self._here = clients.source.metadata(None)
+        self._there = clients.target.metadata(None)
+        self._mirrored = mirrored_topics(self._flow, self._here)
+        self._remote = {
+            name: setup.policy.format_remote_topic(self._flow.source_alias, name)
+            for name in self._mirrored
+        }
+
+    def _problem(self, error: TwinlogError, topic: str | None = None) -> None:
+        self._report.problems.append(Problem.of(error, topic))
+
+    # -- what would be mirrored ----------------------------------------------------------------
+
+    def topics(self) -> None:
+        missing = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
+        configs = new_topic_configs(self._flow, self._clients.source, missing)
+        for name, topic in self._mirrored.items():
+            self._report.topics.append(self._topic(topic, configs.get(name, {})))
+        for entry in self._flow.topics.entries:
+            if set(entry) <= PLAIN_NAME and entry not in self._here.topics:
+                self._report.notes.append(
+                    f"topic {entry} is not there on {self._flow.flow.source}, or may not be "
+                    "described; it is "
+                    "mirrored as soon as it is"
+                )
+        if missing:
+            self._creation(missing, configs)
+
+    def _topic(self, topic: TopicMetadata, configs: Mapping[str, str]) -> TopicReport:
+        remote = self._remote[topic.name]
+        known = self._there.topics.get(remote)
+        wanted = len(topic.partitions)
+        if known is None:
+            plan, count = Plan.CREATE, 0
+        else:
+            count = len(known.partitions)
+            plan = Plan.GROW if count < wanted else Plan.EXISTS
+        return TopicReport(
+            topic=topic.name,
+            remote_topic=remote,
+            partitions=wanted,
+            plan=plan,
+            remote_partitions=count,
+            configs=configs if plan is Plan.CREATE else {},
+        )
+
+    def _creation(self, missing: Sequence[str], configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Ask the brokers to validate every creation."""
+        live, factor = len(self._there.brokers), self._flow.replication_factor
+        if factor > live:
+            self._problem(
+                TwinlogError(
+                    f"{self._flow.flow}: replication.factor = {factor}, but only {live} brokers of "
+                    f"{self._flow.flow.target} are alive, so {len(missing)} topics cannot be "
+                    "created; set "
+                    f"{self._flow.flow}.replication.factor to at most {live}, or -1 for the "
+                    "brokers' default",
+                    code="REPLICATION_FACTOR",
+                )
+            )
+            return
+        for name in missing:
+            partitions = len(self._mirrored[name].partitions)
+            self._validate(self._remote[name], partitions, factor, configs.get(name, {}), name)
+
+    def _validate(
+        self,
+        remote: str,
+        partitions: int,
+        factor: int,
+        configs: Mapping[str, str],
+        topic: str | None,
+    ) -> None:
+        try:
+            answer = admin.validate_topic(
+                self._clients.target,
+                remote,
+                partitions=partitions,
+                replication_factor=factor,
+                configs=configs,
+            )
+        except TwinlogError as error:
+            self._problem(error, topic)
+            return
+        if not answer.is_new:
+            self._problem(self._unauthorized("target", "DESCRIBE", remote), topic)
+
+    # -- rights --------------------------------------------------------------------------------
+
+    def _unauthorized(self, side: str, right: str, topic: str) -> TwinlogError:
+        alias = self._flow.flow.source if side == "source" else self._flow.flow.target
+        return Unauthorized(
+            f"cluster {alias}: our user may not {right} topic {topic}: grant {right} on topic "
+            f"{topic}",
+            code="TOPIC_UNAUTHORIZED",
+        )
+
+    def source_rights(self) -> None:
+        seen = _seen(self._clients.lane_source, self._clients.source, self._here, self._mirrored)
+        for name in self._mirrored:
+            if not _may(seen, name, Operation.READ):
+                self._problem(self._unauthorized("source", "READ", name), name)
+
+    def target_rights(self) -> None:
+        there = {
+            name: remote for name, remote in self._remote.items() if remote in self._there.topics
+        }
+        seen = _seen(self._clients.lane_target, self._clients.target, self._there, there.values())
+        for name, remote in there.items():
+            for right in (Operation.WRITE, Operation.READ):
+                if not _may(seen, remote, right):
+                    self._problem(self._unauthorized("target", right.name, remote), name)
+            wanted, count = self._mirrored[name], self._there.topics[remote]
+            grows = len(count.partitions) < len(wanted.partitions)
+            if grows and not _may(self._there, remote, Operation.ALTER):
+                self._problem(self._unauthorized("target", "ALTER", remote), name)
+
+    def internal_topics(self) -> None:
+        names = (STATE_TOPIC, offset_map_topic(self._flow.flow.source), PROBE_TOPIC)
+        for name in names:
+            if name not in self._there.topics:
+                factor = self._flow.state_topic_replication_factor
+                self._validate(name, 1, factor, {}, None)
+                continue
+            for right in (Operation.WRITE, Operation.READ):
+                if not _may(self._there, name, right):
+                    self._problem(self._unauthorized("target", right.name, name))
+
+    # -- what the target holds -----------------------------------------------------------------
+
+    def state(self) -> None:
+        """Whether the state on the target is this flow's."""
+        if STATE_TOPIC not in self._there.topics or not _may(
+            self._there, STATE_TOPIC, Operation.READ
+        ):
+            return
+        records = read_to_end(self._clients.target, STATE_TOPIC, 0)
+        history = winning_claims((r.key, r.value) for r in records).get(str(self._flow.flow))
+        last = None if history is None else history.latest
+        cluster_id = self._here.cluster_id or ""
+        if last is not None and last.source_cluster_id not in ("", cluster_id):
+            self._problem(
+                TwinlogError(
+                    f"{self._flow.flow}: the state on the target was written for source cluster "
+                    f"{last.source_cluster_id}, but {self._flow.flow.source} is now {cluster_id}: "
+                    "if the source was "
+                    "rebuilt, delete the remote topics and the offset map topic, or use another "
+                    "alias",
+                    code="CLUSTER_CHANGED",
+                )
+            )
+        if last is not None and history is not None and not history.is_closed:
+            self._report.notes.append(
+                f"generation {last.generation} of this flow has not ended in order: it runs on "
+                f"{last.host} "
+                f"(process {last.pid}), or was killed"
+            )
+
+    def foreign_data(self) -> None:
+        """A prefixed remote topic with records that no offset map row speaks of."""
+        if self._setup.is_identity:
+            return
+        there = {
+            tp: TopicPartition(self._remote[tp.topic], tp.partition)
+            for topic in self._report.topics
+            if topic.plan is not Plan.CREATE
+            for tp in _partitions(topic)
+            if _may(self._there, topic.remote_topic, Operation.READ)
+        }
+        if not there:
+            return
+        known = self._mapped()
+        unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
+        starts = admin.list_offsets(self._clients.target, unknown.values(), admin.EARLIEST)
+        ends = admin.log_ends(self._clients.target, unknown.values())
+        for tp, remote in unknown.items():
+            start, end = starts[remote], ends[remote]
+            if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+                error = start if isinstance(start, TwinlogError) else end
+                if isinstance(error, TwinlogError):
+                    self._problem(error, tp.topic)
+            elif end.end_offset > start.offset:
+                self._problem(
+                    PartitionError(
+                        f"{remote}: the topic already holds records [{start.offset}, "
+                        f"{end.end_offset}) that this "
+                        "flow did not write; delete it, or mirror under another name "
+                        "(replication.policy.separator)",
+                        code="FOREIGN_DATA",
+                    ),
+                    tp.topic,
+                )
+
+    def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:
+        return PartitionKey(
+            self._here.topics[tp.topic].topic_id,
+            self._there.topics[remote.topic].topic_id,
+            tp.partition,
+        )
+
+    def _mapped(self) -> Iterable[PartitionKey]:
+        topic = offset_map_topic(self._flow.flow.source)
+        found = self._there.topics.get(topic)
+        if found is None or not _may(self._there, topic, Operation.READ):
+            return ()
+        return MapReader(self._clients.target, topic, len(found.partitions)).read()
+
+    def expiry(self) -> None:
+        if self._flow.producer_id_expiration_ms is not None:
+            return
+        try:
+            admin.describe_broker_configs(self._clients.target, [EXPIRY_CONFIG])
+        except Unauthorized:
+            self._report.notes.append(
+                f"{EXPIRY_CONFIG} of {self._flow.flow.target} may not be read (DESCRIBE_CONFIGS on "
+                "the cluster): "
+                "every partition counts as unprotected, which is slower for a minute after "
+                "trouble; set "
+                "twinlog.target.producer.id.expiration.ms to the brokers' value"
+            )
+
+
+def _seen(
+    lane: ClusterClient, usual: ClusterClient, known: ClusterMetadata, topics: Iterable[str]
+) -> ClusterMetadata:
+    """The topics as the lanes' user sees them."""
+    if lane is usual:
+        return known
+    names = sorted(topics)
+    return lane.metadata(names) if names else known
+
+
+def _may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
+    """False only where the brokers say that it is denied; old ones do not say."""
+    found = metadata.topics.get(topic)
+    if found is None or found.error:
+        return False
+    return found.operations is None or right in found.operations
+
+
+def _partitions(topic: TopicReport) -> list[TopicPartition]:
+    count = min(topic.partitions, topic.remote_partitions)
+    return [TopicPartition(topic.topic, number) for number in range(count)]

@@ -1,0 +1,95 @@
+"""What `twinlog check` found, as values: for people's lines and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from twinlog.errors import TwinlogError
+
+
+class Plan(StrEnum):
+    """What `mirror` would do about a remote topic."""
+
+    CREATE = "create"
+    GROW = "grow"
+    EXISTS = "exists"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that stops a topic or a flow; the message says what to do."""
+
+    code: str
+    message: str
+    topic: str | None = None
+
+    @classmethod
+    def of(cls, error: TwinlogError, topic: str | None = None) -> Problem:
+        return cls(code=error.code, message=error.message, topic=topic)
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReport:
+    """One cluster of the file, as seen with one user's credentials."""
+
+    alias: str
+    addresses: str
+    cluster_id: str = ""
+    brokers: int = 0
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReport:
+    """One topic that would be mirrored."""
+
+    topic: str
+    remote_topic: str
+    partitions: int
+    plan: Plan
+    remote_partitions: int = 0
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """What the remote topic would be created with."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowReport:
+    """One flow; filled while it is looked at."""
+
+    flow: str
+    topics: list[TopicReport] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Worth knowing, in nobody's way."""
+    guarantee: str | None = None
+    """None where nothing was probed."""
+    missing_capabilities: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        return sum(topic.partitions for topic in self.topics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """The whole answer."""
+
+    file: str
+    warnings: tuple[str, ...]
+    clusters: tuple[ClusterReport, ...]
+    flows: tuple[FlowReport, ...]
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        clusters = [c.problem for c in self.clusters if c.problem is not None]
+        return (*clusters, *(problem for flow in self.flows for problem in flow.problems))
+
+    def as_json(self) -> dict[str, Any]:
+        """The body of the JSON answer."""
+        return {"ok": not self.problems, **asdict(self)}

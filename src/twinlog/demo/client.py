@@ -1,0 +1,73 @@
+"""The demo's own Kafka client (librdkafka): it shares no code with the mirror that it checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from twinlog.errors import EnvironmentMissing
+
+Message = Any
+"""confluent-kafka has no types."""
+
+
+def confluent() -> ModuleType:
+    """The client library, which only the demo needs."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise EnvironmentMissing(
+            "the demo needs the Python package confluent-kafka: install it with "
+            "`pip install 'twinlog[demo]'`"
+        ) from error
+    return confluent_kafka
+
+
+def create_topics(
+    bootstrap: str, partitions: Mapping[str, int], configs: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Create topics with one replica each, and wait until they are there."""
+    confluent()
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [
+        NewTopic(name, count, 1, config=dict(configs.get(name, {})))
+        for name, count in partitions.items()
+    ]
+    for future in admin.create_topics(topics, operation_timeout=30).values():
+        future.result()
+
+
+def partition_counts(bootstrap: str, topics: Iterable[str]) -> dict[str, int]:
+    """How many partitions each topic has now; a missing one is not in the answer."""
+    confluent()
+    from confluent_kafka.admin import AdminClient
+
+    known = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
+    found = {name: known[name] for name in topics if name in known}
+    return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+
+
+def log_reader(bootstrap: str, partitions: Mapping[str, int]) -> Any:
+    """A consumer of no group, at the start of every partition."""
+    library = confluent()
+    consumer = library.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            "queued.max.messages.kbytes": 16_384,
+        }
+    )
+    consumer.assign(
+        [
+            library.TopicPartition(topic, partition, library.OFFSET_BEGINNING)
+            for topic, count in partitions.items()
+            for partition in range(count)
+        ]
+    )
+    return consumer

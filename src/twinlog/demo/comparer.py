@@ -1,0 +1,140 @@
+"""Compares two logs record by record while both grow, in bounded memory.
+
+For each partition the records of both sides are paired in the order in which they arrive, and must
+be equal in key, value, headers (with their order, duplicates and null values) and timestamp. So a
+lost record, a doubled one and two in the wrong order all show as a difference at that place. What
+one side has and the other not yet waits in a short queue; a side that is ahead by a full queue is
+to be read no further (`has_room`).
+
+It knows no Kafka and nothing of the mirror: both would be a way to share a mistake with what is
+being checked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+QUEUE_RECORDS: Final = 20_000
+"""Per partition: some seconds of the demo's stream; about 20 MB when full."""
+
+KEPT_DIFFERENCES: Final = 10
+
+
+class Side(StrEnum):
+    """Which of the two logs."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRecord:
+    """A record as a consumer sees it; the offset is for the report only, it may differ."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The first place where the two logs of a partition are not equal."""
+
+    topic: str
+    partition: int
+    source_offset: int
+    target_offset: int
+    fields: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition}: source offset {self.source_offset} and target offset "
+            f"{self.target_offset} differ in {', '.join(self.fields)}"
+        )
+
+
+@dataclass(slots=True)
+class _Pair:
+    """One partition: at most one of the queues holds records."""
+
+    waiting: dict[Side, deque[SeenRecord]] = field(
+        default_factory=lambda: {side: deque() for side in Side}
+    )
+    compared: int = 0
+    differs: bool = False
+
+
+class Comparer:
+    """Pairs the records of both sides, partition by partition."""
+
+    def __init__(self, *, queue_records: int = QUEUE_RECORDS) -> None:
+        self._pairs: dict[tuple[str, int], _Pair] = {}
+        self._queue_records = queue_records
+        self.differences: list[Difference] = []
+        self.compared = 0
+        self.equal = 0
+
+    def see(self, side: Side, topic: str, partition: int, record: SeenRecord) -> None:
+        """Take the next record of one side; `topic` is the source's name for both."""
+        pair = self._pairs.setdefault((topic, partition), _Pair())
+        other = pair.waiting[Side.TARGET if side is Side.SOURCE else Side.SOURCE]
+        if not other:
+            pair.waiting[side].append(record)
+            return
+        source, target = (record, other.popleft())
+        if side is Side.TARGET:
+            source, target = target, source
+        self._compare(pair, topic, partition, source, target)
+
+    def has_room(self, side: Side, topic: str, partition: int) -> bool:
+        """Whether more of this side may be read before the other has caught up."""
+        pair = self._pairs.get((topic, partition))
+        return pair is None or len(pair.waiting[side]) < self._queue_records
+
+    def waiting(self, side: Side) -> int:
+        """Records of one side that the other has not shown yet."""
+        return sum(len(pair.waiting[side]) for pair in self._pairs.values())
+
+    @property
+    def is_identical(self) -> bool:
+        """No difference so far; at rest, nothing may wait either (`is_complete`)."""
+        return not self.differences
+
+    @property
+    def is_complete(self) -> bool:
+        """Every record of either side has found its partner, and is equal to it."""
+        return self.is_identical and not any(self.waiting(side) for side in Side)
+
+    def _compare(
+        self, pair: _Pair, topic: str, partition: int, source: SeenRecord, target: SeenRecord
+    ) -> None:
+        pair.compared += 1
+        self.compared += 1
+        fields = differing_fields(source, target)
+        if not fields:
+            self.equal += 1
+            return
+        # behind one lost record all others differ as well: the first place is what helps
+        if not pair.differs and len(self.differences) < KEPT_DIFFERENCES:
+            self.differences.append(
+                Difference(
+                    topic=topic,
+                    partition=partition,
+                    source_offset=source.offset,
+                    target_offset=target.offset,
+                    fields=fields,
+                )
+            )
+        pair.differs = True
+
+
+def differing_fields(source: SeenRecord, target: SeenRecord) -> tuple[str, ...]:
+    """Names of what is not equal."""
+    names = ("key", "value", "headers", "timestamp", "timestamp_type")
+    return tuple(name for name in names if getattr(source, name) != getattr(target, name))

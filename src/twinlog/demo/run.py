@@ -1,0 +1,251 @@
+"""Runs the demo: clusters, stream, mirror and check are started, shown, and leave nothing behind.
+
+Whatever happens (its time is over, Ctrl-C, an error in any part) the parts end in the same order:
+the stream, then the check once all that was produced has arrived, the mirror, the clusters with
+their folders.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from twinlog.config.load import load
+from twinlog.control.rates import Rates, TopicRate
+from twinlog.control.run import MirrorOptions, run_mirror
+from twinlog.control.snapshot import FlowSnapshot
+from twinlog.demo.checker import Checker, CheckState
+from twinlog.demo.client import confluent, create_topics
+from twinlog.demo.orders import PARTITIONS, TOPIC_CONFIGS, order_events
+from twinlog.demo.shop import Shop
+from twinlog.demo.view import DemoState, DemoView
+from twinlog.errors import TwinlogError
+from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
+
+SOURCE: Final = "eu"
+TARGET: Final = "us"
+FLOW: Final = f"{SOURCE}->{TARGET}"
+LEASE_S: Final = 30.0
+"""Short, so that a demo of a minute shows that a change of leases is not to be noticed."""
+
+TICK_S: Final = 0.1
+ARRIVES_WITHIN_S: Final = 30.0
+QUIET_S: Final = 1.0
+"""How long nothing more may come before the target counts as read to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """What the command line decides."""
+
+    seconds: float | None = None
+    """None: until it is stopped."""
+    records_per_s: float = 500.0
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    """How it ended."""
+
+    produced: int
+    check: CheckState
+    seconds: float
+    was_stopped_early: bool
+    """Stopped before a record was produced."""
+
+    @property
+    def is_identical(self) -> bool:
+        """Everything produced was found on both sides, equal and in order, and nothing more."""
+        check = self.check
+        complete = check.compared == self.produced and not check.on_the_way and not check.surplus
+        return check.is_identical and complete
+
+
+def run_demo(options: DemoOptions, stop: threading.Event, view: DemoView) -> DemoResult:
+    """The demo from start to end."""
+    confluent()  # before anything is started: without it there is no demo
+    with ExitStack() as parts:
+        view.show(DemoState(phase="Starting two local Kafka clusters ..."))
+        clusters = parts.enter_context(_clusters(stop))
+        if clusters is None:
+            return _nothing()
+        source, target = clusters
+        create_topics(source.bootstrap, PARTITIONS, TOPIC_CONFIGS)
+        demo = _Demo(source, target, options)
+        parts.callback(demo.close)
+        return demo.run(stop, view)
+
+
+def _nothing() -> DemoResult:
+    return DemoResult(produced=0, check=CheckState(), seconds=0.0, was_stopped_early=True)
+
+
+@contextmanager
+def _clusters(stop: threading.Event) -> Iterator[tuple[LocalCluster, LocalCluster] | None]:
+    """Both clusters, started side by side; None when told to stop meanwhile."""
+    pair = tuple(LocalCluster(name, heap_mb=384, jvm_flags=QUICK_JVM) for name in (SOURCE, TARGET))
+    with ThreadPoolExecutor(len(pair)) as pool:
+        try:
+            starting = [pool.submit(cluster.start) for cluster in pair]
+            while not all(future.done() for future in starting) and not stop.is_set():
+                time.sleep(TICK_S)
+            if stop.is_set():
+                yield None
+            else:
+                for future in starting:
+                    future.result()
+                yield pair[0], pair[1]
+        finally:
+            _end(pair, starting)
+
+
+def _end(clusters: tuple[LocalCluster, ...], starting: list[Future[None]]) -> None:
+    """Stop both; one that is just coming up is stopped until its start has given up."""
+    while True:
+        for cluster in clusters:
+            cluster.stop()
+        if all(future.done() for future in starting):
+            break
+        time.sleep(TICK_S)
+    for cluster in clusters:
+        cluster.stop()
+
+
+class _Demo:
+    """Everything between the clusters."""
+
+    def __init__(self, source: LocalCluster, target: LocalCluster, options: DemoOptions) -> None:
+        self._options = options
+        self._errors: list[BaseException] = []
+        self._stop_mirror = threading.Event()
+        self._flows: list[FlowSnapshot] = []
+        self._rates = Rates()
+        self._topics: tuple[TopicRate, ...] = ()
+        self._began = 0.0
+        events = order_events(options.seed)
+        self._shop = Shop(source.bootstrap, events, options.records_per_s, self._errors.append)
+        remote = {topic: f"{SOURCE}.{topic}" for topic in PARTITIONS}
+        self._checker = Checker(source.bootstrap, target.bootstrap, remote, self._errors.append)
+        self._config = _write_config(source, target)
+        self._mirror = threading.Thread(target=self._run_mirror, name="demo-mirror", daemon=True)
+
+    def run(self, stop: threading.Event, view: DemoView) -> DemoResult:
+        self._mirror.start()
+        self._checker.start()
+        self._turn(
+            stop, view, "Starting the mirror (Spark takes some seconds) ...", self._is_running
+        )
+        self._began = time.monotonic()
+        self._shop.start()
+        phase = f"Mirroring a shop's orders from {SOURCE} to {TARGET}; Ctrl-C ends it"
+        self._turn(stop, view, phase, self._is_over)
+        seconds = time.monotonic() - self._began
+        self._shop.stop()
+        # a second signal ends the process: this waits for what was produced, not for the user
+        self._turn(
+            threading.Event(), view, "Ending: what was produced still arrives ...", self._arrived()
+        )
+        self._checker.stop()
+        return DemoResult(
+            produced=self._shop.delivered,
+            check=self._checker.state,
+            seconds=seconds,
+            was_stopped_early=self._shop.delivered == 0,
+        )
+
+    def close(self) -> None:
+        """End every part, also those that never began."""
+        self._shop.stop()
+        self._checker.stop()
+        self._stop_mirror.set()
+        if self._mirror.is_alive():
+            self._mirror.join()
+
+    def _turn(
+        self,
+        stop: threading.Event,
+        view: DemoView,
+        phase: str,
+        is_done: Callable[[], bool],
+    ) -> None:
+        while not stop.wait(TICK_S):
+            if self._errors:
+                raise self._errors[0]
+            view.show(self._state(phase))
+            if is_done():
+                return
+
+    def _is_running(self) -> bool:
+        return any(flow.state == "RUNNING" for flow in self._flows)
+
+    def _is_over(self) -> bool:
+        seconds = self._options.seconds
+        return seconds is not None and time.monotonic() - self._began >= seconds
+
+    def _arrived(self) -> Callable[[], bool]:
+        """A question to ask again and again: is all there, or does it take too long?"""
+        began = time.monotonic()
+        complete_since: float | None = None
+
+        def arrived() -> bool:
+            nonlocal complete_since
+            now, check = time.monotonic(), self._checker.state
+            complete = check.compared >= self._shop.delivered and not check.on_the_way
+            complete_since = (complete_since or now) if complete else None
+            settled = complete_since is not None and now - complete_since >= QUIET_S
+            hopeless = bool(check.differences) or now - began >= ARRIVES_WITHIN_S
+            return settled or hopeless
+
+        return arrived
+
+    def _state(self, phase: str) -> DemoState:
+        return DemoState(
+            phase=phase,
+            flow=FLOW,
+            flow_state=self._flows[0].state if self._flows else "",
+            elapsed_s=time.monotonic() - self._began if self._began else 0.0,
+            produced=self._shop.delivered,
+            topics=self._topics if self._began else (),
+            check=self._checker.state,
+        )
+
+    def _run_mirror(self) -> None:
+        try:
+            run_mirror(
+                load(self._config, environment={}),
+                self._config,
+                MirrorOptions(
+                    lease_s=LEASE_S, stop=self._stop_mirror, on_snapshot=self._on_snapshot
+                ),
+            )
+            if not self._stop_mirror.is_set():
+                self._errors.append(TwinlogError("the demo's mirror ended by itself"))
+        except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
+            self._errors.append(error)
+
+    def _on_snapshot(self, flows: list[FlowSnapshot]) -> None:
+        self._flows = flows
+        self._topics = tuple(self._rates.update(time.monotonic(), flows))
+
+
+def _write_config(source: LocalCluster, target: LocalCluster) -> Path:
+    """The mirror's configuration, in the folder of a cluster: it goes when that goes."""
+    if source.folder is None:
+        raise TwinlogError("the demo's source cluster has no folder: it is not running")
+    path = source.folder / "mm2.properties"
+    path.write_text(
+        f"clusters = {SOURCE}, {TARGET}\n"
+        f"{SOURCE}.bootstrap.servers = {source.bootstrap}\n"
+        f"{TARGET}.bootstrap.servers = {target.bootstrap}\n"
+        f"{FLOW}.enabled = true\n"
+        f"{FLOW}.topics = {', '.join(PARTITIONS)}\n"
+        "replication.factor = 1\n"
+    )
+    return path

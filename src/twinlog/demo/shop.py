@@ -1,0 +1,86 @@
+"""Produces the stream of orders to the source, at an even pace, in one thread of its own."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from twinlog.demo.client import confluent
+from twinlog.demo.orders import Event
+from twinlog.errors import ClusterError
+
+TICK_S: Final = 0.02
+FLUSH_S: Final = 10.0
+
+
+class Shop:
+    """A producer; what the broker has acknowledged is counted."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        events: Iterator[Event],
+        records_per_s: float,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._events = events
+        self._records_per_s = records_per_s
+        self._on_error = on_error
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="demo-shop", daemon=True)
+        self._refused: str | None = None
+        self.delivered = 0
+        self._producer: Any = confluent().Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 5,
+            }
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Produce no more; returns when everything is acknowledged."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._produce()
+        except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
+            self._on_error(error)
+
+    def _produce(self) -> None:
+        began, sent = time.monotonic(), 0
+        while not self._stop.wait(TICK_S):
+            due = int((time.monotonic() - began) * self._records_per_s) - sent
+            for event in itertools.islice(self._events, due):
+                self._producer.produce(
+                    event.topic,
+                    key=event.key,
+                    value=event.value,
+                    headers=list(event.headers),
+                    on_delivery=self._on_delivery,
+                )
+            sent += max(due, 0)
+            self._producer.poll(0)
+            self._raise_refused()
+        self._producer.flush(FLUSH_S)
+        self._raise_refused()
+
+    def _on_delivery(self, error: object, _message: object) -> None:
+        if error is None:
+            self.delivered += 1
+        elif self._refused is None:
+            self._refused = str(error)
+
+    def _raise_refused(self) -> None:
+        if self._refused is not None:
+            raise ClusterError(f"the demo's source refused a record: {self._refused}")

@@ -1,0 +1,157 @@
+"""What the demo shows: a live table on a terminal, a line every few seconds anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.control.rates import TopicRate
+from twinlog.demo.checker import CheckState
+from twinlog.quantities import count, duration, plural
+
+PLAIN_EVERY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoState:
+    """One moment of the demo."""
+
+    phase: str
+    flow: str = ""
+    flow_state: str = ""
+    elapsed_s: float = 0.0
+    produced: int = 0
+    topics: tuple[TopicRate, ...] = ()
+    check: CheckState = field(default_factory=CheckState)
+
+
+class DemoView(Protocol):
+    """Where the demo shows itself."""
+
+    def show(self, state: DemoState) -> None:
+        """The state of now."""
+
+
+class PlainView:
+    """Lines for a log: each new phase, then one every five seconds."""
+
+    def __init__(
+        self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._phase = ""
+        self._last = clock()
+
+    def show(self, state: DemoState) -> None:
+        now = self._clock()
+        if state.phase != self._phase:
+            self._phase, self._last = state.phase, now
+            self._write(state.phase)
+        elif state.topics and now - self._last >= PLAIN_EVERY_S:
+            self._last = now
+            for topic in state.topics:
+                self._write(_topic_line(topic))
+            self._write(check_text(state.check).plain)
+
+
+def _topic_line(topic: TopicRate) -> str:
+    return (
+        f"  {topic.topic}: {count(topic.records_per_s)} records/s, "
+        f"{topic.bytes_per_s / 1e6:.2f} MB/s, lag {_lag(topic)} records, {_lag_s(topic)} s"
+    )
+
+
+def _lag(topic: TopicRate) -> str:
+    return "?" if topic.lag < 0 else count(topic.lag)
+
+
+def _lag_s(topic: TopicRate) -> str:
+    return "?" if topic.lag_ms < 0 else f"{topic.lag_ms / 1000:.1f}"
+
+
+def check_text(check: CheckState) -> Text:
+    """The running check in one line."""
+    if check.differences or not check.is_identical:
+        first = check.differences[0]
+        return Text.assemble(
+            ("source and target DIFFER: ", "bold red"),
+            f"{plural(len(check.differences), 'difference')}, the first: {first}",
+        )
+    if not check.compared:
+        return Text("source and target: nothing to compare yet", style="dim")
+    more = f", {count(check.on_the_way)} on the way" if check.on_the_way else ""
+    surplus = f", {count(check.surplus)} seen on the target first" if check.surplus else ""
+    return Text.assemble(
+        ("source and target are identical: ", "green"),
+        f"{count(check.compared)} records compared{more}{surplus}",
+    )
+
+
+def demo_table(state: DemoState) -> RenderableType:
+    """The whole picture for a terminal."""
+    heading = Text.assemble((state.phase, "bold"))
+    if not state.topics:
+        return heading
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("topic")
+    for name in ("copied", "records/s", "MB/s", "lag (records)", "lag (s)"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for topic in state.topics:
+        table.add_row(
+            topic.topic,
+            count(topic.records),
+            count(topic.records_per_s),
+            f"{topic.bytes_per_s / 1e6:.2f}",
+            _lag(topic),
+            _lag_s(topic),
+        )
+    status = Text.assemble(
+        (state.flow, "bold"),
+        f"  {state.flow_state}  {duration(state.elapsed_s)}  {count(state.produced)} records "
+        "produced",
+    )
+    return Group(heading, status, Text(), table, Text(), check_text(state.check))
+
+
+class LiveView:
+    """A picture that is redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(Text(""), console=console, refresh_per_second=4)
+
+    def start(self) -> None:
+        self._live.start()
+
+    def stop(self) -> None:
+        self._live.stop()
+
+    def show(self, state: DemoState) -> None:
+        self._live.update(demo_table(state))
+
+
+@contextmanager
+def view_on(stream: TextIO) -> Iterator[DemoView]:
+    """The view that fits the stream."""
+    if not stream.isatty():
+
+        def write(line: str) -> None:
+            stream.write(f"{line}\n")
+            stream.flush()
+
+        yield PlainView(write)
+        return
+    live = LiveView(Console(file=stream))
+    live.start()
+    try:
+        yield live
+    finally:
+        live.stop()

@@ -1,0 +1,57 @@
+"""Numbers as people read them: counts, sizes, rates and durations, each in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SIZES: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
+_SPANS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+def count(number: float) -> str:
+    """`1,234,567`; a rate below 10 keeps one digit behind the point."""
+    if isinstance(number, float) and 0 < number < 10:
+        return f"{number:.1f}"
+    return f"{round(number):,}"
+
+
+def size(number: float) -> str:
+    """Bytes in powers of ten, as network and disk makers count: `12.3 MB`."""
+    for unit, factor in _SIZES:
+        if number >= factor:
+            value = number / factor
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
+    return f"{round(number)} B"
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `35 s`, `2 min 5 s`, `3 h 10 min`: two units at most."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    rest = round(seconds)
+    for at, (unit, factor) in enumerate(_SPANS):
+        if rest >= factor:
+            small_unit, small = _SPANS[at + 1] if at + 1 < len(_SPANS) else ("s", 1)
+            second = rest % factor // small
+            first = f"{rest // factor} {unit}"
+            return f"{first} {second} {small_unit}" if second else first
+    return f"{rest} s"
+
+
+def plural(number: int, word: str) -> str:
+    """`1 topic`, `2 topics`, `1,000 topics`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def ranges(numbers: list[int]) -> str:
+    """Sorted numbers as ranges: `0-3,5,7-8`."""
+    parts: list[str] = []
+    start = last = None
+    for number in [*sorted(numbers), None]:
+        if last is not None and number == last + 1:
+            last = number
+            continue
+        if start is not None:
+            parts.append(str(start) if start == last else f"{start}-{last}")
+        start = last = number
+    return ",".join(parts)
