@@ -42,6 +42,8 @@ class FlowSnapshot:
     lanes: int
     since_ms: int
     partitions: tuple[PartitionSnapshot, ...]
+    code: str = ""
+    """Of the error that ended the flow, where one did."""
 
     @property
     def records(self) -> int:

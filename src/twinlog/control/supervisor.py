@@ -388,6 +388,7 @@ class Supervisor:
             lanes=0,
             since_ms=int((time.time() - (time.monotonic() - flow.began)) * 1000),
             partitions=(),
+            code="" if error is None else error.code,
         )
 
     @property
