@@ -38,6 +38,7 @@ class ProcessJob:
     lease: int
     lanes: int
     address: ChannelAddress
+    prelude: str = ""
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     cancelled: bool = False
@@ -64,7 +65,8 @@ class ProcessJob:
             },
         }
         self.attempts[lane] = attempt
-        self.processes[lane] = subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(job)])
+        program = self.prelude + PROGRAM
+        self.processes[lane] = subprocess.Popen([sys.executable, "-c", program, json.dumps(job)])
 
     def _watch(self) -> None:
         while not self.cancelled:
@@ -98,10 +100,12 @@ class ProcessLeases:
 
     def __init__(self, address: ChannelAddress) -> None:
         self._address = address
+        self.prelude = ""
+        """Python that every lane runs first: how a test stops a lane at one exact place."""
         self.jobs: list[ProcessJob] = []
 
     def start(self, lease: int, lanes: int) -> ProcessJob:
-        job = ProcessJob(lease, lanes, self._address)
+        job = ProcessJob(lease, lanes, self._address, self.prelude)
         job.start()
         self.jobs.append(job)
         return job

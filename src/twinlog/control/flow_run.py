@@ -44,7 +44,11 @@ SOCKET_GIVES_UP_MS: Final = 10_000
 
 ONCE_GIVES_UP_S: Final = 60.0
 MAP_RUNS_IN_TAKE: Final = 20_000
-STALE_PLAN: Final = frozenset({"SOURCE_RECREATED", "TARGET_RECREATED", "TOPIC_MISSING"})
+STALE_PLAN: Final = frozenset(
+    {"SOURCE_RECREATED", "TARGET_RECREATED", "TOPIC_MISSING", "RECORD_TOO_LARGE"}
+)
+"""Troubles that a fresh look at both clusters may end: other topic ids, another max.message.bytes."""
+
 LEASE_RETRY_S: Final = 2.0
 
 

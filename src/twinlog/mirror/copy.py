@@ -28,7 +28,7 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.intake import Aborted, Intake, OutBatch
-from twinlog.mirror.offset_map import MapTail, Mark, Run
+from twinlog.mirror.offset_map import MapTail, Mark, Run, upstream_range
 from twinlog.model import TopicId, TopicPartition
 
 PIPELINE: Final = 16
@@ -282,11 +282,12 @@ class PartitionCopy:
         where = f"{self.target} at ordinal {batch.ordinal}"
         if distance < 0:
             lost = f"[{self._k + batch.ordinal + distance}, {self._k + batch.ordinal})"
+            missing = upstream_range(self.tail.runs, batch.ordinal + distance, -distance)
             self._trouble(
                 PartitionError(
                     f"{where}: {-distance} records are missing before the batch just appended: target offsets "
-                    f"{lost} hold later records; upstream records "
-                    f"[{batch.upstream + distance}, {batch.upstream}) of {self.source} are not on the target; "
+                    f"{lost} hold later records; upstream records {missing} of {self.source} are not on the "
+                    "target; "
                     "delete the target topic to copy it anew, or restore them by hand",
                     code="GAP_WRITTEN",
                 ),

@@ -211,6 +211,14 @@ def run_at_upstream(runs: Sequence[Run], upstream: int) -> Run | None:
     return runs[at - 1] if at else None
 
 
+def upstream_range(runs: Sequence[Run], ordinal: int, count: int) -> str:
+    """The upstream offsets of `count` records from `ordinal` on, as `[first, next)` for a message."""
+    first, last = run_at(runs, ordinal), run_at(runs, ordinal + count - 1)
+    if first is None or last is None:
+        return f"of ordinals [{ordinal}, {ordinal + count})"
+    return f"[{first.upstream_of(ordinal)}, {last.upstream_of(ordinal + count - 1) + 1})"
+
+
 def fold(rows: Iterable[ChunkRow]) -> dict[PartitionKey, PartitionMap]:
     """The maps of all partitions that have a row."""
     maps: dict[PartitionKey, PartitionMap] = {}

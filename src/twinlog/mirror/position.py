@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
+from twinlog.mirror.break_search import distance, find_break
 from twinlog.mirror.copy import StartPoint
-from twinlog.mirror.offset_map import Mark, Run, run_at
+from twinlog.mirror.offset_map import Mark, Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
 from twinlog.mirror.shared_topic import find_our_end
 from twinlog.mirror.tail_check import (
@@ -35,7 +36,7 @@ from twinlog.mirror.tail_check import (
     search,
     source_records,
 )
-from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition, sequence_of
 from twinlog.wire.records import Record
 
 MAX_TAIL_READS: Final = 20
@@ -226,7 +227,7 @@ class _Look:
     def _check_producer(self, ordinal: int, k: int) -> None:
         if self.producer is None or ordinal == 0:
             return
-        off = _distance(self.producer.last_sequence, sequence_of(ordinal - 1))
+        off = distance(self.producer.last_sequence, sequence_of(ordinal - 1))
         if off:
             raise self._k_broken(ordinal, k, off, "the broker's producer state")
 
@@ -236,7 +237,7 @@ class _Look:
             return
         if last.producer_id == self.rules.producer_id and not last.is_control:
             should = sequence_of(last.base_offset - k)
-            if off := _distance(last.base_sequence, should):
+            if off := distance(last.base_sequence, should):
                 raise self._k_broken(ordinal, k, off, "the last batch")
         elif last.producer_id not in self.rules.known_producers:
             raise PartitionError(
@@ -246,16 +247,32 @@ class _Look:
             )
 
     def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
+        at = find_break(
+            lambda offset: self._read(self.target, self.request.target, offset),
+            low=max(self.there.log_start, k),
+            high=self.there.log_end,
+            k=k,
+            producer_id=self.rules.producer_id,
+        )
         end = self.there.log_end
+        said = f"{witness} is at ordinal {ordinal - 1 + off}, the log holds {ordinal}"
         if off > 0:
+            where = f"somewhere below offset {end}"
+            if at is not None and at.distance > 0:
+                lost = upstream_range(self.request.runs, at.offset - k, at.distance)
+                where = (
+                    f"before offset {at.offset}: upstream records {lost} of {self.request.source} are not on "
+                    "the target"
+                )
             return PartitionError(
-                f"{self.request.target}: {off} records are missing somewhere below offset {end} ({witness} is at ordinal "
-                f"{ordinal - 1 + off}, the log holds {ordinal}); delete the target topic to copy it anew",
+                f"{self.request.target}: {off} records are missing {where} ({said}); delete the target topic to "
+                "copy it anew, or restore them by hand",
                 code="GAP_WRITTEN",
             )
+        where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
         return PartitionError(
-            f"{self.request.target}: {-off} records below offset {end} were not written by this flow, or twice ({witness} "
-            f"is at ordinal {ordinal - 1 + off}, K={k}); delete the target topic to copy it anew",
+            f"{self.request.target}: {-off} records {where} were not written by this flow, or twice ({said}); find "
+            "the other producer, then delete the target topic to copy it anew",
             code="EXTRA_RECORDS",
         )
 
@@ -414,9 +431,3 @@ class _Look:
             is_protected=self.producer is not None,
             last_timestamp=timestamp,
         )
-
-
-def _distance(sequence: int, expected: int) -> int:
-    """How far a sequence lies behind (+) or before (-) the expected one, over the wrap."""
-    half = SEQUENCE_MODULUS // 2
-    return (sequence - expected + half) % SEQUENCE_MODULUS - half

@@ -1,0 +1,125 @@
+"""Single requests, as a simpler mirror (or somebody else) would send them: no check before, none after."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.produce import (
+    PRODUCE,
+    VERSION_BY_ID,
+    VERSION_BY_NAME,
+    produce_answer,
+    produce_request,
+)
+from twinlog.cluster.raw_log import fetch_records
+from twinlog.errors import TwinlogError
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.records import Record, decode_batch, encode_batch
+
+OUT_OF_ORDER_SEQUENCE = 45
+UNKNOWN_TOPIC_ID = 100
+
+
+class Answer(NamedTuple):
+    """What the broker said to one batch."""
+
+    error: int
+    base_offset: int
+    log_append_time_ms: int
+    """-1 for an append to a CreateTime topic."""
+
+    def expect_ok(self) -> int:
+        assert self.error == 0, self
+        return self.base_offset
+
+
+def send(
+    client: ClusterClient,
+    tp: TopicPartition,
+    batch: bytes | bytearray,
+    topic_id: TopicId = NO_TOPIC_ID,
+) -> Answer:
+    """Append one encoded batch; with a topic id that topic and no other of its name."""
+    found = client.metadata([tp.topic], allow_missing=False).partition(tp)
+    assert found is not None
+    version = VERSION_BY_NAME if topic_id == NO_TOPIC_ID else VERSION_BY_ID
+    body = b"".join(produce_request(version, {tp: batch}, {tp.topic: topic_id}, 10_000))
+    view = client.connection_to(found.leader).request_raw(PRODUCE, version, body)
+    _, (answer,) = produce_answer(version, view, {topic_id.raw: tp.topic})
+    return Answer(answer.error, answer.base_offset, answer.log_append_time_ms)
+
+
+class Writer:
+    """A producer id, and batches under any sequence one likes."""
+
+    def __init__(self, client: ClusterClient, tp: TopicPartition, producer_id: int) -> None:
+        self.client = client
+        self.tp = tp
+        self.producer_id = producer_id
+
+    def batch(self, records: list[Record], sequence: int) -> bytearray:
+        return encode_batch(
+            records,
+            codec=Codec.NONE,
+            producer_id=self.producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+
+    def send(self, records: list[Record], sequence: int, *, spoilt: bool = False) -> Answer:
+        """Append the records; a `spoilt` batch has a wrong CRC, so the broker refuses it."""
+        batch = self.batch(records, sequence)
+        if spoilt:
+            batch[-1] ^= 1
+        return send(self.client, self.tp, batch)
+
+
+class LoggedBatch(NamedTuple):
+    """A batch as it lies in a log."""
+
+    base_offset: int
+    last_offset: int
+    records: int
+    producer_id: int
+    sequence: int
+    is_control: bool
+
+
+def batches(client: ClusterClient, tp: TopicPartition, offset: int = 0) -> list[LoggedBatch]:
+    """The headers of all batches from an offset on."""
+    out: list[LoggedBatch] = []
+    while True:
+        answer = fetch_records(client, {tp: (offset, 1 << 20)})[tp]
+        if isinstance(answer, TwinlogError):
+            raise answer
+        before = offset
+        for header, _ in read_headers(answer.records):
+            if header.next_offset > offset:
+                out.append(
+                    LoggedBatch(
+                        header.base_offset,
+                        header.last_offset,
+                        header.count,
+                        header.producer_id,
+                        header.base_sequence,
+                        header.is_control,
+                    )
+                )
+                offset = header.next_offset
+        if offset == before:
+            return out
+
+
+def values(client: ClusterClient, tp: TopicPartition, offset: int) -> list[bytes | None]:
+    """The values of what a plain Fetch by name answers at an offset."""
+    answer = fetch_records(client, {tp: (offset, 1 << 20)})[tp]
+    if isinstance(answer, TwinlogError):
+        raise answer
+    return [
+        record.value
+        for header, at in read_headers(answer.records)
+        for record in decode_batch(answer.records[at : at + header.length])
+        if record.offset >= offset
+    ]

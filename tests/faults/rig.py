@@ -1,0 +1,305 @@
+"""One flow between two real clusters, with everything that a fault test does to it and asks of it.
+
+Records are numbers: record n has key, value, headers and timestamp made from n, so that a reader sees at once
+which ones are missing, twice, or at the wrong place.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Final, NamedTuple, Self
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.faults import raw
+from tests.support import topics
+from tests.support.client import LOG_APPEND_TIME, Seen, eventually, producer, read_all
+from tests.support.mirror import Mirror
+from tests.support.settings import HURRIED, settings_for
+from tests.support.topics import create_topic
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import read_to_end
+from twinlog.control.map_reader import MapReader
+from twinlog.errors import TwinlogError
+from twinlog.mirror.generations import Claim, winning_claims
+from twinlog.mirror.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.offset_map import PartitionMap, run_at
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+DAY_MS: Final = 86_400_000
+OLD: Final = 3 * DAY_MS
+"""The broker has forgotten a producer whose last record is so old by its next check."""
+
+MAP_PARTITIONS: Final = 8
+NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Numbered(NamedTuple):
+    """A record as both sides must hold it: everything but its offset."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+
+
+class Rig:
+    """A source topic, its remote topic, and the flow between them."""
+
+    def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
+        mark = secrets.token_hex(4)
+        self.source, self.target = source, target
+        self.alias, self.target_alias = f"s{mark}", "t"
+        self.topic = f"orders-{mark}"
+        self.prefixed = True
+        self.began_ms = int(time.time() * 1000)
+        self._folder = folder
+        self.source_client = ClusterClient(settings_for(source.bootstrap, "s"), patience=HURRIED)
+        self.target_client = ClusterClient(settings_for(target.bootstrap, "t"), patience=HURRIED)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.source_client.close()
+        self.target_client.close()
+
+    # -- names -------------------------------------------------------------------------------------------
+
+    @property
+    def flow(self) -> str:
+        return f"{self.alias}->{self.target_alias}"
+
+    @property
+    def remote(self) -> str:
+        return f"{self.alias}.{self.topic}" if self.prefixed else self.topic
+
+    @property
+    def here(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
+
+    @property
+    def there(self) -> TopicPartition:
+        return TopicPartition(self.remote, 0)
+
+    # -- the source --------------------------------------------------------------------------------------
+
+    def create(self, **configs: str) -> None:
+        """The source topic, one partition; configs are given with underscores for dots."""
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        create_topic(self.source, self.topic, configs=named)
+
+    def record(
+        self, number: int, *, age_ms: int = 0, size: int = 0, key: int | None = None
+    ) -> Record:
+        return Record(
+            offset=number,
+            timestamp=self.began_ms - age_ms + number,
+            key=b"k%d" % (number if key is None else key),
+            value=b"u%d" % number + b"." * size,
+            headers=(("n", b"%d" % number), ("n", None)),
+        )
+
+    def put(self, numbers: Iterable[int], *, age_ms: int = 0, size: int = 0, keys: int = 0) -> None:
+        """Append one source batch of these records; with `keys` so many keys take turns."""
+        records = [
+            self.record(n, age_ms=age_ms, size=size, key=n % keys if keys else None)
+            for n in numbers
+        ]
+        raw.send(self.source_client, self.here, encode_batch(records, codec=Codec.NONE)).expect_ok()
+
+    def put_at_once(self, *batches: Sequence[Record]) -> None:
+        """Append several batches in one transaction: a mirror fetches all of them together."""
+        client = producer(self.source, config={"transactional.id": f"test-{secrets.token_hex(4)}"})
+        client.init_transactions(20)
+        client.begin_transaction()
+        for batch in batches:
+            for r in batch:
+                headers: list[tuple[str, str | bytes | None]] = list(r.headers)
+                client.produce(
+                    self.topic, r.value, r.key, partition=0, timestamp=r.timestamp, headers=headers
+                )
+            client.flush(20)
+        client.commit_transaction(20)
+
+    # -- the mirror ----------------------------------------------------------------------------------------
+
+    def config(self, keys: Mapping[str, str] = NO_KEYS) -> Path:
+        """An mm2.properties for this flow, with more keys."""
+        lines = {
+            "clusters": f"{self.alias}, {self.target_alias}",
+            f"{self.alias}.bootstrap.servers": self.source.bootstrap,
+            f"{self.target_alias}.bootstrap.servers": self.target.bootstrap,
+            f"{self.flow}.enabled": "true",
+            f"{self.flow}.topics": self.topic,
+            "replication.factor": "1",
+            "twinlog.state.topic.replication.factor": "1",
+            "refresh.topics.interval.seconds": "600",
+        }
+        if not self.prefixed:
+            lines["replication.policy.class"] = (
+                "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+            )
+        lines |= keys
+        path = self._folder / f"{self.alias}.properties"
+        path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+        return path
+
+    def mirror(
+        self,
+        *,
+        once: bool = False,
+        lanes: int = 1,
+        prelude: str = "",
+        keys: Mapping[str, str] = NO_KEYS,
+    ) -> Mirror:
+        """The flow, not yet started; `prelude` is Python that every lane runs first."""
+        mirror = Mirror(self.config(keys), once=once, lanes=lanes)
+        mirror.leases.prelude = prelude
+        return mirror
+
+    def copy_once(self, keys: Mapping[str, str] = NO_KEYS) -> None:
+        """A whole run with `--once` that must end without a failure."""
+        with self.mirror(once=True, keys=keys) as mirror:
+            (flow,) = mirror.wait(40)
+        assert [(p.state, p.code, p.message) for p in flow.partitions] == [("DONE", "", "")]
+
+    def fail_once(self, keys: Mapping[str, str] = NO_KEYS) -> tuple[str, str]:
+        """(code, message) of the failure with which a run with `--once` must end."""
+        with self.mirror(once=True, keys=keys) as mirror:
+            (flow,) = mirror.wait(40)
+        (part,) = flow.partitions
+        assert part.state == "FAILED", part
+        return part.code, part.message
+
+    # -- what is where -------------------------------------------------------------------------------------
+
+    def on_source(self, *, isolation: str = "read_committed") -> list[Numbered]:
+        return _numbered(read_all(self.source, self.topic, isolation=isolation))
+
+    def on_target(self) -> list[Numbered]:
+        return _numbered(read_all(self.target, self.remote))
+
+    def numbers(self) -> list[int]:
+        """The target's records by number, in its order."""
+        return [int((r.value or b"").rstrip(b".")[1:]) for r in self.on_target()]
+
+    def copied(self, count: int, within: float = 20.0) -> None:
+        """Wait until so many records are below the target's high watermark."""
+        eventually(lambda: self.end() >= count, within, what=f"{count} records on {self.remote}")
+
+    def end(self) -> int:
+        """The target's log end, 0 while the topic does not exist."""
+        found = admin.log_ends(self.target_client, [self.there])[self.there]
+        if isinstance(found, TwinlogError):
+            if found.code == "TOPIC_MISSING":
+                return 0
+            raise found
+        return max(0, found.end_offset)
+
+    def same(self, *, isolation: str = "read_committed") -> None:
+        """Source and target hold the same records, field by field, once each and in order."""
+        assert self.on_target() == self.on_source(isolation=isolation)
+
+    def offsets_are_exact(self) -> None:
+        """The offset map says for every record on the target which upstream offset it is."""
+        upstream = {r.value: r.offset for r in read_all(self.source, self.topic)}
+        known = self.map()
+        k = known.runs[0].downstream - known.runs[0].ordinal
+        wrong = []
+        for record in read_all(self.target, self.remote):
+            run = run_at(known.runs, record.offset - k)
+            said = None if run is None else run.upstream_of(record.offset - k)
+            if record.value in upstream and said != upstream[record.value]:
+                wrong.append((record.offset, record.value, said, upstream[record.value]))
+        assert wrong == []
+
+    def map(self) -> PartitionMap:
+        """The newest map of the partition (a re-created topic begins another one)."""
+        reader = MapReader(self.target_client, offset_map_topic(self.alias), MAP_PARTITIONS)
+        ids = self.target_client.metadata([self.remote]).topics[self.remote].topic_id
+        found = [m for key, m in reader.read().items() if key.target_topic_id == ids]
+        return max(found, key=lambda m: m.term)
+
+    def claim(self) -> Claim:
+        """The flow's newest generation, as the state topic has it."""
+        rows = read_to_end(self.target_client, STATE_TOPIC, 0)
+        claim = winning_claims((r.key, r.value) for r in rows)[self.flow].latest
+        assert claim is not None
+        return claim
+
+    def producers(self) -> Mapping[int, admin.ProducerState]:
+        """The producer ids that the target remembers."""
+        found = admin.describe_producers(self.target_client, [self.there])[self.there]
+        assert not isinstance(found, TwinlogError), found
+        return found
+
+    def forgotten(self) -> None:
+        """Wait until the target remembers no producer of the partition."""
+        eventually(lambda: not self.producers(), 10, what="the expiry of every producer id")
+
+    @contextmanager
+    def target_forgets_after(self, ms: int) -> Iterator[None]:
+        """Change the target's producer.id.expiration.ms for a while."""
+        alter_broker_configs(self.target, {"producer.id.expiration.ms": str(ms)})
+        try:
+            yield
+        finally:
+            alter_broker_configs(self.target, {"producer.id.expiration.ms": str(DAY_MS)})
+
+
+def alter_broker_configs(cluster: LocalCluster, configs: Mapping[str, str]) -> None:
+    """Set dynamic configs of the one broker."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in configs.items()
+    ]
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=entries)
+    client = topics.admin(cluster)
+    for answer in client.incremental_alter_configs([resource]).values():
+        answer.result(20)
+
+
+def _numbered(seen: Sequence[Seen]) -> list[Numbered]:
+    return [
+        Numbered(
+            r.partition,
+            r.key,
+            r.value,
+            r.headers,
+            -1 if r.timestamp_type == LOG_APPEND_TIME else r.timestamp,
+        )
+        for r in seen
+    ]
+
+
+def kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def freeze(pids: Iterable[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+
+def thaw(pids: Iterable[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,145 @@
+"""H1: the target forgets our producer id in mid-stream, one batch is refused, the next one is taken."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import DAY_MS, OLD, Rig, freeze, thaw
+from tests.support.client import eventually
+from tests.support.topics import alter_topic_configs, create_topic
+from twinlog.cluster import admin
+from twinlog.control.flow_setup import FlowSetup
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+NEVER_ONE_AT_A_TIME = "import twinlog.mirror.copy as c; c.TROUBLE_MS = 0\n"
+"""A lane that pipelines whatever the target may have forgotten: the simpler version."""
+
+
+@pytest.fixture(autouse=True)
+def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twinlog.control.partitions.RETRY_FAILED_S", 1.0)
+
+
+def test_naive_pipeline_loses_a_refused_batch_and_its_tail_check_passes(rig: Rig) -> None:
+    create_topic(rig.target, rig.remote)
+    us = admin.init_producer_id(rig.target_client).producer_id
+    lane = raw.Writer(rig.target_client, rig.there, us)
+    batch = [[rig.record(n, age_ms=OLD) for n in range(at, at + 10)] for at in range(0, 40, 10)]
+
+    assert lane.send(batch[0], 0).expect_ok() == 0
+    rig.forgotten()
+    assert lane.send(batch[1], 10, spoilt=True).error == 2
+    assert lane.send(batch[2], 20).expect_ok() == 10, "the target takes any sequence now"
+    assert lane.send(batch[3], 30).expect_ok() == 20
+    assert lane.send(batch[1], 10).error == raw.OUT_OF_ORDER_SEQUENCE
+
+    assert rig.numbers() == [*range(10), *range(20, 40)]
+    assert rig.on_target()[-1].value == batch[3][-1].value, "the newest record is the right one"
+
+
+@pytest.mark.parametrize(
+    ("refuses", "takes", "code"),
+    [
+        ({"max.message.bytes": "3000"}, {}, "RECORD_TOO_LARGE"),
+        (
+            {"message.timestamp.before.max.ms": str(DAY_MS)},
+            {"message.timestamp.before.max.ms": str(2**63 - 1)},
+            "RECORD_REFUSED",
+        ),
+        ({"cleanup.policy": "compact"}, {"cleanup.policy": "delete"}, "RECORD_REFUSED"),
+    ],
+    ids=["too-large", "too-old", "without-key"],
+)
+def test_batch_refused_between_others_is_neither_lost_nor_overtaken(
+    rig: Rig, refuses: dict[str, str], takes: dict[str, str], code: str
+) -> None:
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        rig.forgotten()
+        alter_topic_configs(rig.target, rig.remote, refuses)
+        rig.put_at_once(
+            [rig.record(n, age_ms=OLD, size=1000)._replace(key=None) for n in range(10, 15)],
+            [rig.record(n) for n in range(15, 20)],
+            [rig.record(n) for n in range(20, 25)],
+        )
+        mirror.eventually(lambda parts: parts[0].code == code)
+        found = rig.numbers()
+        assert found == list(range(len(found))), "nothing overtakes the refused batch"
+        if takes:
+            alter_topic_configs(rig.target, rig.remote, takes)
+        rig.copied(25)
+        mirror.stop()
+    assert rig.numbers() == list(range(25))
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    with rig.mirror(prelude=NEVER_ONE_AT_A_TIME) as mirror:
+        rig.copied(10)
+        rig.forgotten()
+        alter_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
+        rig.put_at_once(
+            [rig.record(n, age_ms=OLD, size=1000) for n in range(10, 15)],
+            [rig.record(n) for n in range(15, 20)],
+            [rig.record(n) for n in range(20, 25)],
+        )
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "GAP_WRITTEN")
+        assert "upstream records [10, 15)" in part.message
+        mirror.stop()
+    assert rig.numbers() == [*range(10), *range(15, 25)], "what the simpler version does"
+
+    code, message = rig.fail_once()
+    assert code == "GAP_WRITTEN"
+    assert "upstream records [10, 15)" in message
+    assert rig.end() == 20
+
+
+def in_flight_while_the_target_hangs(rig: Rig, *, age_ms: int) -> int:
+    """How many batches a lane has sent that were not answered."""
+    rig.create()
+    rig.put(range(10), age_ms=age_ms)
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        rig.target.freeze(1)
+        try:
+            rig.put_at_once(*([rig.record(n, age_ms=age_ms)] for n in range(10, 18)))
+            time.sleep(1.0)
+            freeze(mirror.leases.pids())
+        finally:
+            rig.target.thaw(1)
+        eventually(lambda: rig.end() > 10)
+        time.sleep(0.3)
+        found = rig.end() - 10
+        thaw(mirror.leases.pids())
+        rig.copied(18)
+        mirror.stop()
+    rig.same()
+    return found
+
+
+@pytest.mark.parametrize(("age_ms", "batches"), [(0, 8), (OLD, 1)], ids=["fresh", "old"])
+def test_only_records_that_keep_us_known_are_pipelined(rig: Rig, age_ms: int, batches: int) -> None:
+    assert in_flight_while_the_target_hangs(rig, age_ms=age_ms) == batches
+
+
+@pytest.mark.parametrize(
+    ("told_ms", "batches"),
+    [(DAY_MS, 8), (60_000, 1), (None, 1)],
+    ids=["default-believed", "configured", "not-configured"],
+)
+def test_user_who_may_not_read_the_expiry_of_a_target_that_forgets_after_a_minute(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, told_ms: int | None, batches: int
+) -> None:
+    # an ordinary user is refused DescribeConfigs on brokers; then this value is all there is
+    monkeypatch.setattr(FlowSetup, "_expiry", lambda _self, _target: told_ms)
+    with rig.target_forgets_after(60_000):
+        assert in_flight_while_the_target_hangs(rig, age_ms=120_000) == batches
