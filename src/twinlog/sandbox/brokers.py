@@ -107,7 +107,8 @@ class LocalCluster:
         self.folder = self.folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         if (self.folder / "cluster.json").exists():  # data of an earlier run: go on with it
-            self.cluster_id = self.attach(self.folder).cluster_id
+            earlier = self.attach(self.folder)
+            self.cluster_id, self.ports = earlier.cluster_id, earlier.ports
         if self.security is not None:
             self.listeners = self.security.prepare(self.folder)
         try:
@@ -202,7 +203,8 @@ class LocalCluster:
     def _start_nodes(self, jars: Path) -> None:
         nodes = self._nodes()
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._take_ports()
+            if attempt > 1 or not self.ports:
+                self._take_ports()
             for node in nodes:
                 node.log.unlink(missing_ok=True)
                 node.write(self._properties(node))

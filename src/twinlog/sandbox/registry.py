@@ -46,7 +46,7 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 
 
 def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> list[SandboxCluster]:
-    """Start the named clusters; one that runs is left alone, one that died goes on with its data."""
+    """Start the named clusters; one that runs is left alone, a dead one goes on with its data."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(
@@ -63,7 +63,7 @@ def status(folder: Path | None = None) -> list[SandboxCluster]:
 
 
 def down(names: Sequence[str] = (), folder: Path | None = None) -> list[SandboxCluster]:
-    """End the named clusters (all of them by default) and remove their data; returns what they were."""
+    """End the named clusters (or all) and remove their data; returns what they were."""
     ended = []
     with _locked(folder) as home:
         known = {file.parent.name: file.parent for file in sorted(home.glob(_STATES))}

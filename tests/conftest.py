@@ -1,0 +1,104 @@
+"""Fixtures every test may use: real clusters, fresh topics, Kafka's Java classes."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.clusters import (
+    private_cluster,
+    running_cluster,
+    session_owner,
+    shared_cluster,
+)
+from tests.support.java import kafka_jvm
+from twinlog.sandbox import LocalCluster
+
+# Tests that share something heavy or breakable run in one process, one after the other.
+_GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
+_BROKER_FIXTURES = {"source_cluster", "target_cluster", "source3", "target3"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        used = set(getattr(item, "fixturenames", ()))
+        if used & _BROKER_FIXTURES:
+            item.add_marker(pytest.mark.broker)
+        groups = {group for fixture, group in _GROUPS.items() if fixture in used}
+        if groups and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(min(groups)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Print the brokers' logs beside a failure."""
+    report = yield
+    if report.failed and call.when == "call":
+        fixtures: dict[str, Any] = getattr(item, "funcargs", {})
+        for name, cluster in fixtures.items():
+            if isinstance(cluster, LocalCluster) and cluster.folder is not None:
+                report.sections.append((f"brokers of {name}", cluster.logs()))
+    return report
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def source_cluster(run_folder: Path) -> Iterator[LocalCluster]:
+    """One broker, shared by all tests: use fresh topics, and leave the broker alone."""
+    yield from _shared("source", run_folder)
+
+
+@pytest.fixture(scope="session")
+def target_cluster(run_folder: Path) -> Iterator[LocalCluster]:
+    """The other broker, under the same rules."""
+    yield from _shared("target", run_folder)
+
+
+def _shared(name: str, folder: Path) -> Iterator[LocalCluster]:
+    running = os.environ.get(f"TWINLOG_TEST_{name.upper()}")
+    if running:
+        yield running_cluster(name, running)
+        return
+    with shared_cluster(name, folder / name, session_owner()) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def source3() -> Iterator[LocalCluster]:
+    """Three brokers to kill, freeze and restart; a test leaves all of them running."""
+    with private_cluster("source3", 3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def target3() -> Iterator[LocalCluster]:
+    """The target of the same kind."""
+    with private_cluster("target3", 3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fresh_topic() -> str:
+    """A topic name that no other test uses; the topic does not exist yet."""
+    return f"test-{uuid.uuid4()}"
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[Any]:
+    """Kafka's own classes: `java.org.apache.kafka...`."""
+    with kafka_jvm() as jvm:
+        yield jvm

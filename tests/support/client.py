@@ -1,0 +1,232 @@
+"""An independent Kafka client (librdkafka) for tests: produce anything, read everything back.
+
+What the mirror did is never judged by the mirror's own code.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from tests.support.eventually import eventually
+from twinlog.sandbox import LocalCluster
+
+__all__ = [
+    "Outgoing",
+    "Seen",
+    "bootstrap_of",
+    "consumer",
+    "eventually",
+    "produce",
+    "produce_transaction",
+    "producer",
+    "read_all",
+]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+CREATE_TIME, LOG_APPEND_TIME = 1, 2
+
+_SECONDS = 30.0
+
+
+class Outgoing(NamedTuple):
+    """A record to produce; `timestamp` 0 is now, `partition` -1 leaves it to the key's hash."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Headers = ()
+    timestamp: int = 0
+    partition: int = -1
+
+
+class Seen(NamedTuple):
+    """A record as a consumer sees it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+    timestamp_type: int
+
+
+def bootstrap_of(cluster: LocalCluster | str) -> str:
+    return cluster if isinstance(cluster, str) else cluster.bootstrap
+
+
+def producer(
+    cluster: LocalCluster | str,
+    *,
+    codec: str = "none",
+    linger_ms: int = 5,
+    config: Mapping[str, Any] | None = None,
+) -> Producer:
+    """An idempotent producer; `config` has librdkafka's keys and the last word."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap_of(cluster),
+            "enable.idempotence": True,
+            "compression.codec": codec,
+            "linger.ms": linger_ms,
+            "log_level": 2,  # killed brokers are what some tests are about
+            **(config or {}),
+        }
+    )
+
+
+def produce(
+    cluster: LocalCluster | str,
+    topic: str,
+    records: Iterable[Outgoing],
+    *,
+    codec: str = "none",
+    linger_ms: int = 5,
+    config: Mapping[str, Any] | None = None,
+) -> int:
+    """Produce records in order and return how many; every one is acknowledged when this returns."""
+    return _send(producer(cluster, codec=codec, linger_ms=linger_ms, config=config), topic, records)
+
+
+def produce_transaction(
+    cluster: LocalCluster | str, topic: str, records: Iterable[Outgoing], *, commit: bool
+) -> int:
+    """Produce records in one transaction of a new transactional id and end it."""
+    client = producer(cluster, config={"transactional.id": f"test-{uuid.uuid4()}"})
+    client.init_transactions(_SECONDS)
+    client.begin_transaction()
+    count = _send(client, topic, records)
+    if commit:
+        client.commit_transaction(_SECONDS)
+    else:
+        client.abort_transaction(_SECONDS)
+    return count
+
+
+def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    count = 0
+    for record in records:
+        while True:
+            try:
+                client.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition=record.partition,
+                    timestamp=record.timestamp,
+                    headers=list(record.headers),
+                    on_delivery=delivered,
+                )
+            except BufferError:
+                client.poll(0.1)  # the queue is full: let it drain
+            else:
+                break
+        count += 1
+        client.poll(0)
+    unsent = client.flush(_SECONDS)
+    if failures or unsent:
+        raise KafkaException(failures[0] if failures else KafkaError(KafkaError._TIMED_OUT))
+    return count
+
+
+def consumer(
+    cluster: LocalCluster | str,
+    *,
+    isolation: str = "read_uncommitted",
+    config: Mapping[str, Any] | None = None,
+) -> Consumer:
+    """A consumer of a group of its own that commits nothing and says when a partition ends."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap_of(cluster),
+            "group.id": f"test-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "check.crcs": True,
+            "fetch.wait.max.ms": 50,
+            "log_level": 2,
+            **(config or {}),
+        }
+    )
+
+
+def read_all(
+    cluster: LocalCluster | str,
+    topic: str,
+    *,
+    isolation: str = "read_uncommitted",
+    within: float = _SECONDS,
+    config: Mapping[str, Any] | None = None,
+) -> list[Seen]:
+    """Every record that the topic holds now, by partition and offset.
+
+    Ends at the high watermark, with `read_committed` at the last stable offset.
+    """
+    client = consumer(cluster, isolation=isolation, config=config)
+    try:
+        partitions = client.list_topics(topic, timeout=within).topics[topic].partitions
+        unread = set(partitions)
+        client.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
+        seen: list[Seen] = []
+
+        def all_read() -> bool:
+            for message in client.consume(10_000, 0.2):
+                _take(message, seen, unread)
+            return not unread
+
+        eventually(all_read, within=within, what=f"end of every partition of {topic}")
+        return sorted(seen, key=lambda record: (record.partition, record.offset))
+    finally:
+        client.close()
+
+
+def _take(message: Message, seen: list[Seen], unread: set[int]) -> None:
+    partition, offset = message.partition(), message.offset()
+    if (error := message.error()) is not None:
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        unread.discard(-1 if partition is None else partition)
+        return
+    assert partition is not None
+    assert offset is not None
+    timestamp_type, timestamp = message.timestamp()
+    headers = tuple((name, _as_bytes(value)) for name, value in _pairs(message.headers()))
+    seen.append(
+        Seen(
+            partition=partition,
+            offset=offset,
+            key=message.key(),
+            value=message.value(),
+            headers=headers,
+            timestamp=timestamp,
+            timestamp_type=timestamp_type,
+        )
+    )
+
+
+def _pairs(headers: Any) -> list[tuple[str, str | bytes | None]]:
+    return list(headers or ())
+
+
+def _as_bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

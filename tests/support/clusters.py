@@ -1,0 +1,84 @@
+"""Clusters that live as long as the test session, shared by its processes.
+
+Two processes of one run (pytest-xdist) use the same two brokers: the first to ask starts them, the
+last to leave stops them, and a count in a locked file says who that is. If the run is killed, the
+clusters' watchdogs end them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.sandbox.layout import HOST
+
+__all__ = ["private_cluster", "running_cluster", "session_owner", "shared_cluster"]
+
+
+@contextmanager
+def shared_cluster(name: str, folder: Path, owner: int) -> Iterator[LocalCluster]:
+    """One broker, the same for every process that names the same folder."""
+    users = folder.with_suffix(".users")
+    with _locked(users):
+        if _count(users, +1) == 1:
+            shutil.rmtree(folder, ignore_errors=True)
+            cluster = LocalCluster(name, folder, jvm_flags=QUICK_JVM, owner=owner)
+            try:
+                cluster.start()
+            except BaseException:
+                _count(users, -1)
+                raise
+        else:
+            cluster = LocalCluster.attach(folder)
+    try:
+        yield cluster
+    finally:
+        with _locked(users):
+            if _count(users, -1) == 0:
+                for node_id in cluster.broker_pids:
+                    cluster.kill(node_id)  # nobody wants the data: no shutdown to wait for
+                cluster.stop()
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def private_cluster(name: str, brokers: int) -> Iterator[LocalCluster]:
+    """A cluster of this process alone, whose brokers a test may kill."""
+    with LocalCluster(name, brokers=brokers, jvm_flags=QUICK_JVM) as cluster:
+        yield cluster
+
+
+def running_cluster(name: str, bootstrap: str) -> LocalCluster:
+    """A plaintext cluster that somebody else started on this machine: faster for a single test."""
+    cluster = LocalCluster(name, owner=None)
+    for node_id, address in enumerate(bootstrap.split(","), start=1):
+        host, _, port = address.strip().rpartition(":")
+        if host not in {HOST, "localhost"}:
+            pytest.exit(f"tests create and delete topics: {address} is not on this machine")
+        cluster.ports[node_id] = {"PLAINTEXT": int(port)}
+    return cluster
+
+
+@contextmanager
+def _locked(users: Path) -> Iterator[None]:
+    with users.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _count(users: Path, change: int) -> int:
+    count = (int(users.read_text()) if users.exists() else 0) + change
+    users.write_text(str(count))
+    return count
+
+
+def session_owner() -> int:
+    """The process that outlives all others of the run: pytest itself, also under xdist."""
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()

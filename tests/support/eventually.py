@@ -1,0 +1,31 @@
+"""Waits for what a broker or another process does in its own time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["eventually"]
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.05
+
+
+def eventually(predicate: Callable[[], T], within: float = 10.0, what: str = "") -> T:
+    """The predicate's first true value; an AssertionError inside it means "not yet"."""
+    deadline = time.monotonic() + within
+    while True:
+        last: object
+        try:
+            value = predicate()
+        except AssertionError as failure:
+            last = failure
+        else:
+            if value:
+                return value
+            last = value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within:g} s: {what or predicate}; last: {last!r}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,183 @@
+"""Topics, configs, ACLs and leaders through an independent admin client (librdkafka)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.support.client import bootstrap_of
+from tests.support.eventually import eventually
+from twinlog.sandbox import LocalCluster
+
+__all__ = [
+    "add_partitions",
+    "admin",
+    "allow",
+    "alter_topic_configs",
+    "create_topic",
+    "delete_records",
+    "delete_topic",
+    "end_offsets",
+    "leader",
+    "partition_count",
+    "topic_configs",
+    "topic_names",
+]
+
+_SECONDS = 30.0
+
+
+def admin(cluster: LocalCluster | str, config: Mapping[str, Any] | None = None) -> AdminClient:
+    return AdminClient(
+        {"bootstrap.servers": bootstrap_of(cluster), "log_level": 2, **(config or {})}
+    )
+
+
+def create_topic(
+    cluster: LocalCluster | str,
+    topic: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    configs: Mapping[str, str] | None = None,
+) -> str:
+    """Create a topic, wait until every partition has a leader, return its name."""
+    client = admin(cluster)
+    new = NewTopic(topic, partitions, replication_factor, config=dict(configs or {}))
+    _all(client.create_topics([new]))
+    _await_leaders(client, topic, partitions)
+    return topic
+
+
+def delete_topic(cluster: LocalCluster | str, topic: str) -> None:
+    client = admin(cluster)
+    _all(client.delete_topics([topic]))
+    eventually(lambda: topic not in client.list_topics(timeout=_SECONDS).topics, _SECONDS)
+
+
+def add_partitions(cluster: LocalCluster | str, topic: str, new_total: int) -> None:
+    client = admin(cluster)
+    _all(client.create_partitions([NewPartitions(topic, new_total)]))
+    _await_leaders(client, topic, new_total)
+
+
+def alter_topic_configs(
+    cluster: LocalCluster | str, topic: str, configs: Mapping[str, str]
+) -> None:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in configs.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    client = admin(cluster)  # answers are lost when nobody holds the client
+    _all(client.incremental_alter_configs([resource]))
+
+
+def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
+    """The configs that are set on the topic itself, without any default."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    client = admin(cluster)
+    (entries,) = _all(client.describe_configs([resource]))
+    dynamic_topic_config = 1
+    return {
+        name: entry.value for name, entry in entries.items() if entry.source == dynamic_topic_config
+    }
+
+
+def topic_names(cluster: LocalCluster | str) -> set[str]:
+    return set(admin(cluster).list_topics(timeout=_SECONDS).topics)
+
+
+def partition_count(cluster: LocalCluster | str, topic: str) -> int:
+    metadata = admin(cluster).list_topics(topic, timeout=_SECONDS).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return len(metadata.partitions)
+
+
+def leader(cluster: LocalCluster | str, topic: str, partition: int = 0) -> int:
+    """Node id of the partition's leader, -1 while it has none."""
+    found = admin(cluster).list_topics(topic, timeout=_SECONDS).topics[topic]
+    return int(found.partitions[partition].leader)
+
+
+def end_offsets(cluster: LocalCluster | str, topic: str) -> dict[int, int]:
+    """High watermark of every partition."""
+    client = admin(cluster)
+    asked = {
+        TopicPartition(topic, each): OffsetSpec.latest()
+        for each in range(partition_count(cluster, topic))
+    }
+    answers = client.list_offsets(asked, request_timeout=_SECONDS)
+    return {tp.partition: answer.result(_SECONDS).offset for tp, answer in answers.items()}
+
+
+def delete_records(
+    cluster: LocalCluster | str, topic: str, partition: int = 0, before: int = OFFSET_END
+) -> None:
+    """Move the log start to an offset, by default to the end."""
+    client = admin(cluster)
+    _all(client.delete_records([TopicPartition(topic, partition, before)]))
+
+
+def allow(
+    admin_client: AdminClient,
+    user: str,
+    operations: Iterable[str],
+    *,
+    topic: str | None = None,
+    group: str | None = None,
+    transactional_id: str | None = None,
+    prefixed: bool = False,
+) -> None:
+    """Give a user ACLs on one topic, group or transactional id, or else on the cluster."""
+    if topic is not None:
+        kind, name = ResourceType.TOPIC, topic
+    elif group is not None:
+        kind, name = ResourceType.GROUP, group
+    elif transactional_id is not None:
+        kind, name = ResourceType.TRANSACTIONAL_ID, transactional_id
+    else:
+        kind, name = ResourceType.BROKER, "kafka-cluster"
+    pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+    bindings = [
+        AclBinding(
+            kind,
+            name,
+            pattern,
+            f"User:{user}",
+            "*",
+            AclOperation[operation.upper()],
+            AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]
+    _all(admin_client.create_acls(bindings))
+
+
+def _all(answers: Mapping[Any, Future[Any]]) -> list[Any]:
+    return [answer.result(_SECONDS) for answer in answers.values()]
+
+
+def _await_leaders(client: AdminClient, topic: str, partitions: int) -> None:
+    def have_leaders() -> bool:
+        found = client.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
+        return len(found) == partitions and all(each.leader >= 0 for each in found.values())
+
+    eventually(have_leaders, _SECONDS, what=f"leaders of {topic}")

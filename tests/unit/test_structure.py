@@ -1,0 +1,132 @@
+"""The shape of the repository: file lengths, exported names, words that must not leak in."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import tomllib
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WARN_LINES, MAX_LINES, MAX_TEST_LINES = 300, 500, 700
+
+# Written in pieces, so that this file does not contain them.
+FORBIDDEN = [
+    r"(?<![\w.$}/-])/(work|home|root|Users)/",  # paths of one machine
+    "repo1" + r"\.maven",
+    "pythonhosted" + r"\.org",
+    "pypi" + r"\.org/simple",
+    r"--(extra-)?index-url (?!is\b)\S",
+]
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files that are in the repository, or will be when they are added."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for line in listed.stdout.splitlines() if (path := ROOT / line).is_file()]
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_no_file_is_too_long() -> None:
+    long = {str(path.relative_to(ROOT)): lines_of(path) for path in tracked("*.py")}
+    too_long = {
+        name: lines
+        for name, lines in long.items()
+        if lines > (MAX_TEST_LINES if name.startswith("tests/") else MAX_LINES)
+    }
+    growing = {
+        name: lines
+        for name, lines in long.items()
+        if WARN_LINES < lines <= MAX_LINES and not name.startswith("tests/")
+    }
+    if growing:
+        warnings.warn(f"long files, think of splitting them: {growing}", LongFile, stacklevel=1)
+    assert too_long == {}
+
+
+class LongFile(UserWarning):
+    """A file is past the length at which one idea usually has become two."""
+
+
+def exporting_modules() -> list[str]:
+    """Modules with an `__all__`; one without it exports every public name."""
+    source = ROOT / "src"
+    found = []
+    for path in tracked("src/**/*.py", "src/*.py"):
+        if "\n__all__ = " not in path.read_text(encoding="utf-8"):
+            continue
+        name = ".".join(path.relative_to(source).with_suffix("").parts)
+        found.append(name.removesuffix(".__init__"))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", exporting_modules())
+def test_exported_names_are_sorted_and_exist(name: str) -> None:
+    module = importlib.import_module(name)
+    exported = module.__all__
+    assert list(exported) == sorted(exported, key=ruff_order)
+    assert [each for each in exported if not hasattr(module, each)] == []
+    # complete: every public class and function that is defined in the module
+    assert [each for each in public_definitions(name) if each not in exported] == []
+
+
+def ruff_order(name: str) -> tuple[int, str]:
+    """Constants, classes, the rest (ruff's RUF022)."""
+    if name.isupper():
+        return (0, name)
+    return (1, name) if name[:1].isupper() else (2, name)
+
+
+def public_definitions(name: str) -> list[str]:
+    path = ROOT / "src" / Path(*name.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return [n.name for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
+
+
+@pytest.mark.parametrize("pattern", FORBIDDEN)
+def test_no_machine_path_or_registry_in_any_file(pattern: str) -> None:
+    guilty = []
+    for path in tracked():
+        if path.suffix in {".png", ".jks", ".p12", ".gz", ".bin"} or path == Path(__file__):
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        guilty += [f"{path.relative_to(ROOT)}: {match[0]}" for match in re.finditer(pattern, text)]
+    assert guilty == []
+
+
+def test_every_module_says_its_idea_first() -> None:
+    silent = []
+    for path in tracked("src/*.py", "src/**/*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if tree.body and not ast.get_docstring(tree):
+            silent.append(str(path.relative_to(ROOT)))
+    assert silent == []
+
+
+def test_locks_name_the_same_versions() -> None:
+    """What is tested is what is installed: the runtime lock is part of the development lock."""
+    runtime, development = (
+        set(re.findall(r"^([\w.-]+==[^\s\\]+)", (ROOT / name).read_text(), re.MULTILINE))
+        for name in ("requirements.lock", "requirements-dev.lock")
+    )
+    assert runtime - development == set()
+
+
+def test_lock_covers_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = (ROOT / "requirements.lock").read_text()
+    wanted = [re.split(r"[^\w-]", each)[0] for each in project["dependencies"]]
+    assert [each for each in wanted if f"\n{each}==" not in f"\n{locked}"] == []
