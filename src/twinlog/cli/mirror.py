@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,8 +13,11 @@ from twinlog.cli.output import Format, format_option, write_json, write_line
 from twinlog.cli.signals import stop_on_signals
 from twinlog.quantities import count, duration, plural, size
 
+if TYPE_CHECKING:
+    from twinlog.control.run import MirrorResult
+    from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
+
 JSON_VERSION: Final = 1
-FLOW_CODE: Final = "FLOW"
 DONE: Final = "DONE"
 
 
@@ -81,7 +84,7 @@ def mirror(
 class MirrorReport:
     """How a run ended, for people and for programs."""
 
-    def __init__(self, result: Any, *, once: bool) -> None:
+    def __init__(self, result: MirrorResult, *, once: bool) -> None:
         self._result = result
         self._once = once
         self.flows = [self._flow(flow) for flow in result.flows]
@@ -94,7 +97,7 @@ class MirrorReport:
             return 2 if all(error.exit_code == 2 for error in errors) else 1
         return 1 if errors or any(flow["failed"] for flow in self.flows) else 0
 
-    def _flow(self, flow: Any) -> dict[str, Any]:
+    def _flow(self, flow: FlowSnapshot) -> dict[str, Any]:
         failed = [
             {
                 "topic": part.topic,
@@ -107,9 +110,8 @@ class MirrorReport:
         ]
         if flow.state == "FAILED":
             # the flow as a whole: no partition is to blame
-            failed.append(
-                {"topic": None, "partition": None, "code": flow.code, "message": flow.reason}
-            )
+            message = flow.reason.removesuffix(f" [{flow.code}]")
+            failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
         return {
             "flow": flow.flow,
             "partitions": len(flow.partitions),
@@ -119,7 +121,7 @@ class MirrorReport:
             "failed": failed,
         }
 
-    def _is_failed(self, part: Any) -> bool:
+    def _is_failed(self, part: PartitionSnapshot) -> bool:
         return bool(part.code) or (self._once and part.state != DONE)
 
     def lines(self) -> Iterable[str]:

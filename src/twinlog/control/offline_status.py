@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import read_to_end
-from twinlog.config.schema import FlowConfig, IsolationLevel, MirrorConfig
+from twinlog.config.schema import FlowConfig, IsolationLevel, MirrorConfig, OffsetReset
 from twinlog.control.flow_setup import FlowSetup
 from twinlog.control.map_reader import MapReader
 from twinlog.control.partitions import PartitionPlan
@@ -71,6 +71,7 @@ def _snapshot(
 class _Ends:
     """What was asked of the partitions of both sides."""
 
+    first: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
     source: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
     target: Mapping[TopicPartition, admin.EpochEnd | TwinlogError]
     newest: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
@@ -104,6 +105,7 @@ class _Look:
         )
         sources, targets = [p.source for p in plans], [p.target for p in plans]
         return _Ends(
+            first=admin.list_offsets(self._source, sources, admin.EARLIEST),
             source=admin.list_offsets(self._source, sources, admin.LATEST, isolation=isolation),
             target=admin.log_ends(self._target, targets),
             newest=admin.list_offsets(self._target, targets, admin.MAX_TIMESTAMP),
@@ -123,13 +125,31 @@ class _Look:
         return winning_claims((r.key, r.value) for r in records).get(self._setup.name)
 
     def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
-        """Topics without a remote topic: everything in them is still to be copied."""
+        """Partitions of topics without a remote topic."""
         policy, alias = self._setup.policy, self._flow.source_alias
-        for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items():
-            remote = policy.format_remote_topic(alias, name)
-            if remote in missing:
-                for partition in topic.partitions:
-                    yield _part(TopicPartition(name, partition.partition), remote, "NEW")
+        remote = {
+            TopicPartition(name, one.partition): policy.format_remote_topic(alias, name)
+            for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items()
+            for one in topic.partitions
+        }
+        new = {tp: name for tp, name in remote.items() if name in missing}
+        ends = admin.list_offsets(self._source, new, admin.LATEST)
+        starts = admin.list_offsets(self._source, new, admin.EARLIEST)
+        for tp, name in new.items():
+            yield self._never_copied(tp, name, starts[tp], ends[tp])
+
+    def _never_copied(
+        self,
+        tp: TopicPartition,
+        remote: str,
+        start: admin.OffsetResult | TwinlogError,
+        end: admin.OffsetResult | TwinlogError,
+    ) -> PartitionSnapshot:
+        """Everything in the log waits, unless the flow is to start at its end."""
+        if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+            return _part(tp, remote, "NEW")
+        at_end = self._flow.start is OffsetReset.LATEST
+        return _part(tp, remote, "NEW", lag=0 if at_end else end.offset - start.offset)
 
     def _partition(
         self,
@@ -146,7 +166,8 @@ class _Look:
         key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
         copied = position(maps.get(key), there.end_offset, is_shared=self._setup.is_identity)
         if copied is None:
-            return _part(plan.source, plan.target.topic, "NEW")
+            start = ends.first[plan.source]
+            return self._never_copied(plan.source, plan.target.topic, start, here)
         ordinal, upstream = copied
         lag = max(0, here.offset - upstream)
         newest = ends.newest[plan.target]

@@ -1,0 +1,90 @@
+"""How a run ended: exit code, JSON fields, lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.snapshots import flow, partition
+from twinlog.cli.mirror import MirrorReport
+from twinlog.control.run import MirrorResult
+from twinlog.control.snapshot import FlowSnapshot
+from twinlog.errors import ConfigError, TwinlogError, Unreachable
+
+
+def report(
+    *flows: FlowSnapshot, once: bool = True, errors: tuple[TwinlogError, ...] = ()
+) -> MirrorReport:
+    return MirrorReport(MirrorResult(flows=flows, seconds=2.0, errors=errors), once=once)
+
+
+def done(number: int = 0) -> FlowSnapshot:
+    return flow(partition(number=number, state="DONE"), state="STOPPED")
+
+
+def test_all_copied() -> None:
+    found = report(done())
+    assert found.exit_code == 0
+    assert found.flows == [
+        {
+            "flow": "A->B",
+            "partitions": 1,
+            "records": 100,
+            "bytes": 10_000,
+            "seconds": 2.0,
+            "failed": [],
+        }
+    ]
+    assert list(found.lines()) == [
+        "A->B: 100 records, 10.0 KB of 1 partition in 2.0 s (50 records/s, 5.0 KB/s)"
+    ]
+
+
+def test_a_failed_partition_has_one_line_with_its_code() -> None:
+    bad = partition(number=3, state="FAILED", code="FOREIGN_DATA", message="A.orders-3: not ours")
+    found = report(flow(partition(state="DONE"), bad))
+    assert found.exit_code == 1
+    assert found.flows[0]["failed"] == [
+        {
+            "topic": "orders",
+            "partition": 3,
+            "code": "FOREIGN_DATA",
+            "message": "A.orders-3: not ours",
+        }
+    ]
+    assert list(found.lines())[1:] == ["A->B: orders-3: A.orders-3: not ours [FOREIGN_DATA]"]
+
+
+def test_once_that_was_stopped_has_not_copied_all() -> None:
+    found = report(flow(partition(state="RELEASED", lag=5)))
+    assert found.exit_code == 1
+    assert found.flows[0]["failed"][0]["code"] == "NOT_FINISHED"
+
+
+def test_a_mirror_that_is_stopped_in_order_has_not_failed() -> None:
+    assert report(flow(partition(state="RELEASED")), once=False).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("errors", "flows", "code"),
+    [
+        ((Unreachable("no broker"),), 1, 1),
+        ((ConfigError("factor"),), 1, 2),
+        ((ConfigError("factor"),), 2, 1),
+        ((ConfigError("factor"), Unreachable("no broker")), 2, 1),
+    ],
+)
+def test_exit_code_of_flows_that_never_ran(
+    errors: tuple[TwinlogError, ...], flows: int, code: int
+) -> None:
+    assert report(*(done() for _ in range(flows)), errors=errors).exit_code == code
+
+
+def test_the_error_of_a_whole_flow_is_said_once_with_its_code() -> None:
+    error = Unreachable("cluster B: no broker answers")
+    found = report(flow(state="FAILED", reason=str(error), code=error.code), errors=(error,))
+    assert list(found.lines())[1:] == ["A->B: cluster B: no broker answers [UNREACHABLE]"]
+    assert found.flows[0]["failed"][0]["topic"] is None
+
+
+def test_a_flow_without_topics_says_so() -> None:
+    assert "no topic of the source matches" in next(iter(report(flow()).lines()))

@@ -1,0 +1,99 @@
+"""What a log gets of a running mirror, and what a terminal shows."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tests.support.snapshots import flow, partition
+from twinlog.cli.progress import PlainProgress, mirror_view
+from twinlog.control.rates import Rates
+from twinlog.control.snapshot import FlowSnapshot
+
+
+class Log:
+    """A log and a clock that is turned by hand."""
+
+    def __init__(self, *, once: bool) -> None:
+        self.now = 1000.0
+        self.lines: list[str] = []
+        self.progress = PlainProgress(self.lines.append, once=once, clock=lambda: self.now)
+
+    def second(self, *flows: FlowSnapshot) -> None:
+        self.now += 1
+        self.progress.update(list(flows))
+
+
+def test_a_healthy_hour_has_fewer_than_20_lines() -> None:
+    log = Log(once=False)
+    for second in range(3600):
+        log.second(*(flow(partition(records=second), flow=f"A->B{n}") for n in range(3)))
+    assert len(log.lines) < 20
+    assert log.lines[0] == "A->B0: mirroring 1 topic, 1 partition, 2 lanes; guarantee: exact"
+    assert log.lines[-1].startswith("copied 1,800 records, 0 B in 10 min; 3 partitions, lag 0")
+
+
+def test_once_has_a_line_at_the_start_and_one_every_ten_seconds() -> None:
+    log = Log(once=True)
+    for second in range(35):
+        log.second(flow(partition(records=second * 100, lag=4000 - second * 100)))
+    assert log.lines[0].startswith("A->B: mirroring")
+    assert len(log.lines) == 4
+    assert log.lines[1].startswith("copied 900 of 4,000 records (22 %), 100 records/s")
+
+
+def test_nothing_is_said_before_a_flow_has_started() -> None:
+    log = Log(once=True)
+    for _ in range(30):
+        log.second(flow(state="STARTING"), flow(state="DEGRADED", reason="no", flow="B->A"))
+    assert log.lines == []
+
+
+def test_a_degraded_flow_is_said_at_once_and_at_most_once_a_minute() -> None:
+    log = Log(once=False)
+    log.second(flow(partition()))
+    for second in range(300):
+        state = ("DEGRADED", "RUNNING")[second % 2]
+        log.second(flow(partition(), state=state, reason="B is away" if second % 2 == 0 else ""))
+    assert log.lines[1] == "A->B: DEGRADED: B is away"
+    assert log.lines[2] == "A->B: RUNNING again after 1.0 s"
+    assert len(log.lines) <= 1 + 2 * 6
+
+
+def test_an_ordinary_stop_is_not_worth_a_line() -> None:
+    log = Log(once=False)
+    for state in ("RUNNING", "STOPPING", "STOPPED"):
+        log.second(flow(partition(), state=state))
+    assert len(log.lines) == 1
+
+
+def shown(*flows: FlowSnapshot, rows: int = 20) -> str:
+    console = Console(file=io.StringIO(), width=110)
+    topics = Rates().update(0.0, flows)
+    console.print(mirror_view(list(flows), topics, rows))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_terminal_shows_every_topic_with_its_numbers() -> None:
+    text = shown(flow(partition(records=1200, lag=300), partition("payments", state="FAILED")))
+    assert "A->B  RUNNING  2 partitions, 2 lanes  exact" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("orders")]
+    assert row.split()[-5:] == ["1,200", "1,500", "0", "0.0", "300"]
+    assert "payments  1 FAILED" in text
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_topics_that_do_not_fit_are_counted_and_the_longest_lag_stays(rows: int) -> None:
+    parts = [partition(f"t{n}", lag=n) for n in range(40)]
+    text = shown(flow(*parts), rows=rows)
+    assert "t39" in text
+    assert "t0 " not in text
+    shown_rows = max(rows - 1, 1)
+    assert f"and {40 - shown_rows} more topics" in text
+
+
+def test_the_reason_of_a_degraded_flow_is_shown() -> None:
+    assert "cluster B: no broker" in shown(flow(state="DEGRADED", reason="cluster B: no broker"))

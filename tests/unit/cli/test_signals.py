@@ -1,0 +1,62 @@
+"""The first signal asks, the second ends the process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from twinlog.cli.signals import stop_on_signals
+
+PROGRAM = """
+import sys, time
+from twinlog.cli.signals import stop_on_signals
+with stop_on_signals() as stop:
+    print("ready", flush=True)
+    stop.wait()
+    print("stopping", flush=True)
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+def program(seconds: float) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(seconds)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_lets_it_end_in_order(number: signal.Signals) -> None:
+    with program(0) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=10)
+    assert (out, process.returncode) == ("stopping\n", 0)
+    assert "once more to stop at once" in err
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    with program(60) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "stopping\n"
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+        assert process.returncode == -signal.SIGINT
+        assert time.monotonic() - began < 5
+
+
+def test_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_on_signals():
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,0 +1,63 @@
+"""Status groups what is alike, and says since when."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.snapshots import flow, partition
+from twinlog.cli.main import run
+from twinlog.cli.status import rows, since
+from twinlog.control.status_file import StatusFile
+
+HOUR_MS = 3_600_000
+
+
+def test_partitions_of_one_state_share_a_row() -> None:
+    found = rows(
+        flow(
+            partition(number=0, lag=3, lag_ms=10),
+            partition(number=1, lag=4, lag_ms=20),
+            partition(number=2, state="FAILED", code="DIVERGED", message="no", since_ms=77, lag=-1),
+        ).as_json()
+    )
+    assert [(row.partitions, row.state, row.lag, row.lag_ms) for row in found] == [
+        ("0-1", "AT_END", 7, 20),
+        ("2", "FAILED", -1, 0),
+    ]
+    assert found[1].trouble == "no [DIVERGED]"
+    assert (found[0].since_ms, found[1].since_ms) == (1_700_000_000_000, 77)
+
+
+def test_since_names_the_day_when_it_was_another() -> None:
+    now = 1_700_000_000_000
+    assert re.fullmatch(r"\d\d:\d\d:\d\d \(5.0 s\)", since(now - 5_000, now))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d \(2 d\)", since(now - 48 * HOUR_MS, now))
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The status file of a mirror that is this process."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    config = tmp_path / "mm2.properties"
+    bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
+    StatusFile(config).write([flow(partition(lag=12, lag_ms=1500), bad, state="PARTLY_FAILED")])
+    return config
+
+
+def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", str(running)]) == 0
+    text = capsys.readouterr().out
+    assert "A->B  PARTLY_FAILED  since" in text
+    assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +100", text)
+    assert "A.payments-0: no [FOREIGN_DATA]" in text
+
+
+def test_a_running_mirror_as_json(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--format", "json"]) == 0
+    (mirror,) = json.loads(capsys.readouterr().out)["mirrors"]
+    assert mirror["config"] == str(running)
+    assert mirror["flows"][0]["partitions"][0]["lag"] == 12

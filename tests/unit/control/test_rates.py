@@ -1,0 +1,43 @@
+"""Rates come from the last few seconds of counts."""
+
+from __future__ import annotations
+
+from tests.support.snapshots import flow, partition
+from twinlog.control.rates import Rates
+
+
+def test_rate_over_the_last_seconds_only() -> None:
+    rates = Rates()
+    records = [0, 1000, 2000, 3000, 4000, 5000, 5000, 5000, 5000, 5000, 5000, 5000]
+    last = [
+        rates.update(float(at), [flow(partition(records=n))])[0] for at, n in enumerate(records)
+    ]
+    assert last[5].records_per_s == 1000
+    assert last[-1].records_per_s == 0
+
+
+def test_partitions_of_a_topic_are_added_up() -> None:
+    parts = [
+        partition(number=0, lag=5, lag_ms=40, records=10, bytes=100),
+        partition(number=1, lag=7, lag_ms=90, records=20, bytes=200, state="FAILED"),
+        partition(number=2, lag=-1, lag_ms=-1, records=0, bytes=0),
+    ]
+    (topic,) = Rates().update(0.0, [flow(*parts)])
+    assert (topic.lag, topic.lag_ms, topic.records, topic.bytes) == (12, 90, 30, 300)
+    assert (topic.known, topic.failed, topic.partitions) == (42, 1, 3)
+
+
+def test_lag_is_unknown_until_a_source_end_is() -> None:
+    (topic,) = Rates().update(0.0, [flow(partition(lag=-1, records=3))])
+    assert (topic.lag, topic.known) == (-1, 3)
+
+
+def test_a_count_that_falls_is_no_negative_rate() -> None:
+    rates = Rates()
+    rates.update(0.0, [flow(partition(records=100))])
+    assert rates.update(1.0, [flow(partition(records=90))])[0].records_per_s == 0
+
+
+def test_topics_of_one_name_in_two_flows_are_apart() -> None:
+    found = Rates().update(0.0, [flow(partition()), flow(partition(), flow="B->A")])
+    assert [topic.flow for topic in found] == ["A->B", "B->A"]

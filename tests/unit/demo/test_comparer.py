@@ -1,0 +1,128 @@
+"""The check that the demo trusts: it must see every way in which two logs can differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.demo.comparer import Comparer, SeenRecord, Side
+
+LOG = [
+    SeenRecord(
+        offset=number,
+        timestamp=1_700_000_000_000 + number,
+        timestamp_type=1,
+        key=f"order-{number}".encode(),
+        value=b'{"total":129}' if number % 7 else None,
+        headers=(("hop", b"a"), ("hop", b"b"), ("coupon", None)),
+    )
+    for number in range(50)
+]
+
+
+def compared(source: Iterable[SeenRecord], target: Iterable[SeenRecord]) -> Comparer:
+    comparer = Comparer()
+    for record in source:
+        comparer.see(Side.SOURCE, "orders", 0, record)
+    for record in target:
+        comparer.see(Side.TARGET, "orders", 0, record)
+    return comparer
+
+
+def test_equal_logs_are_identical_whatever_their_offsets() -> None:
+    comparer = compared(LOG, [replace(one, offset=one.offset + 7) for one in LOG])
+    assert comparer.is_complete
+    assert (comparer.compared, comparer.equal) == (50, 50)
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_one_flipped_byte_is_seen(at: int) -> None:
+    value = LOG[23].value
+    assert value is not None
+    flipped = bytes(byte ^ 1 if where == at else byte for where, byte in enumerate(value))
+    comparer = compared(LOG, [*LOG[:23], replace(LOG[23], value=flipped), *LOG[24:]])
+    assert not comparer.is_identical
+    (difference,) = comparer.differences
+    assert str(difference) == "orders-0: source offset 23 and target offset 23 differ in value"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"key": None}, "key"),
+        ({"key": b""}, "key"),
+        ({"value": b""}, "value"),
+        ({"timestamp": 1_700_000_000_022}, "timestamp"),
+        ({"timestamp_type": 2}, "timestamp_type"),
+        ({"headers": ()}, "headers"),
+        ({"headers": (("hop", b"b"), ("hop", b"a"), ("coupon", None))}, "headers"),
+        ({"headers": (("hop", b"a"), ("hop", b"b"), ("coupon", b""))}, "headers"),
+    ],
+)
+def test_every_part_of_a_record_counts(change: dict[str, Any], field: str) -> None:
+    comparer = compared(LOG, [*LOG[:21], replace(LOG[21], **change), *LOG[22:]])
+    assert [one.fields for one in comparer.differences] == [(field,)]
+
+
+def test_a_lost_record_is_seen() -> None:
+    comparer = compared(LOG, [*LOG[:10], *LOG[11:]])
+    assert not comparer.is_identical
+    assert comparer.differences[0].source_offset == 10
+
+
+def test_a_lost_last_record_keeps_it_incomplete() -> None:
+    comparer = compared(LOG, LOG[:-1])
+    assert comparer.is_identical
+    assert not comparer.is_complete
+    assert comparer.waiting(Side.SOURCE) == 1
+
+
+def test_a_doubled_record_is_seen() -> None:
+    assert not compared(LOG, [*LOG[:10], LOG[9], *LOG[10:]]).is_identical
+
+
+def test_a_doubled_last_record_keeps_it_incomplete() -> None:
+    comparer = compared(LOG, [*LOG, LOG[-1]])
+    assert not comparer.is_complete
+    assert comparer.waiting(Side.TARGET) == 1
+
+
+def test_two_records_in_the_wrong_order_are_seen() -> None:
+    assert not compared(LOG, [*LOG[:10], LOG[11], LOG[10], *LOG[12:]]).is_identical
+
+
+def test_only_the_first_place_of_a_partition_is_reported() -> None:
+    comparer = compared(LOG, LOG[5:])
+    assert len(comparer.differences) == 1
+    assert comparer.compared - comparer.equal == 45
+
+
+def test_a_side_that_is_far_ahead_is_read_no_further() -> None:
+    comparer = Comparer(queue_records=3)
+    for record in LOG[:3]:
+        assert comparer.has_room(Side.SOURCE, "orders", 0)
+        comparer.see(Side.SOURCE, "orders", 0, record)
+    assert not comparer.has_room(Side.SOURCE, "orders", 0)
+    assert comparer.has_room(Side.TARGET, "orders", 0)
+    assert comparer.has_room(Side.SOURCE, "orders", 1)
+    comparer.see(Side.TARGET, "orders", 0, LOG[0])
+    assert comparer.has_room(Side.SOURCE, "orders", 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(Side)), st.integers(0, 2)), max_size=300))
+def test_any_order_of_arrival_gives_the_same_answer(turns: list[tuple[Side, int]]) -> None:
+    comparer = Comparer()
+    read = {(side, partition): 0 for side in Side for partition in range(3)}
+    rest = [(side, partition) for side in Side for partition in range(3) for _ in LOG]
+    for side, partition in [*turns, *rest]:
+        at = read[side, partition]
+        if at < len(LOG):
+            read[side, partition] += 1
+            comparer.see(side, "orders", partition, LOG[at])
+    assert comparer.is_complete
+    assert comparer.compared == 3 * len(LOG)
