@@ -25,9 +25,10 @@ from benchmarks.table import render_rows, render_table
 from twinlog.sandbox.java import find_java
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
-__all__ = ["JSON_VERSION", "Report"]
+__all__ = ["BUSY_LOAD", "JSON_VERSION", "Report"]
 
 JSON_VERSION = 1
+BUSY_LOAD = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class Report:
     runs: Sequence[RunResult]
     rows: Sequence[Row]
     floor: Latency | None
+    load_at_start: float
+    """Load average of a minute, before anything of the benchmark ran."""
 
     def text(self) -> str:
         """For people."""
@@ -56,6 +59,7 @@ class Report:
             "machine": _machine(),
             "settings": _settings(self),
             "seconds": round(self.seconds, 1),
+            "load_at_start": round(self.load_at_start, 2),
             "rows": [asdict(row) for row in self.rows],
             "latency_without_copier": asdict(self.floor) if self.floor else None,
             "runs": [run.as_json() for run in self.runs],
@@ -158,9 +162,19 @@ def _settings_text(report: Report) -> str:
             f" tasks.max={scale.partitions}, {producer}; latency: linger.ms 0 or default",
             f"Twinlog        {version('twinlog')} on Spark {version('pyspark')}, the same file;"
             f" latency: --lease {scale.lease_s:g}",
+            *_busy(report),
             f"run            medians of {report.rounds} round(s), {report.seconds / 60:.1f} min",
         )
     )
+
+
+def _busy(report: Report) -> list[str]:
+    if report.load_at_start < BUSY_LOAD:
+        return []
+    return [
+        f"NOTE           the machine was busy before the start (load {report.load_at_start:.1f}):"
+        " these numbers are not worth much"
+    ]
 
 
 def _machine() -> dict[str, Any]:

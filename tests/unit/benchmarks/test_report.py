@@ -26,7 +26,7 @@ RUNS = [
 ]
 
 
-def report() -> Report:
+def report(load: float = 0.0) -> Report:
     cases = ["backlog", "unprotected"]
     return Report(
         scale=QUICK,
@@ -36,6 +36,7 @@ def report() -> Report:
         linger="linger 0",
         runs=RUNS,
         rows=make_rows(RUNS, cases, "linger 0"),
+        load_at_start=load,
         floor=Latency(records=9, expected=9, p50=1, p99=4, p99_9=20, largest=30),
     )
 
@@ -47,6 +48,11 @@ def test_people_read_goals_failures_duplicates_and_costs() -> None:
     assert "3 records twice on the target: round 1, backlog, Twinlog" in text
     assert "copies 100,000 records/s instead of 400,000 (0.25x)" in text
     assert "without a copier: p50 1.0, p99 4.0, p99.9 20.0 ms" in text
+
+
+def test_a_busy_machine_is_named() -> None:
+    assert "the machine was busy" not in report().text()
+    assert "the machine was busy before the start (load 3.2)" in report(3.2).text()
 
 
 def test_people_read_where_the_start_goes() -> None:
