@@ -153,9 +153,10 @@ class LocalCluster:
     @property
     def broker_pids(self) -> dict[int, int]:
         """Process ids of the nodes that are alive (a frozen one is)."""
+        nodes = self._nodes() if self.folder is not None else []
         return {
             node.node_id: node.process.pid
-            for node in self._nodes()
+            for node in nodes
             if node.process is not None and node.process.alive
         }
 

@@ -1,0 +1,95 @@
+"""`scripts/setup` on machines that lack something: one line that says what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).resolve().parents[3] / "scripts" / "setup"
+TOOLS = ["bash", "cat", "cksum", "sed", "grep"]
+PYTHONS = ["python3.13", "python3.12", "python3.11", "python3"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A fresh clone's scripts, and a PATH with nothing but a shell's tools."""
+    root = tmp_path / "clone"
+    (root / "scripts").mkdir(parents=True)
+    shutil.copy(SETUP, root / "scripts")
+    for name in ("requirements-dev.lock", "pyproject.toml"):
+        (root / name).write_text("", encoding="utf-8")
+    path = tmp_path / "bin"
+    path.mkdir()
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found is not None
+        (path / tool).symlink_to(found)
+    return path
+
+
+def command(path: Path, name: str, script: str) -> None:
+    file = path / name
+    file.write_text(f"#!{shutil.which('bash')}\n{script}\n", encoding="utf-8")
+    file.chmod(0o755)
+
+
+def run_setup(path: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": str(path), "HOME": str(path.parent)}
+    script = path.parent / "clone" / "scripts" / "setup"
+    return subprocess.run(
+        [str(path / "bash"), str(script)],
+        env=environment,
+        cwd=os.sep,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+
+
+def only_line(answer: subprocess.CompletedProcess[str]) -> str:
+    assert (1, "") == (answer.returncode, answer.stdout)
+    (line,) = answer.stderr.splitlines()
+    return line
+
+
+def test_missing_java(machine: Path) -> None:
+    line = only_line(run_setup(machine))
+    assert line.startswith("setup: Java 17 or newer is missing (found: none); install it")
+    assert "sudo apt install openjdk-17-jre-headless" in line
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [('openjdk version "1.8.0_402"', "8"), ('openjdk version "11.0.22" 2024-01-16', "11")],
+)
+def test_old_java(machine: Path, printed: str, found: str) -> None:
+    command(machine, "java", f"echo '{printed}' >&2")
+    assert f"Java 17 or newer is missing (found: {found})" in only_line(run_setup(machine))
+
+
+@pytest.mark.parametrize("printed", ['openjdk version "17.0.15"', 'java version "25" 2025-09-16'])
+def test_missing_python(machine: Path, printed: str) -> None:
+    command(machine, "java", f"echo '{printed}' >&2")
+    line = only_line(run_setup(machine))
+    assert line.startswith("setup: Python 3.11 or newer is missing (found: none); install it")
+    assert "sudo apt install python3" in line
+
+
+def test_old_python(machine: Path) -> None:
+    command(machine, "java", "echo 'openjdk version \"21\"' >&2")
+    command(machine, "python3", 'case "$2" in *exit*) exit 1;; *) echo 3.9;; esac')
+    assert "Python 3.11 or newer is missing (found: 3.9)" in only_line(run_setup(machine))
+
+
+def test_python_without_venv(machine: Path) -> None:
+    command(machine, "java", "echo 'openjdk version \"21\"' >&2")
+    for name in PYTHONS:
+        command(machine, name, 'case "$2" in *venv*) exit 1;; *) exit 0;; esac')
+    line = only_line(run_setup(machine))
+    assert "venv module is missing for python3.13" in line
+    assert "sudo apt install python3-venv" in line
