@@ -11,13 +11,15 @@
     |   |-- Unauthorized            an ACL is missing
     |   |-- BrokerRefused           any other error code in an answer
     |   `-- Unsupported             the broker lacks an API
+    |-- DriverSilent                a lane must stop: its driver counts on it
     |-- CorruptData                 bytes that are not what they should be          corrupt
     |-- PartitionError              one partition of one flow stops, the rest goes on
     `-- FlowError                   one flow cannot run
         `-- NotLeader               another process leads the flow
 
-A code is part of the interface: scripts and alerts match it, so it never changes its meaning. It stands in
-brackets at the end of the message and so survives edges that carry text only (Spark's worker errors).
+A code is part of the interface: scripts and alerts match it, so it never changes its meaning. It
+stands in brackets at the end of the message and so survives edges that carry text only (Spark's
+worker errors).
 """
 
 from __future__ import annotations
@@ -143,6 +145,12 @@ class Unsupported(ClusterError):
     code = "UNSUPPORTED"
 
 
+class DriverSilent(TwinlogError):
+    """A lane has not heard its driver for so long that others may have its partitions."""
+
+    code = "CHANNEL_SILENT"
+
+
 class CorruptData(TwinlogError):
     """Bytes failed a check: CRC, length or structure."""
 
@@ -153,9 +161,10 @@ class CorruptData(TwinlogError):
 class PartitionError(TwinlogError):
     """One partition of a flow stops with this code; it is tried again later, the others go on.
 
-    Codes: GAP_WRITTEN, EXTRA_RECORDS, DIVERGED, POSITION_REGRESSED, SOURCE_TRUNCATED, SOURCE_DIVERGED,
-    SOURCE_RECREATED, TARGET_RECREATED, FOREIGN_DATA, OTHER_WRITER, TAKEN_OVER, TARGET_UNDER_MIN_ISR,
-    RECORD_TOO_LARGE, RECORD_REFUSED, OLD_FORMAT, TOPIC_UNAUTHORIZED, TOPIC_MISSING.
+    Codes: GAP_WRITTEN, EXTRA_RECORDS, DIVERGED, POSITION_REGRESSED, SOURCE_TRUNCATED,
+    SOURCE_DIVERGED, SOURCE_RECREATED, TARGET_RECREATED, FOREIGN_DATA, OTHER_WRITER, TAKEN_OVER,
+    TARGET_UNDER_MIN_ISR, RECORD_TOO_LARGE, RECORD_REFUSED, OLD_FORMAT, TOPIC_UNAUTHORIZED,
+    TOPIC_MISSING.
     """
 
     code = "PARTITION"

@@ -1,6 +1,8 @@
-"""Leases without Spark: every lane is a process of its own, started again when it dies, as Spark would do it.
+"""Leases without Spark: every lane is a process of its own, started again when it dies, as Spark
+would do it.
 
-Fault tests kill and freeze lanes by process id; what Spark adds (placement, its own retries) has its own tests.
+Fault tests kill and freeze lanes by process id; what Spark adds (placement, its own retries) has
+its own tests.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from twinlog.spark.framing import ChannelAddress
 from twinlog.spark.lane import run_lane
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s lane %(message)s")
 job = json.loads(sys.argv[1])
-for receipt in run_lane(job["lane"], job["lease"], job["attempt"], ChannelAddress(**job["address"])):
-    print(receipt)
+for receipt in run_lane(job["lane"], job["lease"], job["attempt"],
+    ChannelAddress(**job["address"])): print(receipt)
 """
 
 

@@ -1,4 +1,6 @@
-"""A mirror in the test's own process: real supervisor, real channel, real lanes; only Spark is left out."""
+"""A mirror in the test's own process: real supervisor, real channel, real lanes; only Spark is
+left out.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,21 @@ from typing import Self
 from tests.support.lanes import ProcessLeases
 from twinlog.config.load import load
 from twinlog.control.channel_server import ChannelServer
+from twinlog.control.partitions import Partition
 from twinlog.control.run import flow_setup, lanes_of
 from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.supervisor import Supervisor
 from twinlog.lane.messages import MESSAGES
+from twinlog.model import TopicPartition
 from twinlog.spark.codec import MessageCodec
 
 CORES = 2
 
 
 class Mirror:
-    """Runs the flows of a configuration until it is told to stop, or with `once` until they are done."""
+    """Runs the flows of a configuration until it is told to stop, or with `once` until they are
+    done.
+    """
 
     def __init__(
         self, config: Path, *, once: bool = False, lanes: int | None = None, lease_s: float = 300.0
@@ -82,6 +88,11 @@ class Mirror:
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {within} s: {self.snapshots}")
             time.sleep(0.05)
+
+    def partition(self, source: TopicPartition) -> Partition:
+        """What the driver knows of a partition, to be looked at or tampered with."""
+        runs = [flow.run for flow in self.supervisor._flows if flow.run is not None]
+        return next(run.partitions[source] for run in runs if source in run.partitions)
 
     def stop(self, within: float = 20.0) -> list[FlowSnapshot]:
         self.stop_event.set()

@@ -1,10 +1,10 @@
 """Raw Fetch with incremental sessions (KIP-227): batches come back as the broker stores them.
 
-A session remembers on the broker what we want, so a request names only the partitions that changed since the
-last one: a thousand quiet partitions cost an empty request twice a second. Version 13 names topics by id
-(KIP-516), so that a re-created topic is an error and not a surprise; version 12 by name. Both carry
-`current_leader_epoch` and `last_fetched_epoch` (KIP-320, KIP-595): a source that was truncated and refilled
-answers with a diverging epoch.
+A session remembers on the broker what we want, so a request names only the partitions that changed
+since the last one: a thousand quiet partitions cost an empty request twice a second. Version 13
+names topics by id (KIP-516), so that a re-created topic is an error and not a surprise; version 12
+by name. Both carry `current_leader_epoch` and `last_fetched_epoch` (KIP-320, KIP-595): a source
+that was truncated and refilled answers with a diverging epoch.
 
 Layouts: FetchRequest.json and FetchResponse.json of Kafka 4.3.
 """
@@ -26,7 +26,9 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 SESSION_ERRORS: Final = frozenset({70, 71, 106})
-"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a new session."""
+"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a
+new session.
+"""
 
 _REQUEST_HEAD = struct.Struct(">iiiibii")
 _PARTITION = struct.Struct(">iiqiqi")
@@ -56,7 +58,9 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """One partition of a Fetch answer; `records` is a slice of the answer's own buffer, writable."""
+    """One partition of a Fetch answer; `records` is a slice of the answer's own buffer,
+    writable.
+    """
 
     tp: TopicPartition
     error: int
@@ -79,7 +83,9 @@ class FetchAnswer:
 
 
 class FetchSession:
-    """What one connection wants to read from one broker, and what the broker already knows of it."""
+    """What one connection wants to read from one broker, and what the broker already knows of
+    it.
+    """
 
     def __init__(self, version: int, isolation: int) -> None:
         self.version = version

@@ -1,6 +1,7 @@
 """Kafka's flexible wire primitives (KIP-482), as far as Fetch and Produce need them.
 
-Only the two hot requests are written by hand: everything else uses the generated classes of the client library.
+Only the two hot requests are written by hand: everything else uses the generated classes of the
+client library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A broker connection for the copy loop: non-blocking, many requests in flight, one buffer a response.
+"""A broker connection for the copy loop: non-blocking, many requests in flight, one buffer a
+response.
 
-The loop owns the sockets and asks with `selectors` when to read and write; nothing here waits. Large
-responses are received straight into the buffer whose slices are later sent on, so that the bytes of a record
-batch are touched by Python only to rewrite its header.
+The loop owns the sockets and asks with `selectors` when to read and write; nothing here waits.
+Large responses are received straight into the buffer whose slices are later sent on, so that the
+bytes of a record batch are touched by Python only to rewrite its header.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 class HotConnection:
-    """One broker, one socket; requests answered in the order in which they were sent (as brokers do)."""
+    """One broker, one socket; requests answered in the order in which they were sent (as brokers
+    do).
+    """
 
     def __init__(self, connection: Connection, client_id: str) -> None:
         self._sock: socket.socket = connection.detach()
@@ -65,9 +68,7 @@ class HotConnection:
         """Contexts of the requests in flight, oldest first."""
         return [context for _, context in self._in_flight]
 
-    def submit(
-        self, api_key: int, version: int, parts: Sequence[Buffer], context: object
-    ) -> None:
+    def submit(self, api_key: int, version: int, parts: Sequence[Buffer], context: object) -> None:
         """Queue a request with a flexible header (v2); `context` comes back with its answer."""
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         head = _HEAD.pack(api_key, version, self._correlation, len(self._client_id))

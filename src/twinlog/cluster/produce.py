@@ -1,7 +1,8 @@
 """Raw Produce: whole record batches, one per partition and request, many partitions to a request.
 
-Version 13 names topics by id, so a batch meant for a topic that was deleted and created again is refused
-(UNKNOWN_TOPIC_ID) and not appended to the new one; version 9 by name. acks is always all: a producer id needs it.
+Version 13 names topics by id, so a batch meant for a topic that was deleted and created again is
+refused (UNKNOWN_TOPIC_ID) and not appended to the new one; version 9 by name. acks is always all: a
+producer id needs it.
 
 Layouts: ProduceRequest.json and ProduceResponse.json of Kafka 4.3.
 """
@@ -32,8 +33,8 @@ Buffer = bytes | bytearray | memoryview
 class ProducedPartition:
     """The broker's answer for one batch.
 
-    `log_append_time_ms` is -1 for an append to a CreateTime topic; for a batch that the broker recognised as
-    a repeat it is that batch's timestamp: so a dedupe is visible.
+    `log_append_time_ms` is -1 for an append to a CreateTime topic; for a batch that the broker
+    recognised as a repeat it is that batch's timestamp: so a dedupe is visible.
     """
 
     tp: TopicPartition

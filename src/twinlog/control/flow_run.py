@@ -1,12 +1,15 @@
-"""One flow at work: partitions are given to lanes, lanes come and go with leases, nothing is ever held by two.
+"""One flow at work: partitions are given to lanes, lanes come and go with leases, nothing is ever
+held by two.
 
-Everything here runs in the supervisor's thread; what may block (the map, topics) is done elsewhere and comes
-back as a call. The rules of giving a partition away:
+Everything here runs in the supervisor's thread; what may block (the map, topics) is done elsewhere
+and comes back as a call. The rules of giving a partition away:
 
 1. A partition that was handed over (`Released` with a start point) goes to the next lane at once.
-2. Any other start is cold: the offset map is read to its end first, and the Take carries a new term.
-3. When a lane is lost, an unprotected partition waits until that lane has surely stopped (it stops by itself
-   `SILENCE_MS` after it last heard us, which is not before we last heard it) and its sockets have given up.
+2. Any other start is cold: the offset map is read to its end first, and the Take carries a new
+   term.
+3. When a lane is lost, an unprotected partition waits until that lane has surely stopped (it stops
+   by itself `SILENCE_MS` after it last heard us, which is not before we last heard it) and its
+   sockets have given up.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ MAP_RUNS_IN_TAKE: Final = 20_000
 STALE_PLAN: Final = frozenset(
     {"SOURCE_RECREATED", "TARGET_RECREATED", "TOPIC_MISSING", "RECORD_TOO_LARGE"}
 )
-"""Troubles that a fresh look at both clusters may end: other topic ids, another max.message.bytes."""
+"""Troubles that a fresh look at both clusters may end: other topic ids, another
+max.message.bytes.
+"""
 
 LEASE_RETRY_S: Final = 2.0
 
@@ -67,7 +72,7 @@ class Host(Protocol):
 class FlowRun:
     """Runs one flow in one generation, from its first lease to its end."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
         *,
         name: str,
@@ -91,6 +96,8 @@ class FlowRun:
         self.wants_discovery = False
         """A topic is not what the plan says: look at both clusters again."""
         self.started = time.monotonic()
+        self.copying_since: float | None = None
+        """Since the first lane was ready: before it Spark is coming up."""
         self.finished_at: float | None = None
         self._host = host
         self._lane_count = lane_count
@@ -106,7 +113,8 @@ class FlowRun:
         self._next_lease_try = 0.0
         self.set_plans(plans)
 
-    # -- what is to be mirrored ------------------------------------------------------------------------
+    # -- what is to be mirrored
+    # ------------------------------------------------------------------------
 
     def set_plans(self, plans: Iterable[PartitionPlan]) -> None:
         """Topic discovery found this: new ones are started, missing ones released."""
@@ -129,12 +137,14 @@ class FlowRun:
                 if partition.lane is None:
                     partition.leave(Placement.RELEASED)
 
-    # -- turning -----------------------------------------------------------------------------------------
+    # -- turning
+    # -----------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Do what time asks for; called about ten times a second."""
         now = time.monotonic()
         self._reap()
+        self._drop_silent()
         if self.is_stopping:
             self._stop_lanes()
             return
@@ -184,7 +194,8 @@ class FlowRun:
         for lease in self.leases:
             lease.job.cancel()
 
-    # -- leases ------------------------------------------------------------------------------------------
+    # -- leases
+    # ------------------------------------------------------------------------------------------
 
     def lanes(self) -> list[Lane]:
         """All lanes of all leases."""
@@ -207,7 +218,8 @@ class FlowRun:
         warming = next((le for le in self.leases if le.state is LeaseState.WARMING), None)
         current = self.current
         if warming is None:
-            due = current is None or (now >= self._next_change and not self._once)
+            due = current is None or current.is_deserted
+            due = due or (now >= self._next_change and not self._once)
             if due and now >= self._next_lease_try and self.partitions:
                 size = max(1, self._lane_count(len(self.partitions)))
                 number, job = self._host.start_lease(self, size)
@@ -219,6 +231,8 @@ class FlowRun:
                 self._retire(current)
         for lease in self.leases:
             if lease.state is LeaseState.RETIRING:
+                if lease.is_deserted:
+                    lease.job.cancel()  # what is left of it does nothing any more
                 for lane in lease.lanes.values():
                     if not lane.partitions and not lane.stop_sent:
                         lane.stop_sent = True
@@ -240,7 +254,8 @@ class FlowRun:
                 lane.releasing.update(tps)
                 lane.peer.send(Release(partitions=tuple(tps)))
 
-    # -- giving partitions to lanes ------------------------------------------------------------------------
+    # -- giving partitions to lanes
+    # ------------------------------------------------------------------------
 
     def _assign(self, now: float) -> None:
         current = self.current
@@ -324,9 +339,7 @@ class FlowRun:
         )
 
     @staticmethod
-    def _had_other_source(
-        plan: PartitionPlan, maps: Mapping[PartitionKey, PartitionMap]
-    ) -> bool:
+    def _had_other_source(plan: PartitionPlan, maps: Mapping[PartitionKey, PartitionMap]) -> bool:
         return any(
             key.target_topic_id == plan.target_topic_id
             and key.partition == plan.source.partition
@@ -334,7 +347,8 @@ class FlowRun:
             for key in maps
         )
 
-    # -- what lanes say --------------------------------------------------------------------------------------
+    # -- what lanes say
+    # --------------------------------------------------------------------------------------
 
     def on_connected(self, peer: Peer) -> Lane | None:
         """A lane came up; None when its lease is not ours any more."""
@@ -355,6 +369,8 @@ class FlowRun:
         match message:
             case Ready():
                 lane.is_ready = True
+                if self.copying_since is None:
+                    self.copying_since = time.monotonic()
                 self.tick()
             case Progress():
                 self._on_degraded(lane, message.degraded)
@@ -417,6 +433,20 @@ class FlowRun:
             if lease.lanes.get(lane.key.lane) is lane:
                 del lease.lanes[lane.key.lane]
         self._lost(lane)
+
+    def _drop_silent(self) -> None:
+        """Give up lanes that were not heard for so long that they have stopped by themselves.
+
+        A frozen process or a cut network ends no connection: only the silence tells.
+        """
+        oldest = time.clock_gettime(time.CLOCK_BOOTTIME) - SILENCE_MS / 1000
+        for lease in self.leases:
+            for number, lane in list(lease.lanes.items()):
+                if lane.peer.last_heard < oldest:
+                    log.warning("lane given up flow=%s lane=%s: it is silent", self.name, lane.key)
+                    del lease.lanes[number]
+                    lease.fell_silent = True
+                    self._lost(lane)
 
     def _lost(self, lane: Lane) -> None:
         heard_s = time.clock_gettime(time.CLOCK_BOOTTIME) - lane.peer.last_heard

@@ -1,11 +1,13 @@
-"""Everything that must be true before a flow copies its first record: who leads, which generation, what exists.
+"""Everything that must be true before a flow copies its first record: who leads, which generation,
+what exists.
 
 Steps, each safe to repeat and to die after:
 
 1. membership of the consumer group on the state topic: one driver leads, the others wait;
-2. the state topic is read and a claim for the next generation is written; the first claim in the log wins;
-3. the flow's producer id comes from its last generation, or is a fresh one: it stands in the claim, so it is
-   recorded before its first use;
+2. the state topic is read and a claim for the next generation is written; the first claim in the
+   log wins;
+3. the flow's producer id comes from its last generation, or is a fresh one: it stands in the claim,
+   so it is recorded before its first use;
 4. the target's capabilities (`probe`) and its producer expiry;
 5. topics are discovered and created; with `--once` the end offsets of this moment are the goal.
 """
@@ -129,7 +131,8 @@ class FlowSetup:
     def refresh_enabled(self) -> bool:
         return self.config.refresh_topics_enabled
 
-    # -- steps -------------------------------------------------------------------------------------------
+    # -- steps
+    # -------------------------------------------------------------------------------------------
 
     def prepare(self, *, once: bool) -> PreparedFlow:
         """All steps; raises what keeps the flow from starting."""
@@ -178,7 +181,8 @@ class FlowSetup:
     def _check_clusters(self, source_id: str, target_id: str) -> None:
         if source_id and source_id == target_id and self.is_identity:
             raise FlowError(
-                f"{self.name}: both aliases lead to the same cluster ({source_id}), and the identity policy keeps "
+                f"{self.name}: both aliases lead to the same cluster ({source_id}), and the "
+                "identity policy keeps "
                 "topic names: every record would be copied onto itself; correct bootstrap.servers",
                 code="SAME_CLUSTER",
             )
@@ -209,7 +213,8 @@ class FlowSetup:
             raise FlowError(
                 f"{self.name}: the state on the target was written for source cluster "
                 f"{last.source_cluster_id}, but {self.config.flow.source} is now {source_id}: "
-                "if the source was rebuilt, delete the remote topics and the offset map topic, or use another alias",
+                "if the source was rebuilt, delete the remote topics and the offset map topic, or "
+                "use another alias",
                 code="CLUSTER_CHANGED",
             )
         self._check_meaning(history)
@@ -243,12 +248,15 @@ class FlowSetup:
             self._meaning_waits_until = time.monotonic() + OLD_LANES_END_S
         if time.monotonic() < self._meaning_waits_until:
             raise SetupWaiting(
-                f"{self.name}: its isolation, start or policy changed, and the process before did not end in "
+                f"{self.name}: its isolation, start or policy changed, and the process before did "
+                "not end in "
                 "order: waiting until its lanes have surely stopped"
             )
 
     def _meaning(self) -> str:
-        """What decides which record is which ordinal; a change takes effect at a drained position only."""
+        """What decides which record is which ordinal; a change takes effect at a drained position
+        only.
+        """
         parts = [
             self.config.isolation_level.value,
             self.config.start.value,
@@ -305,7 +313,9 @@ class FlowSetup:
         capabilities: Capabilities,
     ) -> Work:
         expiry = self._expiry(target) if capabilities.producers_listed else None
-        known = {h.latest.producer_id for h in self._history(target).values() if h.latest is not None}
+        known = {
+            h.latest.producer_id for h in self._history(target).values() if h.latest is not None
+        }
         return Work(
             flow=self.name,
             source=self.lane_source,
@@ -331,8 +341,10 @@ class FlowSetup:
         except Unauthorized as error:
             if self.config.producer_id_expiration_ms is None:
                 log.warning(
-                    "%s: %s: every partition counts as unprotected (slower for a minute after trouble); set "
-                    "twinlog.target.producer.id.expiration.ms to the brokers' producer.id.expiration.ms",
+                    "%s: %s: every partition counts as unprotected (slower for a minute after "
+                    "trouble); set "
+                    "twinlog.target.producer.id.expiration.ms to the brokers' "
+                    "producer.id.expiration.ms",
                     self.name,
                     error,
                 )

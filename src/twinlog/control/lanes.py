@@ -27,7 +27,9 @@ class Job(Protocol):
 
 
 class LeaseState(StrEnum):
-    """A lease warms up beside the one before it, takes its partitions over, and retires when its turn is over."""
+    """A lease warms up beside the one before it, takes its partitions over, and retires when its
+    turn is over.
+    """
 
     WARMING = "WARMING"
     CURRENT = "CURRENT"
@@ -58,6 +60,13 @@ class Lease:
     state: LeaseState = LeaseState.WARMING
     started: float = field(default_factory=time.monotonic)
     lanes: dict[int, Lane] = field(default_factory=dict)
+    fell_silent: bool = False
+    """A lane was given up though its process may live: nothing will start it again."""
+
+    @property
+    def is_deserted(self) -> bool:
+        """No lane is left, and none will come."""
+        return self.fell_silent and not self.lanes
 
     @property
     def ready_lanes(self) -> list[Lane]:

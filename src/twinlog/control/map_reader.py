@@ -1,4 +1,6 @@
-"""Keeps a flow's offset map as it stands in its topic: read once, then only what was added since."""
+"""Keeps a flow's offset map as it stands in its topic: read once, then only what was added
+since.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the driver knows of every partition of a flow: where it is, who has it, and when it is tried next.
+"""What the driver knows of every partition of a flow: where it is, who has it, and when it is tried
+next.
 
 PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
    ^                 |

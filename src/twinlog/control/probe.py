@@ -1,15 +1,17 @@
-"""What a target can do, found by trying it on one kept scratch topic (`mm2-twinlog-probe.internal`).
+"""What a target can do, found by trying it on one kept scratch topic
+(`mm2-twinlog-probe.internal`).
 
-Not every broker that speaks the protocol behaves like Apache Kafka; a promise is made only where this was seen:
+Not every broker that speaks the protocol behaves like Apache Kafka; a promise is made only where
+this was seen:
 
-| tried                                                  | without it                                         |
-| ------------------------------------------------------ | -------------------------------------------------- |
-| a fresh producer id may begin at any sequence          | a position other than 0 cannot be written          |
-| a gap in the sequence is refused                       | compare-and-append is no protection                |
-| a repeated batch is answered with its first offset     | a lost answer may become a duplicate               |
-| a batch comes back with the header that we wrote       | positions cannot be read from the target's tail    |
-| DescribeProducers lists our id                         | every partition is unprotected                     |
-| the log end by leader epoch equals what was written    | records above the high watermark are overlooked    |
+| tried                                              | without it                           |
+| -------------------------------------------------- | ------------------------------------ |
+| a fresh producer id may begin at any sequence      | only position 0 can be written       |
+| a gap in the sequence is refused                   | compare-and-append protects nothing  |
+| a repeated batch is answered with its first offset | a lost answer may become a duplicate |
+| a batch comes back with the header that we wrote   | the tail does not tell positions     |
+| DescribeProducers lists our id                     | every partition is unprotected       |
+| the end of the leader epoch is the log end         | records above the HW are overlooked  |
 """
 
 from __future__ import annotations
@@ -96,7 +98,11 @@ def _send(
         offset=0, timestamp=int(time.time() * 1000), key=b"probe", value=b"", headers=()
     )
     batch = encode_batch(
-        [record], codec=Codec.NONE, producer_id=producer_id, producer_epoch=0, base_sequence=sequence
+        [record],
+        codec=Codec.NONE,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
     )
     try:
         return produce_batch(client, tp, batch)

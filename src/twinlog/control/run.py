@@ -1,6 +1,8 @@
-"""Runs the flows of a configuration in this process: channel, Spark and supervisor, started side by side.
+"""Runs the flows of a configuration in this process: channel, Spark and supervisor, started side by
+side.
 
-Spark takes seconds to start; meanwhile the flows are set up. Nothing is written to a topic before both are there.
+Spark takes seconds to start; meanwhile the flows are set up. Nothing is written to a topic before
+both are there.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from twinlog.cluster.security import load_security
 from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
@@ -54,7 +56,9 @@ class MirrorResult:
 
 
 def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> ClusterSettings:
-    """One cluster as the connections need it; secrets and key files are read here, on the driver."""
+    """One cluster as the connections need it; secrets and key files are read here, on the
+    driver.
+    """
     return ClusterSettings(
         alias=alias,
         bootstrap=parse_bootstrap(properties["bootstrap.servers"], f"{alias}.bootstrap.servers"),
@@ -90,7 +94,8 @@ def lanes_of(flow: FlowConfig, cores: int, override: int | None, partitions: int
 
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
     """Mirror until done (`once`) or stopped."""
-    # Spark is imported late: commands that do not need it start fast, and flows are set up meanwhile
+    # Spark is imported late: commands that do not need it start fast, and flows are set up
+    # meanwhile
     flows = [flow_setup(flow) for flow in config.flows]
     many = 1 << 30
     wanted = sum(lanes_of(f.config, local_cores(), options.lanes, many) for f in flows)
@@ -154,7 +159,7 @@ class _Engine:
         self._master = master
         self._lanes = lanes
         self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
-        self._session: object | None = None
+        self._session: Any = None
 
     def start(self) -> None:
         self._thread.start()

@@ -1,4 +1,6 @@
-"""What a flow looks like at one moment: the values behind `status`, progress bars and the final report."""
+"""What a flow looks like at one moment: the values behind `status`, progress bars and the final
+report.
+"""
 
 from __future__ import annotations
 
@@ -145,8 +147,5 @@ def _flow_state(
         return "DEGRADED"
     if flow.current is None:
         return "STARTING"
-    if throttled:
-        return "THROTTLED"
-    if any(part.state == "FAILED" for part in parts):
-        return "PARTLY_FAILED"
-    return "RUNNING"
+    failed = any(part.state == "FAILED" for part in parts)
+    return "THROTTLED" if throttled else "PARTLY_FAILED" if failed else "RUNNING"

@@ -1,7 +1,8 @@
-"""How `twinlog status` finds a running mirror: one small file per process, written anew every second.
+"""How `twinlog status` finds a running mirror: one small file per process, written anew every
+second.
 
-It holds what is shown and nothing that is needed: a mirror that loses it writes it again, and one that is killed
-leaves a file whose process is gone, which readers ignore and remove.
+It holds what is shown and nothing that is needed: a mirror that loses it writes it again, and one
+that is killed leaves a file whose process is gone, which readers ignore and remove.
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ class RunningMirror:
 
 
 def status_folder() -> Path:
-    """Where the files are: the user's runtime folder, else a private one in the temporary folder."""
+    """Where the files are: the user's runtime folder, else a private one in the temporary
+    folder.
+    """
     base = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(base) / "twinlog" if base else Path(tempfile.gettempdir()) / f"twinlog-{os.getuid()}"
+    folder = (
+        Path(base) / "twinlog" if base else Path(tempfile.gettempdir()) / f"twinlog-{os.getuid()}"
+    )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 

@@ -1,11 +1,13 @@
-"""The driver's one thread of decisions: events of lanes, results of background work, and time, for all flows.
+"""The driver's one thread of decisions: events of lanes, results of background work, and time, for
+all flows.
 
     channel thread --events--.
-    worker threads --calls---+--> queue --> supervisor thread --> FlowRun (no locks: only this thread touches it)
+    worker threads --calls---+--> queue --> supervisor thread --> FlowRun (no locks)
     clock ------- ticks -----'
 
-A flow is set up in the background (`flow_setup`) and tried again while its clusters cannot be reached; the other
-flows do not wait for it. With `--once` a flow that cannot be set up within a minute is given up.
+A flow is set up in the background (`flow_setup`) and tried again while its clusters cannot be
+reached; the other flows do not wait for it. With `--once` a flow that cannot be set up within a
+minute is given up.
 """
 
 from __future__ import annotations
@@ -111,12 +113,12 @@ class Supervisor:
 
     @property
     def seconds(self) -> float:
-        """How long the copying took, from the first flow that was ready to the last that ended."""
+        """How long the copying took, from the first lane that was ready to the last flow's end."""
         runs = [flow.run for flow in self._flows if flow.run is not None]
-        if not runs:
+        starts = [run.copying_since for run in runs if run.copying_since is not None]
+        if not starts:
             return 0.0
-        ends = [run.finished_at or time.monotonic() for run in runs]
-        return max(ends) - min(run.started for run in runs)
+        return max(run.finished_at or time.monotonic() for run in runs) - min(starts)
 
     def begin(self) -> None:
         """Start to set the flows up, before Spark is there."""
@@ -165,7 +167,8 @@ class Supervisor:
                 if (known := self._lanes.pop(peer, None)) is not None:
                     known[0].on_gone(known[1])
 
-    # -- one flow ----------------------------------------------------------------------------------------
+    # -- one flow
+    # ----------------------------------------------------------------------------------------
 
     def _tend(self, flow: _Flow) -> None:
         now = time.monotonic()
@@ -209,7 +212,8 @@ class Supervisor:
                 else flow.setup.refresh_s
             )
             index = self._flows.index(flow)
-            # lease changes of different flows are spread over the lease, so that not all double their lanes at once
+            # lease changes of different flows are spread over the lease, so that not all double
+            # their lanes at once
             first = self._lease_s * (1 - index / len(self._flows) / 2)
             flow.run = FlowRun(
                 name=flow.setup.name,
@@ -288,7 +292,8 @@ class Supervisor:
         prepared = flow.prepared
         self._background(lambda: prepared.close(drained=drained), done, failed)
 
-    # -- Host (what a FlowRun asks) --------------------------------------------------------------------------
+    # -- Host (what a FlowRun asks)
+    # --------------------------------------------------------------------------
 
     def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
         number = next(self._lease_numbers)
@@ -310,7 +315,8 @@ class Supervisor:
 
         self._background(prepared.read_map, then, failed)
 
-    # -- background ----------------------------------------------------------------------------------------
+    # -- background
+    # ----------------------------------------------------------------------------------------
 
     def _background(
         self,
@@ -324,16 +330,18 @@ class Supervisor:
             except TwinlogError as error:
                 caught = error
                 self._events.put(lambda: otherwise(caught))
-            except BaseException as error:  # noqa: BLE001 (the supervisor's boundary: raised again in its thread)
+            except BaseException as error:  # noqa: BLE001 (raised again by the supervisor)
                 bug = error
                 self._events.put(lambda: _raise(bug))
             else:
                 self._events.put(lambda: then(value))
 
-        # a thread a job: they are few, and a cluster that does not answer must not delay the end of the process
+        # a thread a job: they are few, and a cluster that does not answer must not delay the end of
+        # the process
         threading.Thread(target=work, name="twinlog-job", daemon=True).start()
 
-    # -- the end -------------------------------------------------------------------------------------------
+    # -- the end
+    # -------------------------------------------------------------------------------------------
 
     def _begin_stop(self) -> None:
         self._stop_at = time.monotonic() + STOP_WITHIN_S
@@ -344,7 +352,9 @@ class Supervisor:
     def _give_up_waiting(self) -> None:
         for flow in self._flows:
             if flow.run is not None and not flow.closed:
-                log.warning("%s: its lanes did not drain in time and are cancelled", flow.setup.name)
+                log.warning(
+                    "%s: its lanes did not drain in time and are cancelled", flow.setup.name
+                )
                 flow.run.abort()
             flow.closed = True
 
@@ -360,7 +370,8 @@ class Supervisor:
         for thread in threads:
             thread.join(LEAVE_WITHIN_S)
 
-    # -- showing ---------------------------------------------------------------------------------------------
+    # -- showing
+    # ---------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
         now = time.monotonic()

@@ -1,7 +1,9 @@
-"""Which partitions a flow mirrors: source topics that pass the filters, and their remote topics, made where missing.
+"""Which partitions a flow mirrors: source topics that pass the filters, and their remote topics,
+made where missing.
 
-As MirrorMaker 2 does it: same partition count, the flow's replication factor, the source's own configs that pass
-the config filter; partitions are added when the source grows; nothing is ever deleted or shrunk.
+As MirrorMaker 2 does it: same partition count, the flow's replication factor, the source's own
+configs that pass the config filter; partitions are added when the source grows; nothing is ever
+deleted or shrunk.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, Topic
 def new_topic_configs(
     flow: FlowConfig, source: ClusterClient, names: list[str]
 ) -> dict[str, dict[str, str]]:
-    """What remote topics that are to be created get as configs; nothing where they may not be read."""
+    """What remote topics that are to be created get as configs; nothing where they may not be
+    read.
+    """
     chosen = ConfigPropertyFilter.of(flow)
     answers = admin.describe_topic_configs(source, names).items() if names else ()
     return {
@@ -76,7 +80,12 @@ def new_topic_configs(
 
 
 def discover(
-    flow: FlowConfig, policy: ReplicationPolicy, source: ClusterClient, target: ClusterClient, *, create: bool = True
+    flow: FlowConfig,
+    policy: ReplicationPolicy,
+    source: ClusterClient,
+    target: ClusterClient,
+    *,
+    create: bool = True,
 ) -> Discovery:
     """Read both clusters, and create or grow remote topics unless told only to look."""
     topics = mirrored_topics(flow, source.metadata(None))
@@ -89,7 +98,9 @@ def discover(
     source_configs = _configs(source, missing, out, topics)
     for name, topic in topics.items():
         try:
-            _ensure(flow, target, topic, there, remote[name], source_configs.get(name, {}), out, create)
+            _ensure(
+                flow, target, topic, there, remote[name], source_configs.get(name, {}), out, create
+            )
         except TwinlogError as error:
             out.problems.append(
                 TopicProblem(topic=name, partitions=len(topic.partitions), error=error)
@@ -104,7 +115,8 @@ def _check_replication_factor(
     live = len(there.brokers)
     if flow.replication_factor > live:
         raise ConfigError(
-            f"{flow.flow}: replication.factor = {flow.replication_factor}, but only {live} brokers of "
+            f"{flow.flow}: replication.factor = {flow.replication_factor}, but only {live} "
+            "brokers of "
             f"{flow.flow.target} are alive, so {len(list(missing))} topics cannot be created; set "
             f"{flow.flow}.replication.factor to at most {live}, or -1 for the brokers' default",
             code="REPLICATION_FACTOR",
@@ -129,7 +141,7 @@ def _configs(
     return described
 
 
-def _ensure(
+def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be read)
     flow: FlowConfig,
     target: ClusterClient,
     topic: TopicMetadata,

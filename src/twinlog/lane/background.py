@@ -1,7 +1,7 @@
 """The lane's blocking work, kept away from its loop: connecting, metadata, cold starts.
 
-Jobs run on a few threads; what they return is collected by the loop, which is woken through a socket pair. A
-client of a cluster is used by one job at a time.
+Jobs run on a few threads; what they return is collected by the loop, which is woken through a
+socket pair. A client of a cluster is used by one job at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Background:
         return self._stopping
 
     def submit(self, job: Job, then: Then, otherwise: Otherwise) -> None:
-        """Run `job`; its value goes to `then`, a TwinlogError to `otherwise`, both in the loop's thread."""
+        """Run `job`; its value goes to `then`, a TwinlogError to `otherwise`, both in the loop's
+        thread.
+        """
         if self._stopping.is_set():
             return
         future = self._pool.submit(job)

@@ -1,7 +1,8 @@
-"""One cluster as a lane sees it: who leads what, and an open connection to every leader that is needed.
+"""One cluster as a lane sees it: who leads what, and an open connection to every leader that is
+needed.
 
-Leaders and connections come from background jobs; the loop only asks what is there now. After a failure a
-broker is tried again with a growing pause, and metadata is read anew.
+Leaders and connections come from background jobs; the loop only asks what is there now. After a
+failure a broker is tried again with a growing pause, and metadata is read anew.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class _Pause:
     until: float = 0.0
 
     def grow(self) -> float:
-        wait = random.uniform(self.seconds / 2, self.seconds)  # noqa: S311 (jitter, no secret)
+        wait = random.uniform(self.seconds / 2, self.seconds)
         self.until = time.monotonic() + wait
         self.seconds = min(self.seconds * 2, MAX_PAUSE_S)
         return wait
@@ -57,7 +58,9 @@ class ClusterSide:
     background: Background
     selector: selectors.BaseSelector
     user_timeout_ms: int = 0
-    """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this; 0 leaves its default."""
+    """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this; 0 leaves its
+    default.
+    """
     leaders: dict[TopicPartition, Leader] = field(default_factory=dict)
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
@@ -66,6 +69,8 @@ class ClusterSide:
     """Why the cluster cannot be reached, or empty."""
     on_connected: Callable[[int], None] = lambda _node: None
     on_leaders: Callable[[], None] = lambda: None
+    before_sending: Callable[[], None] = lambda: None
+    """Asked before any byte leaves; raises when none may any more."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held by the job that uses `client`."""
     _client: ClusterClient | None = None
@@ -83,7 +88,8 @@ class ClusterSide:
             self._client = ClusterClient(self.settings)
         return self._client
 
-    # -- leaders ---------------------------------------------------------------------------------------
+    # -- leaders
+    # ---------------------------------------------------------------------------------------
 
     def need_topics(self, topics: Iterable[str]) -> None:
         """Learn the leaders of these topics with the next refresh."""
@@ -148,7 +154,8 @@ class ClusterSide:
         self.problem = str(error)
         self._refresh_pause.grow()
 
-    # -- connections -----------------------------------------------------------------------------------
+    # -- connections
+    # -----------------------------------------------------------------------------------
 
     def connection_to(self, node: int) -> HotConnection | None:
         """The open connection, or None while one is being made."""
@@ -187,7 +194,9 @@ class ClusterSide:
             self._connecting.discard(node)
             pause.grow()
             self.problem = str(error)
-            self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
+            self._wanted_topics |= {
+                tp.topic for tp, led in self.leaders.items() if led.node == node
+            }
 
         self.background.submit(open_connection, opened, failed)
 
@@ -204,6 +213,7 @@ class ClusterSide:
 
     def flush(self, node: int, connection: HotConnection) -> None:
         """Send what can be sent, and ask to be told when the rest can."""
+        self.before_sending()
         done = connection.flush()
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
         if self.selector.get_key(connection).events != events:

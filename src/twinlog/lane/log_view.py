@@ -1,4 +1,6 @@
-"""A cluster's logs as cold starts look at them: the port of `mirror.ports` over the blocking client."""
+"""A cluster's logs as cold starts look at them: the port of `mirror.ports` over the blocking
+client.
+"""
 
 from __future__ import annotations
 

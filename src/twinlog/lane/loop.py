@@ -1,12 +1,13 @@
 """The lane's loop: one thread, one selector, every partition's copy between two clusters.
 
-    Take -> look (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered -> ...
+    Take -> look (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
+    -> ...
                                      |                                               |
                                      `-- Troubled (drained, or the source said so) --'--> Released
 
-The loop decides nothing about records: `mirror.copy` says what may be sent and what answers mean, the driver
-says which partitions are here. A lane that has not heard its driver for `silence_ms` stops in the middle of
-whatever it does: the driver counts on it.
+The loop decides nothing about records: `mirror.copy` says what may be sent and what answers mean,
+the driver says which partitions are here. A lane that has not heard its driver for `silence_ms`
+stops in the middle of whatever it does: the driver counts on it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from twinlog.cluster.hot_connection import HotConnection
-from twinlog.errors import CorruptData, Disconnected, Fate, PartitionError, TwinlogError
+from twinlog.errors import CorruptData, Disconnected, DriverSilent, Fate, PartitionError, TwinlogError
 from twinlog.lane.background import Background
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.map_writer import MapWriter, Round
@@ -48,7 +49,9 @@ log = logging.getLogger(__name__)
 IDLE_TURN_S: Final = 0.25
 PROGRESS_S: Final = 1.0
 USER_TIMEOUT_MS: Final = 10_000
-"""TCP_USER_TIMEOUT of produce sockets: a dead network keeps a batch in the kernel no longer than this."""
+"""TCP_USER_TIMEOUT of produce sockets: a dead network keeps a batch in the kernel no longer than
+this.
+"""
 
 HURRY_S: Final = 1.0
 """How long after a Take fetches are kept short."""
@@ -90,6 +93,7 @@ class LaneLoop:
             background=self._background,
             selector=self._selector,
             user_timeout_ms=USER_TIMEOUT_MS,
+            before_sending=self._check_silence,
         )
         self._source = SourceSide(
             side=self._source_cluster,
@@ -128,10 +132,11 @@ class LaneLoop:
         self._is_stopping = False
         self.finished: list[ReleasedPartition] = []
 
-    # -- turning -------------------------------------------------------------------------------------
+    # -- turning
+    # -------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Turn until stopped; raises Disconnected when the driver is gone."""
+        """Turn until stopped; raises Disconnected or DriverSilent when the driver is gone."""
         self._source_cluster.need_topics(self._work.source_topics)
         self._target_cluster.need_topics((*self._work.target_topics, self._work.map_topic))
         next_progress = next_mark = 0.0
@@ -165,9 +170,11 @@ class LaneLoop:
         return 0.01 if self._releasing else IDLE_TURN_S
 
     def _check_silence(self) -> None:
+        # before every single send: a process may be frozen between any two lines, and by the time it goes on
+        # another lane has its partitions
         silent = time.clock_gettime(time.CLOCK_BOOTTIME) - self._channel.last_heard
         if silent * 1000 > self._work.silence_ms:
-            raise Disconnected(f"nothing was heard from the driver for {silent:.1f} s")
+            raise DriverSilent(f"nothing was heard from the driver for {silent:.1f} s")
 
     def _pump(self) -> None:
         now_ms = int(time.time() * 1000)
@@ -198,7 +205,8 @@ class LaneLoop:
             self._is_ready = True
             self._send(Ready())
 
-    # -- the driver ----------------------------------------------------------------------------------
+    # -- the driver
+    # ----------------------------------------------------------------------------------
 
     def _send(self, message: object) -> None:
         self._channel.send(message)
@@ -265,7 +273,8 @@ class LaneLoop:
             chunk=0,
             runs=[run],
             mark=take.mark,
-            dirty=not take.runs,  # the very first row is written even when there is nothing to copy yet
+            # the very first row is written even when there is nothing to copy yet
+            dirty=not take.runs,
         )
         self._begin_copy(take, found, tail)
 
@@ -288,7 +297,8 @@ class LaneLoop:
         self._target.add(copy)
         self._map.note(copy)
 
-    # -- sockets -------------------------------------------------------------------------------------
+    # -- sockets
+    # -------------------------------------------------------------------------------------
 
     def _on_socket(self, side: ClusterSide, node: int, mask: int) -> None:
         connection = side.connections.get(node)
@@ -323,7 +333,8 @@ class LaneLoop:
         self._map.on_disconnected([one for one in unanswered if isinstance(one, Round)])
         self._target.on_disconnected(node, sent, error, int(time.time() * 1000))
 
-    # -- one partition -------------------------------------------------------------------------------
+    # -- one partition
+    # -------------------------------------------------------------------------------
 
     def _on_arrived(self, copy: PartitionCopy) -> None:
         self._map.note(copy)
@@ -382,9 +393,16 @@ class LaneLoop:
                 copy.tail.place(copy.mark())
                 self._map.note(copy)
 
-    def _finish_release(self, tp: TopicPartition, copy: PartitionCopy | None, *, done: bool) -> None:
+    def _finish_release(
+        self, tp: TopicPartition, copy: PartitionCopy | None, *, done: bool
+    ) -> None:
         take = self._takes[tp]
-        if copy is not None and copy.tail.dirty and not self._work.is_ours_alone and copy.trouble is None:
+        if (
+            copy is not None
+            and copy.tail.dirty
+            and not self._work.is_ours_alone
+            and copy.trouble is None
+        ):
             self._map.note(copy)
             return  # its mark is still to be written
         handed = None
@@ -433,12 +451,15 @@ class LaneLoop:
         """What this lane did, a row per partition that it gave back."""
         yield from self._reporter.receipts(lane=lane, lease=lease)
 
-    # -- reporting -----------------------------------------------------------------------------------
+    # -- reporting
+    # -----------------------------------------------------------------------------------
 
     def _report(self) -> None:
         self._send(
             Progress(
-                partitions=tuple(self._reporter.changed(self._copies.values(), int(time.time() * 1000))),
+                partitions=tuple(
+                    self._reporter.changed(self._copies.values(), int(time.time() * 1000))
+                ),
                 throttle_ms=max(self._source.throttle_ms, self._target.throttle_ms),
                 degraded=self._source_cluster.problem or self._target_cluster.problem,
             )

@@ -1,8 +1,8 @@
 """Writes offset map rows ahead of the data they announce, one round at a time per map partition.
 
-Rows of many partitions share a request. While a round is on its way the data of the round before it is still
-being sent, so a topic with a gap behind every transaction costs one more round trip, not one more wait a batch.
-A row that fails is written again: the batches it announces wait for it.
+Rows of many partitions share a request. While a round is on its way the data of the round before it
+is still being sent, so a topic with a gap behind every transaction costs one more round trip, not
+one more wait a batch. A row that fails is written again: the batches it announces wait for it.
 """
 
 from __future__ import annotations

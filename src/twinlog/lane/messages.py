@@ -1,10 +1,10 @@
 """Everything that passes between the driver and a lane, in one place: frozen, plain, JSON-able.
 
-Which lane of which lease speaks is said by the channel's own first frame (`spark.framing.LaneIdentity`), which
-also keeps the signs of life.
+Which lane of which lease speaks is said by the channel's own first frame
+(`spark.framing.LaneIdentity`), which also keeps the signs of life.
 
     lane                          driver
-     |  <- Work --------------------|   the flow's clusters, rules and topics (secrets travel here, and only here)
+     |  <- Work --------------------|   clusters, rules, topics (secrets travel here, and only here)
      |  -- Ready ------------------>|   connections to both clusters are open
      |  <- Take --------------------|   start these partitions: cold (look first) or handed over
      |  -- Progress --------------->|   once a second, and it is the lane's sign of life
@@ -70,8 +70,8 @@ class TakePartition:
     acked_epoch: int
     handed: HandOver | None = None
     unprotected_wait_ms: int = 0
-    """If the target does not surely remember our producer id, wait so long from now and look again: requests of
-    a dead lane or connection may still arrive."""
+    """If the target does not surely remember our producer id, wait so long from now and look again:
+    requests of a dead lane or connection may still arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,6 @@
-"""What a lane tells about its partitions: progress while they run, and a hand-over when they rest."""
+"""What a lane tells about its partitions: progress while they run, and a hand-over when they
+rest.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,7 @@ class Reporter:
         self._last: dict[TopicPartition, PartitionProgress] = {}
         self._receipts: dict[TopicPartition, tuple[str, PartitionProgress]] = {}
 
-    def changed(
-        self, copies: Iterable[PartitionCopy], now_ms: int
-    ) -> Iterator[PartitionProgress]:
+    def changed(self, copies: Iterable[PartitionCopy], now_ms: int) -> Iterator[PartitionProgress]:
         for copy in copies:
             progress = self._progress(copy, now_ms)
             if self._last.get(copy.source) != progress:
@@ -73,7 +73,9 @@ class Reporter:
 def hand_over(copy: PartitionCopy) -> HandOver:
     """Where the next lane goes on; the copy has no request in flight."""
     tail = copy.tail
-    runs = tuple(run for run in tail.runs if run.ordinal < copy.acked_ordinal) or tuple(tail.runs[:1])
+    runs = tuple(run for run in tail.runs if run.ordinal < copy.acked_ordinal) or tuple(
+        tail.runs[:1]
+    )
     return HandOver(
         start=StartPoint(
             ordinal=copy.acked_ordinal,

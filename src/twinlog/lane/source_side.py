@@ -1,8 +1,10 @@
-"""Reading: one Fetch in flight per source broker, for all partitions that it leads and that have room.
+"""Reading: one Fetch in flight per source broker, for all partitions that it leads and that have
+room.
 
-Backpressure is a partition left out of the session: it costs the broker nothing and comes back when its batches
-are on the target. While a partition is left out, or some are still to be started, fetches do not wait long at
-the broker: else the next one could go out only when a quiet neighbour's wait has ended.
+Backpressure is a partition left out of the session: it costs the broker nothing and comes back when
+its batches are on the target. While a partition is left out, or some are still to be started,
+fetches do not wait long at the broker: else the next one could go out only when a quiet neighbour's
+wait has ended.
 """
 
 from __future__ import annotations
@@ -89,7 +91,8 @@ class SourceSide:
         if node is not None and node in self._brokers:
             self._brokers[node].session.forget(tp)
 
-    # -- out -----------------------------------------------------------------------------------------
+    # -- out
+    # -----------------------------------------------------------------------------------------
 
     def pump(self, *, hurry: bool) -> None:
         """Send the fetches that can go out now; `hurry` keeps them short at the broker."""
@@ -150,7 +153,8 @@ class SourceSide:
         _, highest = connection.api_versions.get(FETCH, (0, 0))
         if highest < VERSION_BY_NAME:
             raise Unsupported(
-                f"{connection.peer} ({self.side.settings.alias}) offers Fetch up to version {highest}; "
+                f"{connection.peer} ({self.side.settings.alias}) offers Fetch up to version "
+                f"{highest}; "
                 f"version {VERSION_BY_NAME} is needed (Kafka 2.7 or newer)"
             )
         by_id = highest >= VERSION_BY_ID and all(
@@ -183,10 +187,13 @@ class SourceSide:
         """Bytes that one partition may hold before it is left out."""
         return max(2 * PARTITION_MAX_BYTES, self.memory_bytes // max(1, len(self.partitions)))
 
-    # -- in ------------------------------------------------------------------------------------------
+    # -- in
+    # ------------------------------------------------------------------------------------------
 
     def on_readable(self, node: int, connection: HotConnection) -> None:
-        """Take in what the broker sent; raises Disconnected or CorruptData for the whole connection."""
+        """Take in what the broker sent; raises Disconnected or CorruptData for the whole
+        connection.
+        """
         for broker, view in connection.receive():
             broker.is_fetching = False
             answer = broker.session.parse(view)
@@ -253,7 +260,8 @@ class SourceSide:
             )
         else:
             self.on_trouble(
-                tp, PartitionError(f"{tp}: the source answered error {error}", code="SOURCE_REFUSED")
+                tp,
+                PartitionError(f"{tp}: the source answered error {error}", code="SOURCE_REFUSED"),
             )
 
     @staticmethod
@@ -261,8 +269,10 @@ class SourceSide:
         epoch, end = diverging
         position = state.copy.intake.position
         return PartitionError(
-            f"{state.copy.source}: the source's log was truncated and written anew: epoch {epoch} ends at {end} "
-            f"there, but records up to {position} were copied; the target holds upstream records [{end}, {position}) "
+            f"{state.copy.source}: the source's log was truncated and written anew: epoch {epoch} "
+            f"ends at {end} "
+            f"there, but records up to {position} were copied; the target holds upstream records "
+            f"[{end}, {position}) "
             "that the source lost",
             code="SOURCE_DIVERGED",
         )

@@ -61,8 +61,8 @@ class Starter:
     def must_wait(self, take: TakePartition, found: StartPoint, on_started: OnStarted) -> bool:
         """True when the start point may still move; the partition is then looked at again later.
 
-        A protected partition need not wait: a late request of a dead lane carries the sequences that follow, and
-        so either is the batch that we would write or is refused.
+        A protected partition need not wait: a late request of a dead lane carries the sequences
+        that follow, and so either is the batch that we would write or is refused.
         """
         until = self._wait_until.pop(take.source, 0.0)
         if until <= time.monotonic() or self._copy_rules.keeps(found, int(time.time() * 1000)):

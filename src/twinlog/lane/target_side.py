@@ -1,7 +1,9 @@
-"""Writing: batches of many partitions to a request, many requests in flight, one connection per target broker.
+"""Writing: batches of many partitions to a request, many requests in flight, one connection per
+target broker.
 
-A partition keeps the broker it started on: when its leader moves, the answer is an error, the partition drains
-and is started anew. So all its requests are on one connection, and the broker takes them in order.
+A partition keeps the broker it started on: when its leader moves, the answer is an error, the
+partition drains and is started anew. So all its requests are on one connection, and the broker
+takes them in order.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> in
     _, highest = connection.api_versions.get(PRODUCE, (0, 0))
     if highest < VERSION_BY_NAME:
         raise Unsupported(
-            f"{connection.peer} offers Produce up to version {highest}; version {VERSION_BY_NAME} is needed "
+            f"{connection.peer} offers Produce up to version {highest}; version {VERSION_BY_NAME} "
+            "is needed "
             "(Kafka 2.8 or newer)"
         )
     has_ids = all(topic_id != NO_TOPIC_ID for topic_id in ids.values())

@@ -1,7 +1,9 @@
-"""Where a target log left the K invariant: the first batch that does not lie where its sequence says.
+"""Where a target log left the K invariant: the first batch that does not lie where its sequence
+says.
 
-Before that place every batch of ours lies at `K + ordinal`; from it on all of them are off by what is missing or
-too much, and a foreign batch is too much by itself. So a binary search over the headers finds it.
+Before that place every batch of ours lies at `K + ordinal`; from it on all of them are off by what
+is missing or too much, and a foreign batch is too much by itself. So a binary search over the
+headers finds it.
 """
 
 from __future__ import annotations
@@ -19,13 +21,17 @@ class Break(NamedTuple):
     offset: int
     """Its target offset."""
     distance: int
-    """How many records are missing before it; negative: how many are too many; 0: it is not ours."""
+    """How many records are missing before it; negative: how many are too many; 0: it is not
+    ours.
+    """
 
 
 def find_break(
     read: Callable[[int], memoryview], *, low: int, high: int, k: int, producer_id: int
 ) -> Break | None:
-    """Search [low, high); `read` fetches whole batches from an offset on. None when all lies right."""
+    """Search [low, high); `read` fetches whole batches from an offset on. None when all lies
+    right.
+    """
     found: Break | None = None
     while low < high:
         middle = (low + high) // 2

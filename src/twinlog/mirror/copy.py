@@ -2,11 +2,13 @@
 
 Two invariants hold everywhere:
 
-1. Whoever writes, writes the same records under the same sequences: ordinal mod 2^31, one producer id a flow.
-2. In a topic that is ours alone `K = target offset - ordinal` never changes. It is compared in every answer.
+1. Whoever writes, writes the same records under the same sequences: ordinal mod 2^31, one producer
+   id a flow.
+2. In a topic that is ours alone `K = target offset - ordinal` never changes. It is compared in
+   every answer.
 
-After *any* error answer nothing more is sent until all requests in flight are answered; then the partition is
-taken anew (`position.py`): what stands on the target is looked up, never remembered.
+After *any* error answer nothing more is sent until all requests in flight are answered; then the
+partition is taken anew (`position.py`): what stands on the target is looked up, never remembered.
 
 `window` says how many batches may be in flight:
 
@@ -14,8 +16,9 @@ taken anew (`position.py`): what stands on the target is looked up, never rememb
 - 1 while the partition is unprotected and there was trouble within the last 60 s;
 - else `PIPELINE`: what a broker appends in order on one connection anyway.
 
-A partition is protected while the broker surely remembers our producer id here: it forgets an id whose last
-record's *timestamp* is older than `producer.id.expiration.ms`, on each replica for itself.
+A partition is protected while the broker surely remembers our producer id here: it forgets an id
+whose last record's *timestamp* is older than `producer.id.expiration.ms`, on each replica for
+itself.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ TROUBLE_MS: Final = 60_000
 EXPIRY_MARGIN_MS: Final = 300_000
 
 RETRIABLE_ERRORS: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 74, 75, 78, 100})
-"""Leaders, ISR, time-outs, storage, unknown topic or id: the partition is looked at again, then goes on or stops."""
+"""Leaders, ISR, time-outs, storage, unknown topic or id: the partition is looked at again, then
+goes on or stops.
+"""
 
 REFUSALS: Final = {
     2: ("CORRUPT_BATCH", "the target says that the batch is corrupt"),
@@ -44,7 +49,10 @@ REFUSALS: Final = {
     18: ("RECORD_TOO_LARGE", "raise segment.bytes of the target topic"),
     29: ("TARGET_UNAUTHORIZED", "allow WRITE on the target topic"),
     31: ("TARGET_UNAUTHORIZED", "allow IdempotentWrite on the target cluster"),
-    32: ("RECORD_REFUSED", "its timestamp is outside message.timestamp.before/after.max.ms of the target topic"),
+    32: (
+        "RECORD_REFUSED",
+        "its timestamp is outside message.timestamp.before/after.max.ms of the target topic",
+    ),
     76: ("RECORD_REFUSED", "its codec is not known to the target"),
     87: ("RECORD_REFUSED", "a compacted target topic takes no record without a key"),
 }
@@ -65,7 +73,9 @@ class CopyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPoint:
-    """Where a partition goes on, found by looking (`position.py`) or handed over by the lane before."""
+    """Where a partition goes on, found by looking (`position.py`) or handed over by the lane
+    before.
+    """
 
     ordinal: int
     upstream: int
@@ -104,7 +114,7 @@ class CopyRules:
 class PartitionCopy:
     """One partition on one lane, from its start point to its release."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
         *,
         source: TopicPartition,
@@ -158,11 +168,14 @@ class PartitionCopy:
         self._is_proven = False
         self._trouble_until_ms = now_ms + TROUBLE_MS
         # a cold start's first row is its cut: no batch goes before it is durable
-        self._first_row_ordinal = tail.runs[0].ordinal if tail.durable_ordinal < 0 and tail.runs else -1
+        self._first_row_ordinal = (
+            tail.runs[0].ordinal if tail.durable_ordinal < 0 and tail.runs else -1
+        )
         self._queue: deque[OutBatch] = deque()
         self._in_flight: deque[OutBatch] = deque()
 
-    # -- in ------------------------------------------------------------------------------------------
+    # -- in
+    # ------------------------------------------------------------------------------------------
 
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted]) -> int:
         """Queue what a Fetch answer brought; returns the bytes now held for it."""
@@ -188,7 +201,8 @@ class PartitionCopy:
         """Everything below `end` is on the target."""
         return self.acked_upstream >= self.end and self.is_drained
 
-    # -- out -----------------------------------------------------------------------------------------
+    # -- out
+    # -----------------------------------------------------------------------------------------
 
     @property
     def is_drained(self) -> bool:
@@ -231,17 +245,26 @@ class PartitionCopy:
         return 1
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
-        """Compare-and-append holds: the broker has our producer state and keeps it after this batch."""
+        """Compare-and-append holds: the broker has our producer state and keeps it after this
+        batch.
+        """
         age = self._rules.safe_age_ms
         if age is None or not self._is_listed:
             return False
         oldest = now_ms - age
         return self.last_timestamp > oldest and next_timestamp > oldest
 
-    # -- answers -------------------------------------------------------------------------------------
+    # -- answers
+    # -------------------------------------------------------------------------------------
 
     def on_produced(
-        self, *, error: int, base_offset: int, log_append_time_ms: int, message: str | None, now_ms: int
+        self,
+        *,
+        error: int,
+        base_offset: int,
+        log_append_time_ms: int,
+        message: str | None,
+        now_ms: int,
     ) -> None:
         """The answer for the oldest batch in flight."""
         batch = self._in_flight.popleft()
@@ -274,8 +297,8 @@ class PartitionCopy:
 
     @staticmethod
     def _is_create_time(log_append_time_ms: int, batch: OutBatch) -> bool:
-        # A repeat is answered with the timestamp of the batch in the log. On a LogAppendTime topic both a
-        # fresh append and a repeat carry the broker's clock, which is no timestamp of ours.
+        # A repeat is answered with the timestamp of the batch in the log. On a LogAppendTime topic
+        # both a fresh append and a repeat carry the broker's clock, which is no timestamp of ours.
         return log_append_time_ms <= batch.max_timestamp
 
     def _off_by(self, batch: OutBatch, distance: int, now_ms: int) -> None:
@@ -285,8 +308,10 @@ class PartitionCopy:
             missing = upstream_range(self.tail.runs, batch.ordinal + distance, -distance)
             self._trouble(
                 PartitionError(
-                    f"{where}: {-distance} records are missing before the batch just appended: target offsets "
-                    f"{lost} hold later records; upstream records {missing} of {self.source} are not on the "
+                    f"{where}: {-distance} records are missing before the batch just appended: "
+                    "target offsets "
+                    f"{lost} hold later records; upstream records {missing} of {self.source} are "
+                    "not on the "
                     "target; "
                     "delete the target topic to copy it anew, or restore them by hand",
                     code="GAP_WRITTEN",
@@ -298,22 +323,26 @@ class PartitionCopy:
         if self._rules.is_ours_alone:
             self._trouble(
                 PartitionError(
-                    f"{where}: {distance} records that this flow did not write lie at target offsets "
-                    f"[{begin}, {begin + distance}); find the other producer, then delete the target topic "
+                    f"{where}: {distance} records that this flow did not write lie at target "
+                    "offsets "
+                    f"[{begin}, {begin + distance}); find the other producer, then delete the "
+                    "target topic "
                     "to copy it anew",
                     code="EXTRA_RECORDS",
                 ),
                 now_ms,
             )
             return
-        # Others may write here: the map learns where our record really lies, and the start rules decide.
+        # Others may write here: the map learns where our record really lies, and the start rules
+        # decide.
         self._k += distance
         self.intake.k = self._k
         self.tail.announce(Run(batch.ordinal, batch.upstream, self._k + batch.ordinal), None)
         self._clean(batch, self._k + batch.ordinal)
         self._trouble(
             PartitionError(
-                f"{where}: others wrote {distance} records at target offsets [{begin}, {begin + distance})",
+                f"{where}: others wrote {distance} records at target offsets [{begin}, "
+                f"{begin + distance})",
                 code="TAKEN_OVER",
                 fate=Fate.RETRIABLE,
             ),
@@ -322,7 +351,8 @@ class PartitionCopy:
 
     def _other_writer(self, batch: OutBatch) -> PartitionError:
         return PartitionError(
-            f"{self.target} at ordinal {batch.ordinal}: the target had this batch already though this lane did "
+            f"{self.target} at ordinal {batch.ordinal}: the target had this batch already though "
+            "this lane did "
             "not send it: another lane of the flow writes too; looking again",
             code="OTHER_WRITER",
             fate=Fate.RETRIABLE,
@@ -333,7 +363,8 @@ class PartitionCopy:
         said = f" ({message})" if message else ""
         if error in SEQUENCE_ERRORS:
             return PartitionError(
-                f"{what}: the target refused sequence of ordinal {batch.ordinal}: another writer was "
+                f"{what}: the target refused sequence of ordinal {batch.ordinal}: another writer "
+                "was "
                 f"there first, or an answer was lost{said}; looking again",
                 code="SEQUENCE_REFUSED",
                 fate=Fate.RETRIABLE,
@@ -351,7 +382,8 @@ class PartitionCopy:
             self.trouble = error
         self._trouble_until_ms = now_ms + TROUBLE_MS
 
-    # -- the end -------------------------------------------------------------------------------------
+    # -- the end
+    # -------------------------------------------------------------------------------------
 
     def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
         """The connection broke: the outcome of everything in flight is unknown."""
@@ -376,7 +408,9 @@ class PartitionCopy:
 
 
 def _rank(error: PartitionError) -> int:
-    """The worst of several troubles is the one to tell: a log that is wrong, then what trying again cannot mend."""
+    """The worst of several troubles is the one to tell: a log that is wrong, then what trying
+    again cannot mend.
+    """
     if error.code in BROKEN_LOG:
         return 2
     return 0 if error.fate is Fate.RETRIABLE else 1

@@ -1,9 +1,10 @@
 """Who leads a flow, as its own log arbitrates: records of the one-partition, compacted state topic.
 
-A claim is a record that names the next generation number and the claimant. The first claim of a number in the
-log wins, whoever read what in between: so two processes that both believe to lead find out before either sends
-a batch. Keys carry the claimant, so that compaction keeps both claims, in their order. A generation that ended
-in order is closed by a record under another key; one that is not closed may have lanes that still send.
+A claim is a record that names the next generation number and the claimant. The first claim of a
+number in the log wins, whoever read what in between: so two processes that both believe to lead
+find out before either sends a batch. Keys carry the claimant, so that compaction keeps both claims,
+in their order. A generation that ended in order is closed by a record under another key; one that
+is not closed may have lanes that still send.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def _read(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[type-a
         ) from error
     if version > STATE_VERSION:
         raise CorruptData(
-            f"the state topic was written by a newer release (version {version}, this one reads up to "
+            f"the state topic was written by a newer release (version {version}, this one reads "
+            "up to "
             f"{STATE_VERSION}): upgrade Twinlog",
             code="STATE_TOO_NEW",
         )

@@ -1,14 +1,16 @@
-"""From fetched bytes to batches that can be sent: which pass as they are, which are re-encoded, which are skipped.
+"""From fetched bytes to batches that can be sent: which pass as they are, which are re-encoded,
+which are skipped.
 
-| batch                                                       | what happens                                 |
-| ----------------------------------------------------------- | -------------------------------------------- |
-| v2, dense, CreateTime, fits the target                      | shallow: its header is rewritten in place    |
-| holes, LogAppendTime, too large, trimmed, sequence wrap     | deep: decoded and encoded again              |
-| message format 0 or 1                                       | deep, as format 2                            |
-| control batch, aborted data under read_committed, empty     | skipped: a gap in the offset map             |
-| CRC mismatch, nonsense                                      | CorruptData: nothing of it is sent           |
+| batch                                                  | what happens                      |
+| ------------------------------------------------------ | --------------------------------- |
+| v2, dense, CreateTime, fits the target                 | shallow: header rewritten in place |
+| holes, LogAppendTime, too large, trimmed, sequence wrap | deep: decoded and encoded again   |
+| message format 0 or 1                                  | deep, as format 2                 |
+| control batch, empty, aborted under read_committed     | skipped: a gap in the offset map  |
+| CRC mismatch, nonsense                                 | CorruptData: nothing of it is sent |
 
-The CRC is checked before it is replaced: else a bit flipped at the source would be blessed on the target.
+The CRC is checked before it is replaced: else a bit flipped at the source would be blessed on the
+target.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class OutBatch:
 class Intake:
     """One partition's way in: where to read next, and which ordinal the next record gets."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
         *,
         position: int,
@@ -232,8 +234,8 @@ class Intake:
 class _RolledBack:
     """Which transactional batches of one Fetch answer belong to aborted transactions.
 
-    As the Java consumer does it: the broker lists (producer id, first offset); a producer's batches from there
-    to its next abort marker are not data.
+    As the Java consumer does it: the broker lists (producer id, first offset); a producer's batches
+    from there to its next abort marker are not data.
     """
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:

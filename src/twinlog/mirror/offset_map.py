@@ -1,25 +1,29 @@
-"""The offset map of one partition: runs that say which upstream record every ordinal is, and where it lies.
+"""The offset map of one partition: runs that say which upstream record every ordinal is, and where
+it lies.
 
-    upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted or aborted records
+    upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted, aborted
     ordinal      0   1   2       3   4           5        how many records this flow wrote before it
-    downstream  70  71  72      73  74          75        K = 70, the same for ever in a topic that is ours alone
+    downstream  70  71  72      73  74          75        K = 70 for ever (a topic of ours alone)
 
     runs: (0, 100, 70) (3, 104, 73) (5, 108, 75)
 
-Rows are written to a compacted topic *ahead* of the data that they announce. A row is a chunk: all runs from
-its first ordinal on, rewritten while it grows, so that compaction keeps one value a chunk.
+Rows are written to a compacted topic *ahead* of the data that they announce. A row is a chunk: all
+runs from its first ordinal on, rewritten while it grows, so that compaction keeps one value a
+chunk.
 
 Rules:
 
-A. The key is (topic ids, partition, term, chunk). A term is one cold start of the partition: the generation of
-   the flow's leader and a number that leader never uses twice. Nobody but the holder of a term writes its keys.
-B. A term's first row begins at the position it found: that is the *cut*. Reading in log order, the first row
-   of a newer term voids every run at or above its first ordinal, and any later row of an older term is void
-   (a lane that was thought dead wrote it).
-C. Within a term chunks only grow: a row of a lower chunk than one read before is void (a broker may still take
-   a request of a connection that broke long ago; after a break the writer goes on in a new chunk that repeats the
-   old one's runs).
-D. Ordinals rise strictly within a partition once cut; upstream and downstream offsets rise with them.
+A. The key is (topic ids, partition, term, chunk). A term is one cold start of the partition: the
+   generation of the flow's leader and a number that leader never uses twice. Nobody but the holder
+   of a term writes its keys.
+B. A term's first row begins at the position it found: that is the *cut*. Reading in log order, the
+   first row of a newer term voids every run at or above its first ordinal, and any later row of an
+   older term is void (a lane that was thought dead wrote it).
+C. Within a term chunks only grow: a row of a lower chunk than one read before is void (a broker may
+   still take a request of a connection that broke long ago; after a break the writer goes on in a
+   new chunk that repeats the old one's runs).
+D. Ordinals rise strictly within a partition once cut; upstream and downstream offsets rise with
+   them.
 E. A null value is never written.
 """
 
@@ -68,6 +72,9 @@ class Term(NamedTuple):
     start: int
 
 
+NO_TERM: Final = Term(-1, -1)
+
+
 class PartitionKey(NamedTuple):
     """Which pair of logs a map belongs to: a re-created topic is another log."""
 
@@ -77,7 +84,9 @@ class PartitionKey(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A point known to be reached: `ordinal` records are written, the last of them below `downstream`."""
+    """A point known to be reached: `ordinal` records are written, the last of them below
+    `downstream`.
+    """
 
     ordinal: int
     downstream: int
@@ -156,7 +165,7 @@ class PartitionMap:
 
     key: PartitionKey
     topic: str
-    term: Term = Term(-1, -1)
+    term: Term = NO_TERM
     chunk: int = -1
     runs: list[Run] = field(default_factory=list)
     fingerprints: dict[int, int] = field(default_factory=dict)
@@ -212,7 +221,9 @@ def run_at_upstream(runs: Sequence[Run], upstream: int) -> Run | None:
 
 
 def upstream_range(runs: Sequence[Run], ordinal: int, count: int) -> str:
-    """The upstream offsets of `count` records from `ordinal` on, as `[first, next)` for a message."""
+    """The upstream offsets of `count` records from `ordinal` on, as `[first, next)` for a
+    message.
+    """
     first, last = run_at(runs, ordinal), run_at(runs, ordinal + count - 1)
     if first is None or last is None:
         return f"of ordinals [{ordinal}, {ordinal + count})"
@@ -232,7 +243,8 @@ def fold(rows: Iterable[ChunkRow]) -> dict[PartitionKey, PartitionMap]:
 
 @dataclass(slots=True)
 class MapTail:
-    """The end of a map as the lane that holds the term writes it: runs announced, and how many are durable.
+    """The end of a map as the lane that holds the term writes it: runs announced, and how many are
+    durable.
 
     A lane hands its tail over with a release, so that the next one goes on with the same chunk.
     """
@@ -296,7 +308,9 @@ class MapTail:
 
 
 def map_partition(topic: TopicPartition, partitions: int) -> int:
-    """The partition of the map topic that holds a topic-partition's rows; the same for every writer."""
+    """The partition of the map topic that holds a topic-partition's rows; the same for every
+    writer.
+    """
     value = 0
     for byte in topic.topic.encode():
         value = (value * 31 + byte) & 0x7FFFFFFF

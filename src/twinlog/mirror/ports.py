@@ -1,7 +1,8 @@
 """What a cold start asks of the two clusters; the lane gives it the real ones.
 
-Every call takes many partitions and answers per partition, so that a thousand cold starts cost a handful of
-requests. A partition without an answer is simply missing from the result; its reason is in `problems`.
+Every call takes many partitions and answers per partition, so that a thousand cold starts cost a
+handful of requests. A partition without an answer is simply missing from the result; its reason is
+in `problems`.
 """
 
 from __future__ import annotations
@@ -56,4 +57,6 @@ class LogView(Protocol):
     def producers(
         self, tps: set[TopicPartition], producer_id: int
     ) -> Mapping[TopicPartition, ProducerTail] | None:
-        """Our state where the broker lists it; None when it may not be asked (no right, no such API)."""
+        """Our state where the broker lists it; None when it may not be asked (no right, no such
+        API).
+        """

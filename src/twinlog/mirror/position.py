@@ -3,16 +3,18 @@
 In order, for every partition at once:
 
 (a) the topics are the ones the map speaks of (ids), else `TARGET_RECREATED` / `SOURCE_RECREATED`;
-(b) the target's log end by OffsetForLeaderEpoch; a high watermark below it: `TARGET_UNDER_MIN_ISR`, wait;
-(c) next ordinal = log end - K, cross-checked with what the broker remembers of our producer id and with the
-    last batch's header: `GAP_WRITTEN`, `EXTRA_RECORDS`, `POSITION_REGRESSED`;
+(b) the target's log end by OffsetForLeaderEpoch; a high watermark below it: `TARGET_UNDER_MIN_ISR`,
+    wait;
+(c) next ordinal = log end - K, cross-checked with what the broker remembers of our producer id and
+    with the last batch's header: `GAP_WRITTEN`, `EXTRA_RECORDS`, `POSITION_REGRESSED`;
 (d) the upstream offset from the map;
 (e) the tail check: `DIVERGED`, after a search of the neighbourhood for the place that does match;
 (f) the cut: the caller writes the term's first row before the first batch;
 (g) the first request goes alone (`copy.py`).
 
-A partition that has a row never uses the configured start again: retention, restarts and lost producer state
-cannot send it back to the beginning or, with `latest`, over records that nobody copied.
+A partition that has a row never uses the configured start again: retention, restarts and lost
+producer state cannot send it back to the beginning or, with `latest`, over records that nobody
+copied.
 """
 
 from __future__ import annotations
@@ -123,9 +125,7 @@ def _check_ids(
             )
 
 
-def _ends(
-    tp: TopicPartition, ends: Mapping[TopicPartition, LogEnds], view: LogView
-) -> LogEnds:
+def _ends(tp: TopicPartition, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> LogEnds:
     found = ends.get(tp)
     if found is not None:
         return found
@@ -137,7 +137,7 @@ def _ends(
 class _Look:
     """One partition's start, with all answers at hand."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
         self,
         request: StartRequest,
         here: LogEnds,
@@ -158,13 +158,15 @@ class _Look:
         self.rules = rules
         if there.high_watermark < there.log_end:
             raise PartitionError(
-                f"{request.target}: {there.log_end - there.high_watermark} records are not on enough replicas; "
+                f"{request.target}: {there.log_end - there.high_watermark} records are not on "
+                "enough replicas; "
                 "waiting until the in-sync replicas have them",
                 code="TARGET_UNDER_MIN_ISR",
                 fate=Fate.RETRIABLE,
             )
 
-    # -- a topic that is ours alone --------------------------------------------------------------------
+    # -- a topic that is ours alone
+    # --------------------------------------------------------------------
 
     def own(self) -> StartPoint:
         runs, end = self.request.runs, self.there.log_end
@@ -174,8 +176,10 @@ class _Look:
         ordinal = end - k
         if ordinal < 0 or (run := run_at(runs, ordinal)) is None:
             raise PartitionError(
-                f"{self.request.target}: the target's log ends at {end}, before the first record of this copy "
-                f"({runs[0].downstream}): the target lost its log; delete the topic to copy it anew",
+                f"{self.request.target}: the target's log ends at {end}, before the first record "
+                "of this copy "
+                f"({runs[0].downstream}): the target lost its log; delete the topic to copy it "
+                "anew",
                 code="TARGET_TRUNCATED",
             )
         self._check_regress(ordinal)
@@ -190,17 +194,23 @@ class _Look:
     def _first(self) -> StartPoint:
         end = self.there.log_end
         holds = f"[{self.there.log_start}, {end})"
-        if self.rules.is_ours_alone and end > self.there.log_start and self.request.had_other_source:
+        if (
+            self.rules.is_ours_alone
+            and end > self.there.log_start
+            and self.request.had_other_source
+        ):
             raise PartitionError(
                 f"{self.request.source}: the source topic was deleted and created again; "
-                f"{self.request.target} still holds records {holds} of the old one; delete the target topic to copy "
+                f"{self.request.target} still holds records {holds} of the old one; delete the "
+                "target topic to copy "
                 "the new one from its beginning",
                 code="SOURCE_RECREATED",
             )
         if self.rules.is_ours_alone and end > self.there.log_start:
             raise PartitionError(
                 f"{self.request.target}: the topic already holds records {holds} that this "
-                "flow did not write; delete it, or mirror under another name (replication.policy.separator)",
+                "flow did not write; delete it, or mirror under another name "
+                "(replication.policy.separator)",
                 code="FOREIGN_DATA",
             )
         upstream = (
@@ -219,7 +229,8 @@ class _Look:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
         if ordinal < acked and epoch == self.there.leader_epoch:
             raise PartitionError(
-                f"{self.request.target}: {acked - ordinal} records that were acknowledged are gone from the end of the "
+                f"{self.request.target}: {acked - ordinal} records that were acknowledged are "
+                "gone from the end of the "
                 "target's log though its leader did not change",
                 code="POSITION_REGRESSED",
             )
@@ -241,8 +252,10 @@ class _Look:
                 raise self._k_broken(ordinal, k, off, "the last batch")
         elif last.producer_id not in self.rules.known_producers:
             raise PartitionError(
-                f"{self.request.target}: the batch at offset {last.base_offset} was not written by this flow: somebody "
-                "else produces to the target topic; find them, then delete the topic to copy it anew",
+                f"{self.request.target}: the batch at offset {last.base_offset} was not written "
+                "by this flow: somebody "
+                "else produces to the target topic; find them, then delete the topic to copy it "
+                "anew",
                 code="EXTRA_RECORDS",
             )
 
@@ -261,22 +274,26 @@ class _Look:
             if at is not None and at.distance > 0:
                 lost = upstream_range(self.request.runs, at.offset - k, at.distance)
                 where = (
-                    f"before offset {at.offset}: upstream records {lost} of {self.request.source} are not on "
+                    f"before offset {at.offset}: upstream records {lost} of {self.request.source} "
+                    "are not on "
                     "the target"
                 )
             return PartitionError(
-                f"{self.request.target}: {off} records are missing {where} ({said}); delete the target topic to "
+                f"{self.request.target}: {off} records are missing {where} ({said}); delete the "
+                "target topic to "
                 "copy it anew, or restore them by hand",
                 code="GAP_WRITTEN",
             )
         where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
         return PartitionError(
-            f"{self.request.target}: {-off} records {where} were not written by this flow, or twice ({said}); find "
+            f"{self.request.target}: {-off} records {where} were not written by this flow, or "
+            f"twice ({said}); find "
             "the other producer, then delete the target topic to copy it anew",
             code="EXTRA_RECORDS",
         )
 
-    # -- a topic that others may write to ----------------------------------------------------------------
+    # -- a topic that others may write to
+    # ----------------------------------------------------------------
 
     def shared(self) -> StartPoint:
         if not self.request.runs:
@@ -291,8 +308,10 @@ class _Look:
         upstream = run.upstream_of(ours.ordinal)
         if ours.foreign is not None and self.here.high_watermark > upstream:
             raise PartitionError(
-                f"{self.request.target}: others have written from offset {ours.foreign} on, so the copy had ended; "
-                f"upstream records [{upstream}, {self.here.high_watermark}) of {self.request.source} "
+                f"{self.request.target}: others have written from offset {ours.foreign} on, so "
+                "the copy had ended; "
+                f"upstream records [{upstream}, {self.here.high_watermark}) of "
+                f"{self.request.source} "
                 "came later and are not copied",
                 code="TAKEN_OVER",
             )
@@ -307,7 +326,8 @@ class _Look:
             taken_over=ours.foreign is not None,
         )
 
-    # -- both --------------------------------------------------------------------------------------------
+    # -- both
+    # --------------------------------------------------------------------------------------------
 
     def _target_tail(self) -> TargetTail:
         records: list[Record] = []
@@ -362,8 +382,10 @@ class _Look:
             return place + 1, around[place][1]
         offset, expected = found.differing[-1]
         raise PartitionError(
-            f"{self.request.target}: the record at offset {offset} is not upstream record {expected} of "
-            f"{self.request.source}, as the offset map says ({found.equal} of the last {len(tail.records)} records are "
+            f"{self.request.target}: the record at offset {offset} is not upstream record "
+            f"{expected} of "
+            f"{self.request.source}, as the offset map says ({found.equal} of the last "
+            f"{len(tail.records)} records are "
             "equal), and no other place near by fits",
             code="DIVERGED",
         )
@@ -401,15 +423,18 @@ class _Look:
     def _check_source(self, upstream: int, ordinal: int) -> int:
         if upstream > self.here.log_end:
             raise PartitionError(
-                f"{self.request.source}: the source's log ends at {self.here.log_end}, but records up to {upstream} were "
-                f"copied: the source lost [{self.here.log_end}, {upstream}), which the target still has",
+                f"{self.request.source}: the source's log ends at {self.here.log_end}, but "
+                f"records up to {upstream} were "
+                f"copied: the source lost [{self.here.log_end}, {upstream}), which the target "
+                "still has",
                 code="SOURCE_DIVERGED",
             )
         if upstream < self.here.log_start and ordinal > 0:
             lost = f"[{upstream}, {self.here.log_start})"
             if not self.request.accept_source_loss:
                 raise PartitionError(
-                    f"{self.request.source}: the source deleted upstream offsets {lost} before they were copied; "
+                    f"{self.request.source}: the source deleted upstream offsets {lost} before "
+                    "they were copied; "
                     "to go on behind them set twinlog.source.loss=accept",
                     code="SOURCE_TRUNCATED",
                 )

@@ -1,11 +1,14 @@
-"""Where we are in a topic that others may write to: K moves there, so our own last batch is looked for.
+"""Where we are in a topic that others may write to: K moves there, so our own last batch is looked
+for.
 
-The map's mark says how far the copy surely got; behind it the headers of all batches are read. A batch of our
-producer id moves our end; any other data batch is foreign, unless another flow of ours wrote it.
+The map's mark says how far the copy surely got; behind it the headers of all batches are read. A
+batch of our producer id moves our end; any other data batch is foreign, unless another flow of ours
+wrote it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -43,35 +46,40 @@ def find_our_end(
     first = request.runs[0]
     mark = request.mark or Mark(first.ordinal, first.downstream)
     ordinal, foreign = mark.ordinal, None
-    offset = max(mark.downstream, there.log_start)
-    for _ in range(MAX_READS):
-        if offset >= there.log_end:
-            break
-        raw = target.read({request.target: offset}).get(request.target)
-        if raw is None:
-            raise target.problems[request.target]
-        last = None
-        for header, _ in read_headers(raw.records):
-            last = header
-            if header.next_offset <= offset:
-                continue
-            if header.magic >= 2 and header.producer_id == rules.producer_id:
-                ordinal = _next_ordinal(ordinal, header)
-                foreign = None
-            elif _is_foreign(header, rules) and foreign is None:
-                foreign = max(header.base_offset, offset)
-        if last is None:
-            break
-        offset = last.next_offset
+    begin = max(mark.downstream, there.log_start)
+    for header in _headers(request, target, begin, there.log_end):
+        if header.magic >= 2 and header.producer_id == rules.producer_id:
+            ordinal, foreign = _next_ordinal(ordinal, header), None
+        elif foreign is None and _is_foreign(header, rules):
+            foreign = max(header.base_offset, begin)
     if producer is not None:
         listed = _ordinal_after(mark.ordinal, producer.last_sequence)
         if listed < ordinal:
             raise PartitionError(
-                f"{request.target}: the broker remembers our records up to ordinal {listed}, the log holds {ordinal}",
+                f"{request.target}: the broker remembers our records up to ordinal {listed}, the "
+                f"log holds {ordinal}",
                 code="EXTRA_RECORDS",
             )
         ordinal = listed
     return OurEnd(ordinal=ordinal, foreign=foreign)
+
+
+def _headers(request: StartRequest, target: LogView, begin: int, end: int) -> Iterator[BatchHeader]:
+    """Every batch of the target's log between two offsets."""
+    offset = begin
+    for _ in range(MAX_READS):
+        if offset >= end:
+            return
+        raw = target.read({request.target: offset}).get(request.target)
+        if raw is None:
+            raise target.problems[request.target]
+        before = offset
+        for header, _ in read_headers(raw.records):
+            if header.next_offset > offset:
+                yield header
+                offset = header.next_offset
+        if offset == before:
+            return  # cleaned up to the end
 
 
 def _is_foreign(header: BatchHeader, rules: StartRules) -> bool:
@@ -81,7 +89,9 @@ def _is_foreign(header: BatchHeader, rules: StartRules) -> bool:
 
 
 def _next_ordinal(ordinal: int, header: BatchHeader) -> int:
-    return _ordinal_after(ordinal, (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS)
+    return _ordinal_after(
+        ordinal, (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
+    )
 
 
 def _ordinal_after(ordinal: int, last_sequence: int) -> int:

@@ -1,8 +1,10 @@
-"""The tail check: the last records on the target equal the source records that the map says they are.
+"""The tail check: the last records on the target equal the source records that the map says they
+are.
 
-It is what makes a start safe when everything else may be wrong: a map that lost its newest row, a source that
-was truncated and refilled, records that somebody else wrote. Compared are key, value, headers and timestamp;
-bytes are not, since a target may compress anew, stamp its own time or have been cleaned.
+It is what makes a start safe when everything else may be wrong: a map that lost its newest row, a
+source that was truncated and refilled, records that somebody else wrote. Compared are key, value,
+headers and timestamp; bytes are not, since a target may compress anew, stamp its own time or have
+been cleaned.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ TAIL_RECORDS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTail:
-    """The end of the target's log: up to 100 records, oldest first, and the header of the last batch."""
+    """The end of the target's log: up to 100 records, oldest first, and the header of the last
+    batch.
+    """
 
     records: tuple[Record, ...]
     last_header: BatchHeader | None
@@ -35,7 +39,9 @@ class Comparison:
     gone: int
     """Target records whose source records do not exist any more."""
     differing: tuple[tuple[int, int], ...]
-    """(target offset, upstream offset) of records that are not equal, or never existed at the source."""
+    """(target offset, upstream offset) of records that are not equal, or never existed at the
+    source.
+    """
     leader_epoch: int
     """Source leader epoch of the last record that was found equal; -1 when none was."""
 
@@ -124,9 +130,7 @@ def compare(
     return Comparison(equal=equal, gone=gone, differing=tuple(differing), leader_epoch=epoch)
 
 
-def search(
-    tail: TargetTail, source: Mapping[int, tuple[Record, int]]
-) -> int | None:
+def search(tail: TargetTail, source: Mapping[int, tuple[Record, int]]) -> int | None:
     """The upstream offset of the target's last record, found by content in the neighbourhood.
 
     The last records must match one after the other, and the place must be the only one; else None.

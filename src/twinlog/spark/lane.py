@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from twinlog.errors import Disconnected, TwinlogError
+from twinlog.errors import Disconnected, DriverSilent, TwinlogError
 from twinlog.lane.loop import LaneLoop
 from twinlog.lane.messages import MESSAGES, Receipt, Work
 from twinlog.spark.channel import ChannelClient
@@ -32,8 +32,9 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> It
             loop.accept(first[1:])  # what came with it, perhaps already the end
             loop.run()
             yield from loop.receipts(lane=lane, lease=lease)
-    except Disconnected as error:
-        # nobody is left to hand over to: what is on the target is the truth, and the next lane looks there
+    except (Disconnected, DriverSilent) as error:
+        # nobody is left to hand over to: what is on the target is the truth, and the next lane
+        # looks there
         log.warning("lane %d of lease %d ends: %s", lane, lease, error)
     finally:
         channel.close()

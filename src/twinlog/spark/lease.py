@@ -13,14 +13,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
-from pyspark.sql.pandas.functions import vectorized_udf
+from pyspark.sql.pandas import functions
 from pyspark.util import PythonEvalType
 
 from twinlog.errors import TwinlogError
 from twinlog.spark.framing import ChannelAddress
 
 RECEIPT_SCHEMA = (
-    "lease long, lane long, topic string, partition long, outcome string, records long, bytes long, "
+    "lease long, lane long, topic string, partition long, outcome string, records long, bytes "
+    "long, "
     "next_upstream_offset long, next_downstream_offset long"
 )
 _ARROW = pa.schema(
@@ -77,21 +78,25 @@ class LeaseJob:
         lanes = self._session.range(0, self._lanes, 1, self._lanes)
         try:
             self.receipts = _map_in_arrow(lanes, self._task, RECEIPT_SCHEMA).collect()
-        except Exception as error:  # noqa: BLE001 (Spark's errors have no common base; the driver decides)
-            self.error = TwinlogError(f"the Spark job of {self._group} failed: {error}", code="LEASE")
+        except Exception as error:  # noqa: BLE001 (Spark's errors have no common base)
+            self.error = TwinlogError(
+                f"the Spark job of {self._group} failed: {error}", code="LEASE"
+            )
 
     def cancel(self) -> None:
         self._session.sparkContext.cancelJobGroup(self._group)
 
 
-def _map_in_arrow(frame: DataFrame, task: Any, schema: str) -> DataFrame:
-    """`frame.mapInArrow(task, schema)` without its check for pandas, which this does not use (and which is large)."""
-    udf: Any = vectorized_udf(
+def _map_in_arrow(frame: Any, task: Any, schema: str) -> DataFrame:
+    """`frame.mapInArrow(task, schema)` without its check for pandas, which this does not use (and
+    which is large).
+    """
+    make_udf: Any = functions  # `vectorized_udf` is not in its stubs
+    udf: Any = make_udf.vectorized_udf(
         task, returnType=schema, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     )
     column = udf(*[frame[name] for name in frame.columns])
-    java_frame: Any = frame
-    return DataFrame(java_frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)  # noqa: SLF001
+    return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
 
 
 class LeaseStarter:

@@ -23,7 +23,9 @@ def build_session(master: str | None, lanes: int) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log_config = Path(__file__).with_name("log4j2.properties")
-    flags = f"-Dlog4j2.configurationFile={log_config.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    flags = (
+        f"-Dlog4j2.configurationFile={log_config.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    )
     builder = (
         SparkSession.builder.appName("twinlog")
         .master(master or local_master(lanes))
@@ -40,7 +42,7 @@ def build_session(master: str | None, lanes: int) -> SparkSession:
 
 def stop_session(session: SparkSession) -> None:
     """End Spark and its JVM."""
-    gateway = session.sparkContext._gateway  # noqa: SLF001 (no public way to end the JVM)
+    gateway = session.sparkContext._gateway
     session.stop()
     if gateway is not None:
         gateway.shutdown()
