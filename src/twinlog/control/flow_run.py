@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
+from twinlog.clock import boot_clock
 from twinlog.control.channel_peer import Peer
 from twinlog.control.lanes import Job, Lane, Lease, LeaseState, spread
 from twinlog.control.partitions import LaneKey, Partition, PartitionPlan, Placement
@@ -55,6 +56,8 @@ max.message.bytes.
 """
 
 LEASE_RETRY_S: Final = 2.0
+MAX_LEASE_RETRY_S: Final = 30.0
+ONCE_LEASE_TRIES: Final = 3
 
 
 class Host(Protocol):
@@ -111,6 +114,7 @@ class FlowRun:
         self._starts = itertools.count()
         self._is_reading_map = False
         self._next_lease_try = 0.0
+        self._failed_leases = 0
         self.set_plans(plans)
 
     # -- what is to be mirrored
@@ -209,10 +213,20 @@ class FlowRun:
             for lane in list(lease.lanes.values()):
                 self._lost(lane)
             if lease.job.error is not None and not self.is_stopping:
-                log.warning("lease ended early flow=%s error=%s", self.name, lease.job.error)
-                self._next_lease_try = time.monotonic() + LEASE_RETRY_S
+                self._lease_failed(lease, lease.job.error)
         if self.is_finished and self.finished_at is None:
             self.finished_at = time.monotonic()
+
+    def _lease_failed(self, lease: Lease, error: TwinlogError) -> None:
+        """The Spark job ended by itself; one that never had a ready lane is likely to do so again."""
+        log.warning("%s: a lease ended early: %s", self.name, error)
+        self._failed_leases = self._failed_leases + 1
+        pause_s = min(LEASE_RETRY_S * 2**self._failed_leases, MAX_LEASE_RETRY_S)
+        self._next_lease_try = time.monotonic() + pause_s
+        if self._once and self._failed_leases >= ONCE_LEASE_TRIES:
+            for partition in self.partitions.values():
+                if partition.placement is Placement.PENDING:
+                    partition.troubled(error.code, error.message, retriable=False)
 
     def _tend_leases(self, now: float) -> None:
         warming = next((le for le in self.leases if le.state is LeaseState.WARMING), None)
@@ -369,6 +383,7 @@ class FlowRun:
         match message:
             case Ready():
                 lane.is_ready = True
+                self._failed_leases = 0
                 if self.copying_since is None:
                     self.copying_since = time.monotonic()
                 self.tick()
@@ -439,7 +454,7 @@ class FlowRun:
 
         A frozen process or a cut network ends no connection: only the silence tells.
         """
-        oldest = time.clock_gettime(time.CLOCK_BOOTTIME) - SILENCE_MS / 1000
+        oldest = boot_clock() - SILENCE_MS / 1000
         for lease in self.leases:
             for number, lane in list(lease.lanes.items()):
                 if lane.peer.last_heard < oldest:

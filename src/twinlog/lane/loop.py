@@ -18,8 +18,16 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
+from twinlog.clock import boot_clock
 from twinlog.cluster.hot_connection import HotConnection
-from twinlog.errors import CorruptData, Disconnected, DriverSilent, Fate, PartitionError, TwinlogError
+from twinlog.errors import (
+    CorruptData,
+    Disconnected,
+    DriverSilent,
+    Fate,
+    PartitionError,
+    TwinlogError,
+)
 from twinlog.lane.background import Background
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.map_writer import MapWriter, Round
@@ -172,7 +180,7 @@ class LaneLoop:
     def _check_silence(self) -> None:
         # before every single send: a process may be frozen between any two lines, and by the time it goes on
         # another lane has its partitions
-        silent = time.clock_gettime(time.CLOCK_BOOTTIME) - self._channel.last_heard
+        silent = boot_clock() - self._channel.last_heard
         if silent * 1000 > self._work.silence_ms:
             raise DriverSilent(f"nothing was heard from the driver for {silent:.1f} s")
 

@@ -1,0 +1,189 @@
+"""H2: somebody else writes to the target, a lane of ours that was thought dead or a stranger."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import OLD, Rig, freeze, kill, thaw
+from tests.support.client import Outgoing, eventually, produce
+from tests.support.lanes import ProcessJob
+from tests.support.topics import create_topic
+from twinlog.cluster import admin
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+SILENCE_MS = 2_000
+
+FREEZES_BEFORE_IT_SENDS = """
+import os, signal
+from twinlog.lane.target_side import TargetSide
+send_one = TargetSide._send_one
+def freeze_then_send(*arguments):
+    try:
+        os.unlink({flag!r})
+    except FileNotFoundError:
+        pass
+    else:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return send_one(*arguments)
+TargetSide._send_one = freeze_then_send
+"""
+
+
+@pytest.fixture
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes are given up after 2 s instead of 10, and their sockets after 1 s."""
+    monkeypatch.setattr("twinlog.control.flow_run.SILENCE_MS", SILENCE_MS)
+    monkeypatch.setattr("twinlog.control.flow_setup.SILENCE_MS", SILENCE_MS)
+    monkeypatch.setattr("twinlog.control.flow_run.SOCKET_GIVES_UP_MS", 1_000)
+
+
+def test_naive_lane_that_comes_back_after_an_expiry_writes_twice_and_makes_the_next_one_repeat(
+    rig: Rig,
+) -> None:
+    create_topic(rig.target, rig.remote)
+    us = admin.init_producer_id(rig.target_client).producer_id
+    first = second = raw.Writer(rig.target_client, rig.there, us)
+    batch = {
+        at: [rig.record(n, age_ms=OLD) for n in range(at, at + 15)] for at in (0, 15, 30, 45, 60)
+    }
+
+    for at in (0, 15, 30, 45):
+        second.send(batch[at], at).expect_ok()
+    assert first.send(batch[15], 15).expect_ok() == 15, "while the target knows us: nothing twice"
+    rig.forgotten()
+    assert first.send(batch[30], 30).expect_ok() == 60, "a stale batch is appended"
+    assert second.send(batch[60], 60).error == raw.OUT_OF_ORDER_SEQUENCE
+    assert rig.producers()[us].last_sequence == 44, "the position moved back"
+    second.send(batch[45], 45).expect_ok()
+    assert rig.numbers() == [*range(60), *range(30, 60)]
+
+
+@pytest.mark.usefixtures("short_silence")
+@pytest.mark.parametrize("place", ["anywhere", "about-to-send"])
+def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
+    rig: Rig, tmp_path: Path, place: str
+) -> None:
+    flag = tmp_path / "freeze"
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    with rig.mirror(prelude=FREEZES_BEFORE_IT_SENDS.format(flag=str(flag))) as mirror:
+        rig.copied(10)
+        rig.forgotten()
+        frozen = mirror.leases.pids()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ProcessJob, "cancel", lambda _job: None)  # nobody can reach it
+            if place == "anywhere":
+                freeze(frozen)
+            else:
+                flag.touch()
+            rig.put(range(10, 15), age_ms=OLD)
+            rig.put(range(15, 20), age_ms=OLD)
+            rig.copied(20)
+            rig.forgotten()
+            thaw(frozen)
+            time.sleep(1.0)
+            rig.put(range(20, 25), age_ms=OLD)
+            rig.copied(25)
+        (part,) = mirror.eventually(lambda parts: parts[0].lag == 0)
+        assert part.code == ""
+        mirror.stop()
+    assert rig.numbers() == list(range(25))
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_stale_batch_that_got_in_is_a_stop_and_never_a_second_copy(rig: Rig) -> None:
+    rig.create()
+    for at in range(0, 40, 10):
+        rig.put(range(at, at + 10), age_ms=OLD)
+    rig.copy_once()
+    rig.forgotten()
+    zombie = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
+    stale = [rig.record(n, age_ms=OLD) for n in range(10, 20)]
+    assert zombie.send(stale, 10).expect_ok() == 40
+    assert rig.producers()[zombie.producer_id].last_sequence == 19, "naively: go on at 20"
+    rig.put(range(40, 50), age_ms=OLD)
+
+    code, message = rig.fail_once()
+    assert code == "EXTRA_RECORDS"
+    assert "30 records from offset 40 on" in message
+    assert rig.numbers() == [*range(40), *range(10, 20)]
+
+
+def test_stranger_who_writes_beside_a_running_copy_is_noticed_with_the_range(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        produce(rig.target, rig.remote, [Outgoing(b"x", b"u900"), Outgoing(b"x", b"u901")])
+        rig.put(range(10, 20))
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "EXTRA_RECORDS")
+        assert "[10, 12)" in part.message
+        rig.put(range(20, 30))
+        mirror.stop()
+    assert rig.numbers() == [*range(10), 900, 901, *range(10, 20)]
+    code, message = rig.fail_once()
+    assert code == "EXTRA_RECORDS"
+    assert "offset 10" in message
+
+
+def test_stranger_who_wrote_while_no_mirror_ran_is_noticed_at_the_start(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    produce(rig.target, rig.remote, [Outgoing(b"x", b"u900"), Outgoing(b"x", b"u901")])
+    rig.put(range(10, 20))
+    code, message = rig.fail_once()
+    assert code == "EXTRA_RECORDS"
+    assert "offset 10" in message
+    assert rig.numbers() == [*range(10), 900, 901]
+
+
+def test_topic_that_was_there_with_records_of_others_is_not_written_to(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    create_topic(rig.target, rig.remote)
+    produce(rig.target, rig.remote, [Outgoing(b"x", b"u900")])
+    code, message = rig.fail_once()
+    assert code == "FOREIGN_DATA"
+    assert "[0, 1)" in message
+    assert rig.numbers() == [900]
+
+
+def test_acknowledged_records_that_vanish_under_the_same_leader_stop_the_partition(
+    rig: Rig,
+) -> None:
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        (part,) = mirror.eventually(lambda parts: parts[0].records == 10)
+        known = mirror.partition(rig.here)
+        known.acked_ordinal += 7  # a broker that acknowledged 7 more and lost them
+        kill(mirror.leases.pids())
+        rig.put(range(10, 20))
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "POSITION_REGRESSED")
+        assert part.message.count("7 records") == 1
+        assert rig.end() == 10
+        mirror.stop()
+
+
+def test_records_that_a_new_leader_does_not_have_are_copied_again(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        mirror.eventually(lambda parts: parts[0].records == 10)
+        known = mirror.partition(rig.here)
+        known.acked_ordinal, known.acked_epoch = known.acked_ordinal + 7, known.acked_epoch - 1
+        kill(mirror.leases.pids())
+        rig.put(range(10, 20))
+        rig.copied(20)
+        mirror.stop()
+    rig.same()
+    eventually(lambda: rig.numbers() == list(range(20)))
