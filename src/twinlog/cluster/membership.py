@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from twinlog.clock import boot_clock
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.errors_table import (
     ILLEGAL_GENERATION,
@@ -52,11 +52,6 @@ REBALANCE_TIMEOUT_MS: Final = 60_000
 
 LEAVE_TIMEOUT_S: Final = 2.0
 LOOK_S: Final = 0.5
-
-
-def boot_clock() -> float:
-    """Seconds that go on while the machine sleeps, which monotonic clocks do not."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Membership:

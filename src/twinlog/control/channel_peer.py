@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from twinlog.clock import boot_clock
 from twinlog.errors import CorruptData
 from twinlog.spark.codec import MessageCodec
 from twinlog.spark.frame_socket import ClosedByPeer, FrameSocket
-from twinlog.spark.framing import MESSAGE, PING, PONG, Frame, LaneIdentity, boot_clock
+from twinlog.spark.framing import MESSAGE, PING, PONG, Frame, LaneIdentity
 
 
 class Peer:

@@ -218,9 +218,9 @@ class FlowRun:
             self.finished_at = time.monotonic()
 
     def _lease_failed(self, lease: Lease, error: TwinlogError) -> None:
-        """The Spark job ended by itself; one that never had a ready lane is likely to do so again."""
+        """The Spark job ended by itself; without a ready lane it is likely to do so again."""
         log.warning("%s: a lease ended early: %s", self.name, error)
-        self._failed_leases = self._failed_leases + 1
+        self._failed_leases += 1
         pause_s = min(LEASE_RETRY_S * 2**self._failed_leases, MAX_LEASE_RETRY_S)
         self._next_lease_try = time.monotonic() + pause_s
         if self._once and self._failed_leases >= ONCE_LEASE_TRIES:

@@ -8,6 +8,7 @@ import socket
 import ssl
 from typing import Any, Self
 
+from twinlog.clock import boot_clock
 from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unreachable
 from twinlog.spark.codec import MessageCodec
 from twinlog.spark.frame_socket import ClosedByPeer, FrameSocket
@@ -19,7 +20,6 @@ from twinlog.spark.framing import (
     PONG,
     ChannelAddress,
     LaneIdentity,
-    boot_clock,
     clock_payload,
     hello_payload,
     read_clock,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hmac
 import struct
-import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,11 +29,6 @@ PING_INTERVAL_S = 1.0
 _LENGTH = struct.Struct(">I")
 _IDENTITY = struct.Struct(">QIIQ")
 _CLOCK = struct.Struct(">d")
-
-
-def boot_clock() -> float:
-    """Seconds that go on while the machine sleeps: a lane that wakes up knows how late it is."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
