@@ -99,7 +99,6 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     flows = [flow_setup(flow) for flow in config.flows]
     many = 1 << 30
     wanted = sum(lanes_of(f.config, local_cores(), options.lanes, many) for f in flows)
-    cores = local_cores()
     lease_s = options.lease_s or min(float(flow.lease_seconds) for flow in config.flows)
     status = StatusFile(path)
 
@@ -111,8 +110,8 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         flows,
         once=options.once,
         lease_s=lease_s,
-        lane_count=lambda setup, partitions: lanes_of(
-            setup.config, cores, options.lanes, partitions
+        lane_count=lambda setup, partitions: engine.lanes_for(
+            setup.config, options.lanes, partitions, flows=len(flows)
         ),
         on_snapshot=show,
     )
@@ -159,7 +158,8 @@ class _Engine:
         self._master = master
         self._lanes = lanes
         self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
-        self._session: Any = None
+        self._engine: Any = None
+        self._slots: int | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -169,14 +169,27 @@ class _Engine:
             from twinlog.spark.lease import LeaseStarter
             from twinlog.spark.session import build_session
 
-            self._session = session = build_session(self._master, self._lanes)
-            self._supervisor.set_starter(LeaseStarter(session, LANE_ENTRY, self._server.address))
+            self._engine = engine = build_session(self._master, self._lanes)
+            self._supervisor.set_starter(
+                LeaseStarter(engine.session, LANE_ENTRY, self._server.address)
+            )
+            self._slots = engine.slots
         except BaseException as error:  # noqa: BLE001 (raised again in the supervisor's thread)
             self._supervisor.fail(error)
 
+    def lanes_for(
+        self, flow: FlowConfig, override: int | None, partitions: int, *, flows: int
+    ) -> int:
+        """How many lanes a flow gets on this Spark."""
+        if self._slots is None:
+            return lanes_of(flow, local_cores(), override, partitions)
+        lanes = lanes_of(flow, self._slots, override, partitions)
+        # a lease and its successor run side by side
+        return max(1, min(lanes, self._slots // (2 * flows)))
+
     def stop(self) -> None:
         self._thread.join()
-        if self._session is not None:
+        if self._engine is not None:
             from twinlog.spark.session import stop_session
 
-            stop_session(self._session)
+            stop_session(self._engine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -18,6 +19,8 @@ from pyspark.util import PythonEvalType
 
 from twinlog.errors import TwinlogError
 from twinlog.spark.framing import ChannelAddress
+
+log = logging.getLogger(__name__)
 
 RECEIPT_SCHEMA = (
     "lease long, lane long, topic string, partition long, outcome string, records long, bytes "
@@ -84,7 +87,11 @@ class LeaseJob:
             )
 
     def cancel(self) -> None:
-        self._session.sparkContext.cancelJobGroup(self._group)
+        """End the job's tasks; harmless when it has ended."""
+        try:
+            self._session.sparkContext.cancelJobGroup(self._group)
+        except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
+            log.info("%s could not be cancelled: %s", self._group, type(error).__name__)
 
 
 def _map_in_arrow(frame: Any, task: Any, schema: str) -> DataFrame:
