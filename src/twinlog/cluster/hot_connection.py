@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
@@ -51,6 +52,7 @@ class HotConnection:
         self._frame: bytearray | None = None
         self._frame_got = 0
         self.bytes_sent = 0
+        self._last_answer = 0.0
 
     def fileno(self) -> int:
         return self._sock.fileno()
@@ -59,6 +61,11 @@ class HotConnection:
     def in_flight(self) -> int:
         """Requests whose answers have not been received."""
         return len(self._in_flight)
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Monotonic time of the last answer, or of the first request behind it; None at rest."""
+        return self._last_answer if self._in_flight else None
 
     @property
     def wants_write(self) -> bool:
@@ -76,6 +83,8 @@ class HotConnection:
         size = len(head) + sum(map(len, parts))
         self._outgoing.append(memoryview(_SIZE.pack(size) + head))
         self._outgoing.extend(memoryview(part) for part in parts)
+        if not self._in_flight:
+            self._last_answer = time.monotonic()
         self._in_flight.append((self._correlation, context))
         self.bytes_sent += size + 4
 
@@ -164,6 +173,7 @@ class HotConnection:
         if not self._in_flight:
             raise CorruptData(f"{self.peer} answered {correlation}, but nothing was asked")
         expected, context = self._in_flight.popleft()
+        self._last_answer = time.monotonic()
         if correlation != expected:
             raise CorruptData(f"{self.peer} answered {correlation} where {expected} was due")
         if len(view) < 5 or view[4] != 0:

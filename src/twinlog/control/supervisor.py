@@ -66,8 +66,17 @@ class _Flow:
     is_trying: bool = False
     next_refresh: float = 0.0
     is_refreshing: bool = False
+    lost_lead: bool = False
+    """Its run ends since another process may lead: it is set up again, and stands by."""
     closing: bool = False
     closed: bool = False
+
+    def begin_again(self) -> None:
+        """As if it had never run."""
+        self.run, self.prepared = None, None
+        self.lost_lead = self.closing = False
+        self.degraded = "the lead was lost"
+        self.next_try = time.monotonic()
 
     @property
     def is_over(self) -> bool:
@@ -186,6 +195,7 @@ class Supervisor:
         self._tell_degraded(flow, now)
         if flow.prepared is not None and flow.prepared.lost_lead and not flow.run.is_stopping:
             log.warning("flow=%s another process leads it now: stopping", flow.setup.name)
+            flow.lost_lead = True
             flow.run.stop()
         self._refresh_topics(flow, now)
 
@@ -283,11 +293,14 @@ class Supervisor:
         drained = not any(p.wait_until > time.monotonic() for p in flow.run.partitions.values())
 
         def done(_: object) -> None:
-            flow.closed = True
+            if flow.lost_lead and self._stop_at is None:
+                flow.begin_again()
+            else:
+                flow.closed = True
 
         def failed(error: TwinlogError) -> None:
             log.warning("%s: the end could not be noted on the target: %s", flow.setup.name, error)
-            flow.closed = True
+            done(None)
 
         prepared = flow.prepared
         self._background(lambda: prepared.close(drained=drained), done, failed)

@@ -11,7 +11,7 @@ import random
 import selectors
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,11 +19,14 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.connection import Connection
 from twinlog.cluster.hot_connection import HotConnection
 from twinlog.cluster.settings import ClusterSettings
-from twinlog.errors import TwinlogError
+from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.background import Background
 from twinlog.model import TopicId, TopicPartition
 
 CONNECT_TIMEOUT_S: Final = 10.0
+ANSWER_WITHIN_S: Final = 40.0
+"""A broker answers a Produce within its own time limit of 30 s."""
+
 MIN_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 30.0
 
@@ -65,6 +68,8 @@ class ClusterSide:
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
     connections: dict[int, HotConnection] = field(default_factory=dict)
+    throttled_until: float = 0.0
+    """Monotonic: a broker leaves our requests waiting until then (quotas)."""
     problem: str = ""
     """Why the cluster cannot be reached, or empty."""
     on_connected: Callable[[int], None] = lambda _node: None
@@ -75,6 +80,7 @@ class ClusterSide:
     """Held by the job that uses `client`."""
     _client: ClusterClient | None = None
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    _broken: dict[int, Disconnected] = field(default_factory=dict)
     _connecting: set[int] = field(default_factory=set)
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
@@ -200,8 +206,19 @@ class ClusterSide:
 
         self.background.submit(open_connection, opened, failed)
 
+    def take_broken(self) -> Iterator[tuple[int, Disconnected]]:
+        """Connections that broke while we sent, or whose broker does not answer any more."""
+        yield from list(self._broken.items())
+        late = time.monotonic() - ANSWER_WITHIN_S
+        for node, connection in list(self.connections.items()):
+            since = connection.waiting_since
+            if since is not None and max(since, self.throttled_until) < late:
+                peer, seconds = connection.peer, ANSWER_WITHIN_S
+                yield node, Disconnected(f"{peer} has not answered for {seconds:.0f} s")
+
     def drop(self, node: int) -> list[object]:
         """Close a broken connection; returns the contexts of its unanswered requests."""
+        self._broken.pop(node, None)
         connection = self.connections.pop(node, None)
         if connection is None:
             return []
@@ -214,10 +231,18 @@ class ClusterSide:
     def flush(self, node: int, connection: HotConnection) -> None:
         """Send what can be sent, and ask to be told when the rest can."""
         self.before_sending()
-        done = connection.flush()
+        try:
+            done = connection.flush()
+        except Disconnected as error:
+            self._broken[node] = error  # we may be in the middle of a request: the loop drops it
+            return
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
         if self.selector.get_key(connection).events != events:
             self.selector.modify(connection, events, (self, node))
+
+    def throttled(self, ms: int) -> None:
+        """An answer said that the broker will not read from us for so long."""
+        self.throttled_until = max(self.throttled_until, time.monotonic() + ms / 1000)
 
     def close(self) -> None:
         for node in list(self.connections):

@@ -44,6 +44,7 @@ from twinlog.lane.messages import (
     Troubled,
     Work,
 )
+from twinlog.lane.others import OthersWatch
 from twinlog.lane.reporting import Reporter, hand_over
 from twinlog.lane.source_side import SourceSide
 from twinlog.lane.starter import Starter
@@ -127,6 +128,13 @@ class LaneLoop:
         self._starter = Starter(
             work, self._rules, self._source_cluster, self._target_cluster, self._background
         )
+        self._others = OthersWatch(
+            source=self._source_cluster,
+            target=self._target_cluster,
+            background=self._background,
+            read_committed=work.read_committed,
+            known_producers=frozenset(work.known_producers),
+        )
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._takes: dict[TopicPartition, TakePartition] = {}
         """Every partition that is here, started or not."""
@@ -190,8 +198,12 @@ class LaneLoop:
         self._map.pump(now_ms)
         self._target.pump(now_ms)
         self._source.pump(hurry=self._starter.is_busy or time.monotonic() < self._hurry_until)
-        self._source_cluster.tend()
-        self._target_cluster.tend()
+        for side in (self._source_cluster, self._target_cluster):
+            for node, error in side.take_broken():
+                self._on_broken(side, node, error)
+            side.tend()
+        if not self._work.is_ours_alone:
+            self._others.tend(self._copies.values())
         self._settle()
         self._be_ready()
         if self._channel.wants_write:
@@ -279,10 +291,10 @@ class LaneLoop:
             topic=take.source.topic,
             term=take.term,
             chunk=0,
-            runs=[run],
+            runs=[*found.jumps, run],
             mark=take.mark,
-            # the very first row is written even when there is nothing to copy yet
-            dirty=not take.runs,
+            # even when there is nothing to copy yet: the very first row, and what the map had wrong
+            dirty=not take.runs or bool(found.jumps),
         )
         self._begin_copy(take, found, tail)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.messages import HandOver, PartitionProgress, Receipt
-from twinlog.lane.source_side import SourceSide
+from twinlog.lane.source_side import SourceSide, SourceState
 from twinlog.lane.target_side import TargetSide
 from twinlog.mirror.copy import CopyState, PartitionCopy, StartPoint
 from twinlog.model import TopicPartition
@@ -60,7 +60,7 @@ class Reporter:
             ordinal=copy.acked_ordinal,
             upstream=copy.acked_upstream,
             downstream=copy.acked_downstream,
-            source_end=-1 if state is None else state.source_end,
+            source_end=_source_end(copy, state),
             log_start=-1 if state is None else state.log_start,
             records=copy.acked_records,
             bytes=copy.acked_bytes,
@@ -68,6 +68,12 @@ class Reporter:
             is_protected=copy.is_protected(now_ms, now_ms),
             target_epoch=-1 if leader is None else leader.epoch,
         )
+
+
+def _source_end(copy: PartitionCopy, state: SourceState | None) -> int:
+    if copy.state is CopyState.TAKEN_OVER:
+        return copy.acked_upstream  # nothing is read any more: there was nothing when it began
+    return -1 if state is None else state.source_end
 
 
 def hand_over(copy: PartitionCopy) -> HandOver:

@@ -135,6 +135,7 @@ class TargetSide:
         """One Produce request was answered."""
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        self.side.throttled(throttle_ms)
         for answer in answers:
             copy, _ = sent.batches.pop(answer.tp)
             if answer.error in STALE_LEADER:

@@ -87,6 +87,8 @@ class StartPoint:
     """Timestamp of our last record there, in ms; -1 when unknown."""
     taken_over: bool = False
     """Others wrote behind our last record: nothing may follow."""
+    jumps: tuple[Run, ...] = ()
+    """Runs before `ordinal` that the map has wrong: others wrote between our records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +209,11 @@ class PartitionCopy:
     @property
     def is_drained(self) -> bool:
         return not self._in_flight and (not self._queue or self.state is not CopyState.COPYING)
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything that was read is on the target."""
+        return self.state is CopyState.COPYING and not self._queue and not self._in_flight
 
     @property
     def is_listed(self) -> bool:
@@ -396,7 +403,7 @@ class PartitionCopy:
 
     def drain(self) -> None:
         """Send nothing more; the partition is released when `is_drained`."""
-        if self.state in (CopyState.COPYING, CopyState.TAKEN_OVER):
+        if self.state is CopyState.COPYING:  # what was taken over stays so on the next lane
             self.state = CopyState.DRAINING
         for batch in self._queue:
             self.queued_bytes -= len(batch.data)

@@ -26,9 +26,10 @@ from typing import Final
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
 from twinlog.mirror.break_search import distance, find_break
 from twinlog.mirror.copy import StartPoint
+from twinlog.mirror.divergence import Known, Logs, diverged, find_parting
 from twinlog.mirror.offset_map import Mark, Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
-from twinlog.mirror.shared_topic import find_our_end
+from twinlog.mirror.shared_topic import find_our_end, with_jumps
 from twinlog.mirror.tail_check import (
     TAIL_RECORDS,
     Comparison,
@@ -38,6 +39,7 @@ from twinlog.mirror.tail_check import (
     search,
     source_records,
 )
+from twinlog.mirror.unread import holds_records
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition, sequence_of
 from twinlog.wire.records import Record
 
@@ -306,7 +308,12 @@ class _Look:
                 code="STATE_CORRUPT",
             )
         upstream = run.upstream_of(ours.ordinal)
-        if ours.foreign is not None and self.here.high_watermark > upstream:
+        if ours.foreign is not None and holds_records(
+            lambda offset: self._read(self.source, self.request.source, offset),
+            low=max(upstream, self.here.log_start),
+            high=self.here.high_watermark,
+            read_committed=self.rules.read_committed,
+        ):
             raise PartitionError(
                 f"{self.request.target}: others have written from offset {ours.foreign} on, so "
                 "the copy had ended; "
@@ -316,6 +323,8 @@ class _Look:
                 code="TAKEN_OVER",
             )
         upstream = self._check_source(upstream, ours.ordinal)
+        if ours.foreign is not None:
+            upstream = max(upstream, self.here.high_watermark)  # markers, nothing that is copied
         return StartPoint(
             ordinal=ours.ordinal,
             upstream=upstream,
@@ -324,6 +333,7 @@ class _Look:
             is_protected=self.producer is not None,
             last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
             taken_over=ours.foreign is not None,
+            jumps=with_jumps(self.request.runs, ours.jumps, ours.ordinal),
         )
 
     # -- both
@@ -380,15 +390,35 @@ class _Look:
         place = search(tail, around)
         if place is not None:
             return place + 1, around[place][1]
-        offset, expected = found.differing[-1]
-        raise PartitionError(
-            f"{self.request.target}: the record at offset {offset} is not upstream record "
-            f"{expected} of "
-            f"{self.request.source}, as the offset map says ({found.equal} of the last "
-            f"{len(tail.records)} records are "
-            "equal), and no other place near by fits",
-            code="DIVERGED",
+        parting = find_parting(
+            Logs(
+                runs=runs,
+                k=k,
+                low=max(runs[0].ordinal, self.there.log_start - k),
+                high=found.differing[-1][0] - k,
+                compare_timestamp=not tail.is_log_append_time,
+                source_start=self.here.log_start,
+                target_at=self._target_record,
+                source_at=self._source_record,
+            )
         )
+        raise diverged(
+            parting,
+            source=self.request.source,
+            target=self.request.target,
+            upstream=upstream,
+            downstream=k + ordinal,
+        )
+
+    def _target_record(self, offset: int) -> Record | None:
+        raw = self._read(self.target, self.request.target, offset)
+        found = read_tail(raw, self.there.log_end, keep=None).records
+        return next((record for record in found if record.offset == offset), None)
+
+    def _source_record(self, offset: int) -> Known | None:
+        if not self.here.log_start <= offset < self.here.high_watermark:
+            return None
+        return source_records(self._read(self.source, self.request.source, offset))[0].get(offset)
 
     def _compare(
         self,
@@ -413,11 +443,11 @@ class _Look:
             if offset >= min(high, self.here.high_watermark):
                 break
             raw = self._read(self.source, self.request.source, offset)
-            part = source_records(raw)
-            if not part:
+            part, after = source_records(raw)
+            if after <= offset:
                 break
             out |= part
-            offset = max(part) + 1
+            offset = after
         return out
 
     def _check_source(self, upstream: int, ordinal: int) -> int:

@@ -8,14 +8,14 @@ wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from twinlog.errors import PartitionError
-from twinlog.mirror.offset_map import Mark
+from twinlog.mirror.offset_map import Mark, Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
-from twinlog.model import SEQUENCE_MODULUS, sequence_of
+from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequence_of
 from twinlog.wire.record_batch import BatchHeader, read_headers
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ class OurEnd:
     """Next ordinal."""
     foreign: int | None
     """Target offset of the first foreign record behind our last one."""
+    jumps: tuple[Run, ...]
+    """Where batches of ours lie elsewhere than the map says: others wrote between our records, and
+    the lane that learned of it may have died before it wrote the row.
+    """
 
 
 def find_our_end(
@@ -47,10 +51,12 @@ def find_our_end(
     mark = request.mark or Mark(first.ordinal, first.downstream)
     ordinal, foreign = mark.ordinal, None
     begin = max(mark.downstream, there.log_start)
-    for header in _headers(request, target, begin, there.log_end):
+    jumps: list[Run] = []
+    for header in _headers(target, request.target, begin, there.log_end):
         if header.magic >= 2 and header.producer_id == rules.producer_id:
+            jumps += _jump(ordinal, header, request.runs, jumps)
             ordinal, foreign = _next_ordinal(ordinal, header), None
-        elif foreign is None and _is_foreign(header, rules):
+        elif foreign is None and _is_foreign(header, rules.known_producers):
             foreign = max(header.base_offset, begin)
     if producer is not None:
         listed = _ordinal_after(mark.ordinal, producer.last_sequence)
@@ -61,18 +67,57 @@ def find_our_end(
                 code="EXTRA_RECORDS",
             )
         ordinal = listed
-    return OurEnd(ordinal=ordinal, foreign=foreign)
+    return OurEnd(ordinal=ordinal, foreign=foreign, jumps=tuple(jumps))
 
 
-def _headers(request: StartRequest, target: LogView, begin: int, end: int) -> Iterator[BatchHeader]:
+def first_foreign(
+    target: LogView, tp: TopicPartition, begin: int, end: int, known: frozenset[int]
+) -> int | None:
+    """Offset of the first record in [begin, end) that no flow of ours wrote."""
+    for header in _headers(target, tp, begin, end):
+        if _is_foreign(header, known):
+            return max(header.base_offset, begin)
+    return None
+
+
+def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run, ...]:
+    """The map's runs from the first jump to ordinal `end`, moved to where the records lie."""
+    if not jumps:
+        return ()
+    starts = {run.ordinal: run for run in runs if jumps[0].ordinal < run.ordinal < end}
+    starts |= {jump.ordinal: jump for jump in jumps}
+    out: list[Run] = []
+    for ordinal in sorted(starts):
+        jump = run_at(jumps, ordinal)
+        assert jump is not None  # noqa: S101 (the first start is a jump)
+        run = Run(ordinal, starts[ordinal].upstream, jump.downstream_of(ordinal))
+        if not out or not run.continues(out[-1]):
+            out.append(run)
+    return tuple(out)
+
+
+def _jump(
+    ordinal: int, header: BatchHeader, runs: Sequence[Run], jumps: Sequence[Run]
+) -> Iterator[Run]:
+    """The batch as a run, when it does not lie where the map and the jumps so far say."""
+    first = ordinal + (header.base_sequence - sequence_of(ordinal)) % SEQUENCE_MODULUS
+    run = run_at(runs, first)
+    if run is None:
+        return
+    expected = (jumps[-1] if jumps else run).downstream_of(first)
+    if header.base_offset != expected:
+        yield Run(first, run.upstream_of(first), header.base_offset)
+
+
+def _headers(target: LogView, tp: TopicPartition, begin: int, end: int) -> Iterator[BatchHeader]:
     """Every batch of the target's log between two offsets."""
     offset = begin
     for _ in range(MAX_READS):
         if offset >= end:
             return
-        raw = target.read({request.target: offset}).get(request.target)
+        raw = target.read({tp: offset}).get(tp)
         if raw is None:
-            raise target.problems[request.target]
+            raise target.problems[tp]
         before = offset
         for header, _ in read_headers(raw.records):
             if header.next_offset > offset:
@@ -82,10 +127,10 @@ def _headers(request: StartRequest, target: LogView, begin: int, end: int) -> It
             return  # cleaned up to the end
 
 
-def _is_foreign(header: BatchHeader, rules: StartRules) -> bool:
+def _is_foreign(header: BatchHeader, known: frozenset[int]) -> bool:
     if header.magic < 2:
         return True
-    return not header.is_control and header.producer_id not in rules.known_producers
+    return not header.is_control and header.producer_id not in known
 
 
 def _next_ordinal(ordinal: int, header: BatchHeader) -> int:

@@ -9,15 +9,17 @@ been cleaned.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from twinlog.mirror.offset_map import Run, run_at
 from twinlog.wire.record_batch import BatchHeader, read_headers
-from twinlog.wire.records import Record, decode_batch, decode_legacy, fingerprint
+from twinlog.wire.records import Headers, Record, decode_batch, decode_legacy, fingerprint
 
 TAIL_RECORDS: Final = 100
+REPLACED: Final = re.compile("\ufffd+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class Comparison:
         return not self.differing
 
 
-def read_tail(raw: memoryview, log_end: int) -> TargetTail:
+def read_tail(raw: memoryview, log_end: int, *, keep: int | None = TAIL_RECORDS) -> TargetTail:
     """The last records below `log_end` in fetched bytes; control batches are no records."""
     records: list[Record] = []
     last: BatchHeader | None = None
@@ -64,7 +66,9 @@ def read_tail(raw: memoryview, log_end: int) -> TargetTail:
             continue
         records += decode(header, raw[at : at + header.length])
     return TargetTail(
-        records=tuple(records[-TAIL_RECORDS:]), last_header=last, is_log_append_time=append_time
+        records=tuple(records if keep is None else records[-keep:]),
+        last_header=last,
+        is_log_append_time=append_time,
     )
 
 
@@ -73,16 +77,18 @@ def decode(header: BatchHeader, batch: memoryview) -> Sequence[Record]:
     return decode_legacy(batch) if header.magic < 2 else decode_batch(batch)
 
 
-def source_records(raw: memoryview) -> dict[int, tuple[Record, int]]:
-    """offset -> (record, leader epoch) of fetched source bytes."""
+def source_records(raw: memoryview) -> tuple[dict[int, tuple[Record, int]], int]:
+    """(offset -> (record, leader epoch), the offset behind) of fetched source bytes."""
     out: dict[int, tuple[Record, int]] = {}
+    after = -1
     for header, at in read_headers(raw):
+        after = header.next_offset
         if header.magic >= 2 and header.is_control:
             continue
         epoch = header.leader_epoch if header.magic >= 2 else -1
         for record in decode(header, raw[at : at + header.length]):
             out[record.offset] = (record, epoch)
-    return out
+    return out, after
 
 
 def same_record(source: Record, target: Record, *, compare_timestamp: bool) -> bool:
@@ -90,9 +96,24 @@ def same_record(source: Record, target: Record, *, compare_timestamp: bool) -> b
     return (
         source.key == target.key
         and source.value == target.value
-        and source.headers == target.headers
+        and _same_headers(source.headers, target.headers)
         and (not compare_timestamp or source.timestamp == target.timestamp)
     )
+
+
+def _same_headers(source: Headers, target: Headers) -> bool:
+    if source == target:
+        return True
+    # a broker that compresses anew decodes header keys: what is not UTF-8 is U+FFFD after that
+    return len(source) == len(target) and all(
+        here[1] == there[1] and _as_brokers_decode(here[0]) == _as_brokers_decode(there[0])
+        for here, there in zip(source, target, strict=True)
+    )
+
+
+def _as_brokers_decode(key: str) -> str:
+    replaced = key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return REPLACED.sub("\ufffd", replaced)  # decoders differ in how many they write for a sequence
 
 
 def compare(

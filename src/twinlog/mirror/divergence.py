@@ -1,0 +1,93 @@
+"""Where two logs part: the first record of ours whose source record is another one now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from twinlog.errors import PartitionError
+from twinlog.mirror.offset_map import Run, run_at, run_at_upstream
+from twinlog.mirror.tail_check import same_record
+from twinlog.model import TopicPartition
+from twinlog.wire.records import Record
+
+Known = tuple[Record, int]
+"""A source record and its leader epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """Both logs as the search looks at them, by ordinal."""
+
+    runs: Sequence[Run]
+    k: int
+    low: int
+    high: int
+    """An ordinal that is known to differ."""
+    compare_timestamp: bool
+    source_start: int
+    target_at: Callable[[int], Record | None]
+    source_at: Callable[[int], Known | None]
+
+    def upstream_of(self, ordinal: int) -> int:
+        return (run_at(self.runs, ordinal) or self.runs[0]).upstream_of(ordinal)
+
+    def same(self, ordinal: int) -> bool:
+        """Records that one side does not have any more count as equal: nothing is known of them."""
+        there, here = self.target_at(self.k + ordinal), self.source_at(self.upstream_of(ordinal))
+        if there is None or here is None:
+            return True
+        return same_record(here[0], there, compare_timestamp=self.compare_timestamp)
+
+
+class Parting(NamedTuple):
+    """The first difference, and whether the source's own log shows why."""
+
+    upstream: int
+    downstream: int
+    was_rewritten: bool
+    """A newer leader epoch of the source begins right there: its log was cut and written anew."""
+
+
+def find_parting(logs: Logs) -> Parting:
+    """Binary search: what was copied before the first difference is equal."""
+    low, high = logs.low, logs.high
+    if logs.upstream_of(low) < logs.source_start:
+        first = run_at_upstream(logs.runs, logs.source_start) or logs.runs[0]
+        low = max(low, min(high, first.ordinal + logs.source_start - first.upstream))
+    while low < high:
+        middle = (low + high) // 2
+        if logs.same(middle):
+            low = middle + 1
+        else:
+            high = middle
+    upstream = logs.upstream_of(low)
+    before, here = logs.source_at(upstream - 1), logs.source_at(upstream)
+    rewritten = before is not None and here is not None and before[1] < here[1]
+    return Parting(upstream, logs.k + low, rewritten)
+
+
+def diverged(
+    parting: Parting,
+    *,
+    source: TopicPartition,
+    target: TopicPartition,
+    upstream: int,
+    downstream: int,
+) -> PartitionError:
+    """What to tell of it; `upstream` and `downstream` are where the copy would have gone on."""
+    held = f"target offsets [{parting.downstream}, {downstream})"
+    copied = f"upstream records [{parting.upstream}, {upstream})"
+    if parting.was_rewritten:
+        return PartitionError(
+            f"{source}: the source's log was cut at {parting.upstream} and written anew: {copied} "
+            f"were copied, the source has others there now; {target} still holds the old ones at "
+            f"{held}; delete the target topic to copy it anew",
+            code="SOURCE_DIVERGED",
+        )
+    return PartitionError(
+        f"{target}: {held} do not hold {copied} of {source}, as the offset map says, and no other "
+        "place near by fits; delete the target topic to copy it anew",
+        code="DIVERGED",
+    )

@@ -1,0 +1,53 @@
+"""Whether a source log holds records behind a position: markers and rolled back data are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from twinlog.wire.record_batch import BatchHeader, read_headers
+from twinlog.wire.records import control_type
+
+MAX_READS: Final = 20
+"""Fetches of about 1 MB; a log with so much that is no record is taken to hold one."""
+
+
+def holds_records(
+    read: Callable[[int], memoryview], *, low: int, high: int, read_committed: bool
+) -> bool:
+    """True when a reader of [low, high) would see a record; `read` fetches whole batches."""
+    open_producers: set[int] = set()
+    for _ in range(MAX_READS):
+        if low >= high:
+            return False
+        before = low
+        raw = read(low)
+        for header, at in read_headers(raw):
+            if header.next_offset <= low:
+                continue
+            if header.base_offset >= high:
+                return False
+            low = header.next_offset
+            if _decides(header, raw[at : at + header.length], open_producers, read_committed):
+                return True
+        if low == before:
+            return False  # cleaned: nothing lies there
+    return True
+
+
+def _decides(
+    header: BatchHeader, batch: memoryview, open_producers: set[int], read_committed: bool
+) -> bool:
+    """True when this batch proves that there is a record."""
+    if header.magic < 2:
+        return True
+    if header.is_control:
+        known = header.producer_id in open_producers
+        open_producers.discard(header.producer_id)
+        return known and control_type(batch) == "commit"
+    if header.count == 0:
+        return False
+    if read_committed and header.is_transactional:
+        open_producers.add(header.producer_id)
+        return False
+    return True
