@@ -172,7 +172,9 @@ def _heading(flow: FlowSnapshot) -> Iterator[str | tuple[str, str]]:
     yield "  "
     yield (flow.state, state_style(flow.state))
     if flow.partitions:
-        yield f"  {plural(len(flow.partitions), 'partition')}, {plural(flow.lanes, 'lane')}"
+        yield f"  {plural(len(flow.partitions), 'partition')}"
+    if flow.lanes:
+        yield f", {plural(flow.lanes, 'lane')}"
     if flow.guarantee:
         yield f"  {flow.guarantee}"
     if flow.reason:

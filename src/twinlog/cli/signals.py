@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,8 +30,9 @@ def stop_on_signals() -> Iterator[threading.Event]:
             os.kill(os.getpid(), number)
             return
         stop.set()
-        # not print: a signal may come in the middle of one
-        os.write(STDERR, b"\rstopping; once more to stop at once\n")
+        if sys.stderr is sys.__stderr__:  # else a live display has it, and shows the state itself
+            # not print: a signal may come in the middle of one
+            os.write(STDERR, b"\rstopping; once more to stop at once\n")
 
     before = {number: signal.signal(number, on_signal) for number in ENDING}
     try:

@@ -70,6 +70,8 @@ class Partition:
     handed: HandOver | None = None
     failure: Failure | None = None
     progress: PartitionProgress | None = None
+    reported_ms: int = 0
+    """When `progress` came."""
     acked_ordinal: int = -1
     acked_epoch: int = -1
     records: int = 0
@@ -104,6 +106,7 @@ class Partition:
             self._pause_s = FIRST_PAUSE_S
             self.failure = None
         self.progress = progress
+        self.reported_ms = int(time.time() * 1000)
 
     def leave(self, placement: Placement) -> None:
         """The lane does not have it any more: its counts are added up."""

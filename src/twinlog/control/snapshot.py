@@ -7,11 +7,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from twinlog.control.flow_run import FlowRun
 from twinlog.control.partitions import Partition, Placement
 from twinlog.control.topic_discovery import TopicProblem
+
+REPORT_IS_FRESH_MS: Final = 2_500
+"""Lanes report what changed once a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,10 @@ def partition_snapshot(partition: Partition, now_ms: int) -> PartitionSnapshot:
     if progress is not None and progress.source_end >= 0:
         lag = max(0, progress.source_end - progress.upstream)
         old = progress.last_timestamp > 0 and lag > 0
-        lag_ms = max(0, now_ms - progress.last_timestamp) if old else 0
+        # a report is up to a second old, and what it says was true then; silence is age
+        fresh = now_ms - partition.reported_ms < REPORT_IS_FRESH_MS
+        at_ms = partition.reported_ms if fresh else now_ms
+        lag_ms = max(0, at_ms - progress.last_timestamp) if old else 0
     return PartitionSnapshot(
         topic=partition.plan.source.topic,
         partition=partition.plan.source.partition,

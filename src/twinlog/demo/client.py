@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from twinlog.errors import EnvironmentMissing
+
+QUIET: Final = {"log_level": 0}
+"""What matters is raised as an error; librdkafka would write its own lines to the terminal."""
 
 Message = Any
 """confluent-kafka has no types."""
@@ -31,7 +34,7 @@ def create_topics(
     confluent()
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     topics = [
         NewTopic(name, count, 1, config=dict(configs.get(name, {})))
         for name, count in partitions.items()
@@ -45,7 +48,7 @@ def partition_counts(bootstrap: str, topics: Iterable[str]) -> dict[str, int]:
     confluent()
     from confluent_kafka.admin import AdminClient
 
-    known = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
+    known = AdminClient({"bootstrap.servers": bootstrap, **QUIET}).list_topics(timeout=30).topics
     found = {name: known[name] for name in topics if name in known}
     return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
@@ -55,6 +58,7 @@ def log_reader(bootstrap: str, partitions: Mapping[str, int]) -> Any:
     library = confluent()
     consumer = library.Consumer(
         {
+            **QUIET,
             "bootstrap.servers": bootstrap,
             "group.id": "unused",
             "enable.auto.commit": False,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from twinlog.demo.client import confluent
+from twinlog.demo.client import QUIET, confluent
 from twinlog.demo.orders import Event
 from twinlog.errors import ClusterError
 
@@ -35,6 +35,7 @@ class Shop:
         self.delivered = 0
         self._producer: Any = confluent().Producer(
             {
+                **QUIET,
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "compression.type": "lz4",

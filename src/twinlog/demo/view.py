@@ -89,10 +89,9 @@ def check_text(check: CheckState) -> Text:
     if not check.compared:
         return Text("source and target: nothing to compare yet", style="dim")
     more = f", {count(check.on_the_way)} on the way" if check.on_the_way else ""
-    surplus = f", {count(check.surplus)} seen on the target first" if check.surplus else ""
     return Text.assemble(
         ("source and target are identical: ", "green"),
-        f"{count(check.compared)} records compared{more}{surplus}",
+        f"{count(check.compared)} records compared{more}",
     )
 
 
