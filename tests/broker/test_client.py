@@ -16,7 +16,7 @@ from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.metadata import Operation
 from twinlog.cluster.settings import ClusterSettings
-from twinlog.errors import BrokerRefused, Disconnected, Unreachable, Unsupported
+from twinlog.errors import BrokerRefused, Disconnected, TwinlogError, Unreachable, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
@@ -125,16 +125,19 @@ def test_raw_request_gets_the_raw_answer(client: ClusterClient) -> None:
 
 
 @pytest.mark.faults
-def test_leader_that_died_is_followed_to_its_successor(source3: LocalCluster) -> None:
+def test_leader_that_died_is_followed_to_its_successor(
+    source3: LocalCluster, fresh_topic: str
+) -> None:
     with ClusterClient(settings_for(source3.bootstrap), patience=HURRIED) as client:
-        topic = f"test-leader-moves-{closed_port()}"
-        admin.create_topic(client, topic, partitions=6, replication_factor=3)
-        found = admin.wait_for_topic(client, topic, partitions=6)
-        tps = [TopicPartition(topic, p.partition) for p in found.partitions]
+        eventually(lambda: len(client.metadata([]).brokers) == 3, within=60)
+        admin.create_topic(client, fresh_topic, partitions=6, replication_factor=3)
+        found = admin.wait_for_topic(client, fresh_topic, partitions=6)
+        tps = [TopicPartition(fresh_topic, p.partition) for p in found.partitions]
         victim = found.partitions[0].leader
         source3.kill(victim)
         try:
             answers = admin.log_ends(client, tps)
+            assert [str(a) for a in answers.values() if isinstance(a, TwinlogError)] == []
             ends = [a.end_offset for a in answers.values() if isinstance(a, admin.EpochEnd)]
             assert ends == [0] * len(tps)
         finally:
