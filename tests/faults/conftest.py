@@ -1,4 +1,4 @@
-"""A pair of brokers for the fault tests: the target forgets producer ids soon, and cleans its logs at once.
+"""A pair of brokers for the fault tests: they forget producer ids and clean their logs at once.
 
 Both may be restarted by a test, and are back before it ends.
 """

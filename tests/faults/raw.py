@@ -1,4 +1,4 @@
-"""Single requests, as a simpler mirror (or somebody else) would send them: no check before, none after."""
+"""Single requests as a simpler mirror would send them: no check before, none after."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One flow between two real clusters, with everything that a fault test does to it and asks of it.
 
-Records are numbers: record n has key, value, headers and timestamp made from n, so that a reader sees at once
-which ones are missing, twice, or at the wrong place.
+Records are numbers: record n has key, value, headers and timestamp made from n, so that a reader
+sees at once which ones are missing, twice, or at the wrong place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.faults import raw
 from tests.support import topics
-from tests.support.client import LOG_APPEND_TIME, Seen, eventually, producer, read_all
+from tests.support.client import LOG_APPEND_TIME, Outgoing, Seen, eventually, producer, read_all
 from tests.support.mirror import Mirror
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import create_topic
@@ -37,11 +37,18 @@ from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
+COMPACTED: Final = {
+    "cleanup_policy": "compact",
+    "min_cleanable_dirty_ratio": "0.01",
+    "segment_ms": "500",  # of record time: the next batch begins a new segment
+    "delete_retention_ms": "0",
+}
 DAY_MS: Final = 86_400_000
 OLD: Final = 3 * DAY_MS
 """The broker has forgotten a producer whose last record is so old by its next check."""
 
 MAP_PARTITIONS: Final = 8
+NO_NUMBERS: Final[Mapping[int, int]] = MappingProxyType({})
 NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -81,7 +88,7 @@ class Rig:
         self.source_client.close()
         self.target_client.close()
 
-    # -- names -------------------------------------------------------------------------------------------
+    # -- names ---------------------------------------------------------------------------------
 
     @property
     def flow(self) -> str:
@@ -99,7 +106,7 @@ class Rig:
     def there(self) -> TopicPartition:
         return TopicPartition(self.remote, 0)
 
-    # -- the source --------------------------------------------------------------------------------------
+    # -- the source ----------------------------------------------------------------------------
 
     def create(self, **configs: str) -> None:
         """The source topic, one partition; configs are given with underscores for dots."""
@@ -111,19 +118,33 @@ class Rig:
     ) -> Record:
         return Record(
             offset=number,
-            timestamp=self.began_ms - age_ms + number,
+            timestamp=self.began_ms - age_ms + number * 1000,
             key=b"k%d" % (number if key is None else key),
             value=b"u%d" % number + b"." * size,
             headers=(("n", b"%d" % number), ("n", None)),
         )
 
-    def put(self, numbers: Iterable[int], *, age_ms: int = 0, size: int = 0, keys: int = 0) -> None:
-        """Append one source batch of these records; with `keys` so many keys take turns."""
-        records = [
-            self.record(n, age_ms=age_ms, size=size, key=n % keys if keys else None)
-            for n in numbers
-        ]
+    def put(
+        self,
+        numbers: Iterable[int],
+        *,
+        age_ms: int = 0,
+        size: int = 0,
+        keys: Mapping[int, int] = NO_NUMBERS,
+    ) -> None:
+        """Append one source batch of these records; `keys` gives a number another one's key."""
+        records = [self.record(n, age_ms=age_ms, size=size, key=keys.get(n)) for n in numbers]
         raw.send(self.source_client, self.here, encode_batch(records, codec=Codec.NONE)).expect_ok()
+
+    def outgoing(self, number: int, *, age_ms: int = 0) -> Outgoing:
+        """The same record for the independent producer."""
+        r = self.record(number, age_ms=age_ms)
+        return Outgoing(r.key, r.value, r.headers, r.timestamp, 0)
+
+    def compacted(self, numbers: Iterable[int]) -> None:
+        """Wait until the source's cleaner has left these records and no other."""
+        wanted = list(numbers)
+        eventually(lambda: _plain(self.on_source()) == wanted, 15, what=f"compaction to {wanted}")
 
     def put_at_once(self, *batches: Sequence[Record]) -> None:
         """Append several batches in one transaction: a mirror fetches all of them together."""
@@ -139,7 +160,7 @@ class Rig:
             client.flush(20)
         client.commit_transaction(20)
 
-    # -- the mirror ----------------------------------------------------------------------------------------
+    # -- the mirror ----------------------------------------------------------------------------
 
     def config(self, keys: Mapping[str, str] = NO_KEYS) -> Path:
         """An mm2.properties for this flow, with more keys."""
@@ -189,7 +210,7 @@ class Rig:
         assert part.state == "FAILED", part
         return part.code, part.message
 
-    # -- what is where -------------------------------------------------------------------------------------
+    # -- what is where -------------------------------------------------------------------------
 
     def on_source(self, *, isolation: str = "read_committed") -> list[Numbered]:
         return _numbered(read_all(self.source, self.topic, isolation=isolation))
@@ -199,7 +220,7 @@ class Rig:
 
     def numbers(self) -> list[int]:
         """The target's records by number, in its order."""
-        return [int((r.value or b"").rstrip(b".")[1:]) for r in self.on_target()]
+        return _plain(self.on_target())
 
     def copied(self, count: int, within: float = 20.0) -> None:
         """Wait until so many records are below the target's high watermark."""
@@ -288,6 +309,10 @@ def _numbered(seen: Sequence[Seen]) -> list[Numbered]:
         )
         for r in seen
     ]
+
+
+def _plain(records: Iterable[Numbered]) -> list[int]:
+    return [int((r.value or b"").rstrip(b".")[1:]) for r in records]
 
 
 def kill(pids: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""H1: the target forgets our producer id in mid-stream, one batch is refused, the next one is taken."""
+"""H1: the target forgets our producer id in mid-stream, and takes what follows a refused batch."""
 
 from __future__ import annotations
 

@@ -88,7 +88,9 @@ class StartPoint:
     taken_over: bool = False
     """Others wrote behind our last record: nothing may follow."""
     jumps: tuple[Run, ...] = ()
-    """Runs before `ordinal` that the map has wrong: others wrote between our records."""
+    """Runs before `ordinal` that the map has wrong: others wrote between our records, or were
+    first.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

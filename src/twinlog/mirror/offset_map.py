@@ -16,9 +16,9 @@ Rules:
 A. The key is (topic ids, partition, term, chunk). A term is one cold start of the partition: the
    generation of the flow's leader and a number that leader never uses twice. Nobody but the holder
    of a term writes its keys.
-B. A term's first row begins at the position it found: that is the *cut*. Reading in log order, the
-   first row of a newer term voids every run at or above its first ordinal, and any later row of an
-   older term is void (a lane that was thought dead wrote it).
+B. A term's first row begins at the position it found, or before it where the map was wrong: that
+   is the *cut*. Reading in log order, the first row of a newer term voids every run at or above its
+   first ordinal, and any later row of an older term is void (a lane thought dead wrote it).
 C. Within a term chunks only grow: a row of a lower chunk than one read before is void (a broker may
    still take a request of a connection that broke long ago; after a break the writer goes on in a
    new chunk that repeats the old one's runs).

@@ -26,6 +26,7 @@ from typing import Final
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
 from twinlog.mirror.break_search import distance, find_break
 from twinlog.mirror.copy import StartPoint
+from twinlog.mirror.corrections import Place, continued, found_by_content, without_newest
 from twinlog.mirror.divergence import Known, Logs, diverged, find_parting
 from twinlog.mirror.offset_map import Mark, Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
@@ -189,9 +190,9 @@ class _Look:
         tail = self._target_tail()
         self._check_last_batch(tail, ordinal, k)
         upstream = run.upstream_of(ordinal)
-        upstream, epoch = self._tail_checked(tail, runs, k, ordinal, upstream)
-        upstream = self._check_source(upstream, ordinal)
-        return self._point(ordinal, upstream, k, epoch, tail)
+        place = self._tail_checked(tail, runs, k, ordinal, upstream)
+        place = place._replace(upstream=self._check_source(place.upstream, ordinal))
+        return self._point(ordinal, place, k, tail)
 
     def _first(self) -> StartPoint:
         end = self.there.log_end
@@ -368,28 +369,28 @@ class _Look:
 
     def _tail_checked(
         self, tail: TargetTail, runs: Sequence[Run], k: int, ordinal: int, upstream: int
-    ) -> tuple[int, int]:
-        """(upstream offset to go on at, source epoch of the last copied record)."""
+    ) -> Place:
         if not tail.records:
-            return upstream, -1
+            return Place(upstream, -1)
         first = run_at(runs, tail.records[0].offset - k) or runs[0]
         low = first.upstream_of(max(first.ordinal, tail.records[0].offset - k))
         known = self._source_records(low, upstream)
-        found = self._compare(tail, runs, k, known)
+        prints = self.request.fingerprints
+        found = self._compare(tail, runs, k, known, prints)
         if found.holds:
-            return upstream, found.leader_epoch
+            return Place(upstream, found.leader_epoch)
         for count in range(len(runs) - 1, max(0, len(runs) - 4), -1):
             # the newest rows may announce what was never written
-            earlier = runs[:count]
-            run = run_at(earlier, ordinal)
-            if run is not None and self._compare(tail, earlier, k, known).holds:
-                return run.upstream_of(ordinal), -1
+            earlier, fewer = without_newest(runs, prints, count)
+            if self._compare(tail, earlier, k, known, fewer).holds:
+                right = continued(earlier, runs[count].ordinal)
+                return Place(right.upstream_of(ordinal), -1, (right,))
         around = self._source_records(
             max(self.here.log_start, upstream - NEIGHBOURHOOD), upstream + NEIGHBOURHOOD
         )
         place = search(tail, around)
         if place is not None:
-            return place + 1, around[place][1]
+            return Place(place + 1, around[place][1], found_by_content(tail, around, place, k))
         parting = find_parting(
             Logs(
                 runs=runs,
@@ -426,6 +427,7 @@ class _Look:
         runs: Sequence[Run],
         k: int,
         known: Mapping[int, tuple[Record, int]],
+        fingerprints: Mapping[int, int],
     ) -> Comparison:
         return compare(
             tail,
@@ -433,7 +435,7 @@ class _Look:
             known,
             k=k,
             source_log_start=self.here.log_start,
-            fingerprints=self.request.fingerprints,
+            fingerprints=fingerprints,
         )
 
     def _source_records(self, low: int, high: int) -> dict[int, tuple[Record, int]]:
@@ -470,9 +472,7 @@ class _Look:
                 )
         return max(upstream, self.here.log_start)
 
-    def _point(
-        self, ordinal: int, upstream: int, k: int, epoch: int, tail: TargetTail
-    ) -> StartPoint:
+    def _point(self, ordinal: int, place: Place, k: int, tail: TargetTail) -> StartPoint:
         timestamp = -1
         if self.producer is not None:
             timestamp = self.producer.last_timestamp
@@ -480,9 +480,10 @@ class _Look:
             timestamp = tail.last_header.max_timestamp
         return StartPoint(
             ordinal=ordinal,
-            upstream=upstream,
+            upstream=place.upstream,
             k=k,
-            last_fetched_epoch=epoch,
+            last_fetched_epoch=place.leader_epoch,
             is_protected=self.producer is not None,
             last_timestamp=timestamp,
+            jumps=place.corrected,
         )

@@ -1,0 +1,48 @@
+"""What the offset map has wrong near its end, and the runs that put it right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from twinlog.mirror.offset_map import Run, run_at
+from twinlog.mirror.tail_check import TargetTail
+from twinlog.wire.records import Record
+
+
+class Place(NamedTuple):
+    """Where a tail check says that the copy goes on."""
+
+    upstream: int
+    leader_epoch: int
+    """Source leader epoch of the last copied record, -1 when unknown."""
+    corrected: tuple[Run, ...] = ()
+    """Runs before it that replace what the map says."""
+
+
+def without_newest(
+    runs: Sequence[Run], fingerprints: Mapping[int, int], count: int
+) -> tuple[Sequence[Run], dict[int, int]]:
+    """The first `count` runs, and the fingerprints of records that they announce."""
+    dropped = runs[count].ordinal
+    return runs[:count], {at: crc for at, crc in fingerprints.items() if at < dropped}
+
+
+def continued(runs: Sequence[Run], ordinal: int) -> Run:
+    """The last run that begins at or before `ordinal`, as a run that begins there."""
+    run = run_at(runs, ordinal)
+    assert run is not None  # noqa: S101 (the first run begins the partition)
+    return Run(ordinal, run.upstream_of(ordinal), run.downstream_of(ordinal))
+
+
+def found_by_content(
+    tail: TargetTail, source: Mapping[int, tuple[Record, int]], place: int, k: int
+) -> tuple[Run, ...]:
+    """Runs of the target's last records, the last of which is upstream record `place`."""
+    upstream = [offset for offset in sorted(source) if offset <= place][-len(tail.records) :]
+    runs: list[Run] = []
+    for record, offset in zip(tail.records[-len(upstream) :], upstream, strict=True):
+        run = Run(record.offset - k, offset, record.offset)
+        if not runs or not run.continues(runs[-1]):
+            runs.append(run)
+    return tuple(runs)
