@@ -1,0 +1,179 @@
+"""The real command on real Spark: every record arrives once and in order, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
+from tests.support.command import Command, all_gone, write_config
+from tests.support.eventually import eventually
+from tests.support.topics import create_topic, end_offsets, topic_configs, topic_names
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+
+PARTITIONS = 4
+
+
+def config(
+    folder: Path, source: LocalCluster, target: LocalCluster, topic: str, **more: str
+) -> Path:
+    folder.mkdir(exist_ok=True)
+    return write_config(
+        folder / "mm2.properties",
+        {
+            "clusters": "A, B",
+            "A.bootstrap.servers": source.bootstrap,
+            "B.bootstrap.servers": target.bootstrap,
+            "A->B.enabled": "true",
+            "A->B.topics": topic,
+            "replication.factor": 1,
+            **more,
+        },
+    )
+
+
+def orders(count: int, *, begin: int = 0) -> Iterator[Outgoing]:
+    for number in range(begin, begin + count):
+        yield Outgoing(
+            key=b"customer-%d" % (number % 97),
+            value=None if number % 50 == 7 else b"order %d" % number + b"." * (number % 300),
+            headers=(("trace", b"%d" % number), ("trace", None), ("", b"")),
+            partition=number % PARTITIONS,
+        )
+
+
+def as_copied(records: list[Seen]) -> list[tuple[object, ...]]:
+    """Everything but the offset, which gaps at the source may shift."""
+    return [(r.partition, r.key, r.value, r.headers, r.timestamp) for r in records]
+
+
+def assert_identical(source: LocalCluster, target: LocalCluster, topic: str) -> int:
+    here = as_copied(read_all(source, topic, isolation="read_committed"))
+    there = as_copied(read_all(target, f"A.{topic}"))
+    assert len(there) == len(here)
+    assert there == here
+    return len(here)
+
+
+class Load:
+    """Produces on in the background until it is stopped."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, first: int) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(cluster, topic, first))
+        self._thread.start()
+
+    def _run(self, cluster: LocalCluster, topic: str, first: int) -> None:
+        while not self._stop.wait(0.05):
+            produce(cluster, topic, orders(200, begin=first), codec="lz4")
+            first += 200
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def arrived(target: LocalCluster, topic: str) -> int:
+    name = f"A.{topic}"
+    return sum(end_offsets(target, name).values()) if name in topic_names(target) else 0
+
+
+def caught_up(source: LocalCluster, target: LocalCluster, topic: str) -> bool:
+    return sum(end_offsets(source, topic).values()) == arrived(target, topic)
+
+
+def test_once_copies_what_is_there_and_tells_it_as_json(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    create_topic(
+        source_cluster, fresh_topic, partitions=PARTITIONS, configs={"retention.ms": "7200000"}
+    )
+    for at, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        produce(source_cluster, fresh_topic, orders(400, begin=400 * at), codec=codec)
+    produce_transaction(source_cluster, fresh_topic, orders(40, begin=5000), commit=True)
+    produce_transaction(source_cluster, fresh_topic, orders(40, begin=6000), commit=False)
+    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    arguments = ("mirror", str(file), "--once", "--format", "json")
+
+    with Command(tmp_path / "first", *arguments) as first:
+        assert first.wait(90) == 0, first.stderr
+    (flow,) = first.json["flows"]
+    assert first.json["command"] == "mirror"
+    assert (flow["flow"], flow["partitions"], flow["records"], flow["failed"]) == (
+        "A->B",
+        PARTITIONS,
+        2040,
+        [],
+    )
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 2040
+    assert topic_configs(target_cluster, f"A.{fresh_topic}")["retention.ms"] == "7200000"
+    told = first.stderr.splitlines()
+    assert [line for line in told if not line.startswith("A->B: ")] == [], "no word of Spark's"
+
+    produce(source_cluster, fresh_topic, orders(100, begin=7000))
+    with Command(tmp_path / "second", *arguments) as second:
+        assert second.wait(90) == 0, second.stderr
+    assert second.json["flows"][0]["records"] == 100, "it goes on where the first run ended"
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 2140
+
+
+def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
+    produce(source_cluster, fresh_topic, orders(5000))
+    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    with Command(tmp_path / "run", "mirror", str(file), "--lease", "4") as mirror:
+        eventually(lambda: arrived(target_cluster, fresh_topic) > 0, within=90)
+        load = Load(source_cluster, fresh_topic, 5000)
+        try:
+            for _ in range(4):
+                seen = arrived(target_cluster, fresh_topic)
+                for pid in mirror.lane_pids()[:1]:
+                    os.kill(pid, signal.SIGKILL)
+                eventually(
+                    lambda seen=seen: arrived(target_cluster, fresh_topic) > seen + 1000,  # type: ignore[misc]
+                    within=40,
+                )
+        finally:
+            load.stop()
+        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic), within=60)
+        below = mirror.children()
+        mirror.terminate()
+        assert mirror.wait(10) == 0, mirror.stderr
+        assert all_gone(below), "no process is left"
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) > 9000
+    assert len(mirror.stdout.splitlines()) < 20
+
+
+def test_killed_driver_leaves_nothing_running_and_its_successor_goes_on(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
+    produce(source_cluster, fresh_topic, orders(2000))
+    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    load = Load(source_cluster, fresh_topic, 2000)
+    try:
+        with Command(tmp_path / "first", "mirror", str(file)) as first:
+            eventually(lambda: arrived(target_cluster, fresh_topic) > 2000, within=90)
+            below = first.children()
+            os.kill(first.pid, signal.SIGKILL)
+            first.wait(10)
+            assert all_gone(below, 20), "the JVM and its workers end with the driver"
+        with Command(tmp_path / "second", "mirror", str(file)) as second:
+            seen = arrived(target_cluster, fresh_topic)
+            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 1000, within=90)
+            load.stop()
+            eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic), within=60)
+            second.terminate()
+            assert second.wait(10) == 0, second.stderr
+    finally:
+        load.stop()
+    assert_identical(source_cluster, target_cluster, fresh_topic)
