@@ -44,8 +44,10 @@ class ProcessStat:
 class Appearance:
     """When a process was first seen, and what it was."""
 
+    pid: int
     at: float
     command: str
+    """Of this moment: a process that becomes another program (exec) appears once more."""
 
 
 def parse_stat(text: str) -> ProcessStat:
@@ -104,8 +106,8 @@ class ProcessTree:
 
     def __init__(self, root: int, proc: Path = _PROC) -> None:
         self.root = root
-        self.appearances: dict[tuple[int, int], Appearance] = {}
-        """Every process ever seen, by pid and start time (a pid alone may be used again)."""
+        self.appearances: dict[tuple[int, int, str], Appearance] = {}
+        """Every process ever seen, by pid, start time (a pid may be used again) and command."""
         self.peak_pss_bytes = 0
         self._proc = proc
         self._last_seen: dict[tuple[int, int], float] = {}
@@ -114,12 +116,12 @@ class ProcessTree:
         """The members of this moment; call it often, so that short-lived ones are seen."""
         members = members_of(self.root, read_processes(self._proc))
         for stat in members:
-            key = stat.pid, stat.started_ticks
-            self._last_seen[key] = stat.own_s
-            if key not in self.appearances:
-                self.appearances[key] = Appearance(
-                    at=time.monotonic(), command=self._command(stat.pid)
-                )
+            self._last_seen[stat.pid, stat.started_ticks] = stat.own_s
+            command = self._command(stat.pid)
+            key = stat.pid, stat.started_ticks, command
+            if command and key not in self.appearances:
+                seen = Appearance(pid=stat.pid, at=time.monotonic(), command=command)
+                self.appearances[key] = seen
         return members
 
     def cpu_s(self) -> float:
@@ -143,7 +145,7 @@ class ProcessTree:
 
     def seen_between(self, begin: float, end: float) -> int:
         """How many processes were first seen in this span of `time.monotonic()`."""
-        return sum(begin <= seen.at <= end for seen in self.appearances.values())
+        return len({seen.pid for seen in self.appearances.values() if begin <= seen.at <= end})
 
     def _command(self, pid: int) -> str:
         try:

@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.launches import DEFAULT_LINGER, JVM_OPTIONS, LINGER_0, TUNED
 from benchmarks.load import BATCH_BYTES
+from benchmarks.others import TOO_MUCH
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES
 from benchmarks.results import MIRROR_MAKER, TWINLOG, Latency, RunResult
 from benchmarks.rows import Row
@@ -25,10 +26,9 @@ from benchmarks.table import render_rows, render_table
 from twinlog.sandbox.java import find_java
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
-__all__ = ["BUSY_LOAD", "JSON_VERSION", "Report"]
+__all__ = ["JSON_VERSION", "Report"]
 
 JSON_VERSION = 1
-BUSY_LOAD = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,6 @@ class Report:
     runs: Sequence[RunResult]
     rows: Sequence[Row]
     floor: Latency | None
-    load_at_start: float
-    """Load average of a minute, before anything of the benchmark ran."""
 
     def text(self) -> str:
         """For people."""
@@ -59,7 +57,6 @@ class Report:
             "machine": _machine(),
             "settings": _settings(self),
             "seconds": round(self.seconds, 1),
-            "load_at_start": round(self.load_at_start, 2),
             "rows": [asdict(row) for row in self.rows],
             "latency_without_copier": asdict(self.floor) if self.floor else None,
             "runs": [run.as_json() for run in self.runs],
@@ -82,6 +79,18 @@ class Report:
             for run in self.runs
             if run.excess_records
         ]
+        notes += [
+            f"{run.latency.expected - run.latency.records:,} records never arrived or were never"
+            f" sent in the window: round {run.round}, {run.system} {run.variant}"
+            for run in self.runs
+            if run.latency is not None and run.latency.records < 0.99 * run.latency.expected
+        ]
+        notes += [
+            f"no lease change was seen inside the window: round {run.round}"
+            for run in self.runs
+            if run.system == TWINLOG and run.processes_started_in_window == 0
+        ]
+        notes += self._others()
         notes += self._cost_of_no_protection()
         if self.linger:
             notes.append(f"latency: {MIRROR_MAKER} with {self.linger}, its better one")
@@ -92,6 +101,18 @@ class Report:
                 f" p99.9 {self.floor.p99_9:.1f} ms"
             )
         return ["\n".join(notes)] if notes else []
+
+    def _others(self) -> list[str]:
+        disturbed = [run for run in self.runs if (run.used_by_others or 0) > TOO_MUCH]
+        if not disturbed:
+            return []
+        shares = ", ".join(
+            f"{run.round} {run.case} {run.system} {run.used_by_others:.0%}" for run in disturbed
+        )
+        return [
+            "NOT COMPARABLE: other programs used the machine's CPU during these runs"
+            f" (round, case, system, share): {shares}"
+        ]
 
     def _cost_of_no_protection(self) -> list[str]:
         def rate(case: str) -> float | None:
@@ -162,19 +183,9 @@ def _settings_text(report: Report) -> str:
             f" tasks.max={scale.partitions}, {producer}; latency: linger.ms 0 or default",
             f"Twinlog        {version('twinlog')} on Spark {version('pyspark')}, the same file;"
             f" latency: --lease {scale.lease_s:g}",
-            *_busy(report),
             f"run            medians of {report.rounds} round(s), {report.seconds / 60:.1f} min",
         )
     )
-
-
-def _busy(report: Report) -> list[str]:
-    if report.load_at_start < BUSY_LOAD:
-        return []
-    return [
-        f"NOTE           the machine was busy before the start (load {report.load_at_start:.1f}):"
-        " these numbers are not worth much"
-    ]
 
 
 def _machine() -> dict[str, Any]:

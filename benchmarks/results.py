@@ -50,6 +50,8 @@ class RunResult:
     """The lanes of the next lease are new processes: shows that a lease change was inside."""
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds after the start of the process at which something was first seen."""
+    used_by_others: float | None = None
+    """Share of the machine's CPU that was spent outside the benchmark during the run."""
     stop_s: float | None = None
     exit_code: int | None = None
 

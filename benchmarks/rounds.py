@@ -19,6 +19,7 @@ from benchmarks.launches import (
     mirror_maker_launch,
     twinlog_launch,
 )
+from benchmarks.others import Others
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES
 from benchmarks.phases import phases_of
 from benchmarks.progress import Progress
@@ -77,11 +78,13 @@ class Rounds:
         result = replace(result, alias=self.stage.next_alias())
         what = " ".join(filter(None, (result.system, result.variant)))
         self.progress.say(f"round {result.round}/{self.rounds}, {result.case}: {what}")
+        others = Others()
         try:
             result = self._measured(result)
         except (CopierFailed, KafkaException, OSError) as error:
             # one bad run must not cost the others: it is reported, and the exit code tells
             result = replace(result, failure=str(error))
+        result = replace(result, used_by_others=round(others.share(), 3))
         self.stage.clean(result.alias)
         self.progress.say(f"  {_told(result)}")
         return result
@@ -132,7 +135,7 @@ class Rounds:
         )
         if result.case == "startup":
             return result
-        gigabytes = numbers.records * (VALUE_BYTES + KEY_BYTES) / 1e9
+        gigabytes = numbers.cpu_records * (VALUE_BYTES + KEY_BYTES) / 1e9
         return replace(
             result,
             copy_s=numbers.copy_s,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from benchmarks.progress import Progress
-from benchmarks.report import BUSY_LOAD, Report
+from benchmarks.report import Report
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
 from benchmarks.rounds import Rounds, better_linger
 from benchmarks.rows import make_rows
@@ -76,9 +75,6 @@ def main(arguments: Sequence[str]) -> int:
     run_cases = [case for case in cases if case != "startup" or "backlog" not in cases]
     _end_in_order_on_signals()
     progress, runs = Progress(), list[RunResult]()
-    load = os.getloadavg()[0]
-    if load >= BUSY_LOAD:
-        progress.say(f"this machine is busy (load {load:.1f}): the numbers will not be worth much")
     jars = mirror_maker_jars()
     with open_stage(scale, run_cases, progress) as stage:
         rounds = Rounds(
@@ -101,7 +97,6 @@ def main(arguments: Sequence[str]) -> int:
         runs=runs,
         rows=make_rows(runs, cases, linger),
         floor=rounds.floor,
-        load_at_start=load,
     )
     path = options.output or Path(__file__).resolve().parent.parent / "build" / "bench.json"
     report.write(path)

@@ -41,6 +41,8 @@ class CopyNumbers:
     records: int
     """Copied in that time: those that the first look found already there are not counted."""
     cpu_s: float
+    cpu_records: int
+    """Copied while CPU was taken: from the look at the log ends that followed the first one."""
     peak_pss_bytes: int
     excess_records: int
 
@@ -72,7 +74,9 @@ def wait_for_first_record(copier: Copier, remote: RemoteTopic) -> FirstRecord:
 def watch_copy(copier: Copier, remote: RemoteTopic, expected: int) -> CopyNumbers:
     """Wait until all records are there; CPU is taken between the first and the last of them."""
     first = wait_for_first_record(copier, remote)
+    # CPU first, then records: what happens in between counts as used for records already there
     cpu_at_first = copier.tree.cpu_s()
+    seen_at_cpu = max(remote.records(), first.records)
     observer = _Observer(copier)
     seen, grew_at = first.records, first.at
     while seen < expected:
@@ -92,6 +96,7 @@ def watch_copy(copier: Copier, remote: RemoteTopic, expected: int) -> CopyNumber
         copy_s=grew_at - first.at,
         records=seen - first.records,
         cpu_s=cpu_s,
+        cpu_records=seen - seen_at_cpu,
         peak_pss_bytes=copier.tree.peak_pss_bytes,
         excess_records=seen - expected,
     )

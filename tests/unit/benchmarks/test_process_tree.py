@@ -103,6 +103,17 @@ def test_peak_memory_is_kept_and_appearances_are_found_by_command_line(tmp_path:
     assert tree.seen_between(0, time.monotonic()) == 2
 
 
+def test_a_process_that_becomes_another_program_appears_again(tmp_path: Path) -> None:
+    fake_proc(tmp_path, stat_line(10, 1, 10))
+    tree = ProcessTree(10, tmp_path)
+    tree.look()
+    (tmp_path / "10" / "cmdline").write_bytes(b"java\0Main")
+    tree.look()
+    assert tree.first_seen("program") is not None
+    assert tree.first_seen("java", "Main") is not None
+    assert tree.seen_between(0, time.monotonic()) == 1
+
+
 def test_real_processes_are_added_up_also_after_their_end() -> None:
     parent = (
         "import subprocess, sys, time\n"

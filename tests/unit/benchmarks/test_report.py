@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.report import Report
@@ -26,7 +27,7 @@ RUNS = [
 ]
 
 
-def report(load: float = 0.0) -> Report:
+def report(runs: list[RunResult] = RUNS) -> Report:
     cases = ["backlog", "unprotected"]
     return Report(
         scale=QUICK,
@@ -34,9 +35,8 @@ def report(load: float = 0.0) -> Report:
         cases=cases,
         seconds=90,
         linger="linger 0",
-        runs=RUNS,
-        rows=make_rows(RUNS, cases, "linger 0"),
-        load_at_start=load,
+        runs=runs,
+        rows=make_rows(runs, cases, "linger 0"),
         floor=Latency(records=9, expected=9, p50=1, p99=4, p99_9=20, largest=30),
     )
 
@@ -50,9 +50,18 @@ def test_people_read_goals_failures_duplicates_and_costs() -> None:
     assert "without a copier: p50 1.0, p99 4.0, p99.9 20.0 ms" in text
 
 
-def test_a_busy_machine_is_named() -> None:
-    assert "the machine was busy" not in report().text()
-    assert "the machine was busy before the start (load 3.2)" in report(3.2).text()
+def test_what_makes_runs_less_comparable_is_named() -> None:
+    assert "NOT COMPARABLE" not in report().text()
+    disturbed = replace(RUNS[1], used_by_others=0.34, processes_started_in_window=0)
+    text = report([RUNS[0], disturbed]).text()
+    assert "(round, case, system, share): 1 backlog Twinlog 34%" in text
+    assert "no lease change was seen inside the window: round 1" in text
+
+
+def test_records_that_did_not_arrive_are_named() -> None:
+    taken = Latency(records=900, expected=1000, p50=1, p99=4, p99_9=20, largest=30)
+    lossy = RunResult(round=2, case="latency", system=TWINLOG, alias="A9", latency=taken)
+    assert "100 records never arrived" in report([*RUNS, lossy]).text()
 
 
 def test_people_read_where_the_start_goes() -> None:

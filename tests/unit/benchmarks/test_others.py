@@ -1,0 +1,29 @@
+"""What other programs use of the machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.others import Others, busy_seconds
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def line(*seconds: int) -> str:
+    return "cpu  " + " ".join(str(each * TICKS) for each in seconds) + "\ncpu0 1 2 3\n"
+
+
+def test_idle_stolen_and_guest_time_is_not_busy() -> None:
+    assert busy_seconds(line(1, 2, 4, 1000, 1000, 8, 16, 1000, 1000, 1000)) == pytest.approx(31)
+
+
+def test_what_the_machine_spent_beyond_us_was_spent_by_others(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text(line(10, 0, 0, 0))
+    others = Others(stat)
+    assert others.share() == 0
+    stat.write_text(line(10_000, 0, 0, 0))
+    assert others.share() == 1
