@@ -1,0 +1,79 @@
+"""A steady stream of numbered records into a source topic, through everything that is done meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaError, Message
+
+from tests.support.client import producer
+from twinlog.sandbox import LocalCluster
+
+BURST_S: Final = 0.02
+
+
+class Load:
+    """Produces from its own thread until it is left; every record is acknowledged by then."""
+
+    def __init__(
+        self, cluster: LocalCluster, topic: str, *, partitions: int = 1, per_second: int = 1_000
+    ) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._burst = max(1, int(per_second * BURST_S))
+        # delivery outlives the restart of a broker
+        self._client = producer(cluster, codec="lz4", config={"message.timeout.ms": 60_000})
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._failed: list[KafkaError] = []
+        self.sent = 0
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            began = time.monotonic()
+            for _ in range(self._burst):
+                self._one()
+            self._client.poll(0)
+            time.sleep(max(0.0, BURST_S - (time.monotonic() - began)))
+
+    def _one(self) -> None:
+        number = self.sent
+        self._client.produce(
+            self._topic,
+            b"u%d" % number,
+            b"k%d" % (number % 97),
+            partition=number % self._partitions,
+            timestamp=int(time.time() * 1000),
+            headers=[("n", b"%d" % number), ("n", None)],
+            on_delivery=self._delivered,
+        )
+        self.sent += 1
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def stop(self) -> int:
+        """How many records the topic got; all of them are in it."""
+        self._stop.set()
+        self._thread.join(10)
+        left = self._client.flush(60)
+        assert not left, f"{left} records were not acknowledged"
+        assert not self._failed, self._failed[0]
+        return self.sent
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join(10)
