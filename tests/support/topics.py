@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.support.client import bootstrap_of
+from tests.support.client import connection_of
 from tests.support.eventually import eventually
 from twinlog.sandbox import LocalCluster
 
@@ -45,9 +45,7 @@ _SECONDS = 30.0
 
 
 def admin(cluster: LocalCluster | str, config: Mapping[str, Any] | None = None) -> AdminClient:
-    return AdminClient(
-        {"bootstrap.servers": bootstrap_of(cluster), "log_level": 2, **(config or {})}
-    )
+    return AdminClient({**connection_of(cluster), "log_level": 2, **(config or {})})
 
 
 def create_topic(
@@ -60,20 +58,20 @@ def create_topic(
     """Create a topic, wait until every partition has a leader, return its name."""
     client = admin(cluster)
     new = NewTopic(topic, partitions, replication_factor, config=dict(configs or {}))
-    _all(client.create_topics([new]))
+    _all(client, client.create_topics([new]))
     _await_leaders(client, topic, partitions)
     return topic
 
 
 def delete_topic(cluster: LocalCluster | str, topic: str) -> None:
     client = admin(cluster)
-    _all(client.delete_topics([topic]))
+    _all(client, client.delete_topics([topic]))
     eventually(lambda: topic not in client.list_topics(timeout=_SECONDS).topics, _SECONDS)
 
 
 def add_partitions(cluster: LocalCluster | str, topic: str, new_total: int) -> None:
     client = admin(cluster)
-    _all(client.create_partitions([NewPartitions(topic, new_total)]))
+    _all(client, client.create_partitions([NewPartitions(topic, new_total)]))
     _await_leaders(client, topic, new_total)
 
 
@@ -86,14 +84,14 @@ def alter_topic_configs(
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     client = admin(cluster)  # answers are lost when nobody holds the client
-    _all(client.incremental_alter_configs([resource]))
+    _all(client, client.incremental_alter_configs([resource]))
 
 
 def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
     """The configs that are set on the topic itself, without any default."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     client = admin(cluster)
-    (entries,) = _all(client.describe_configs([resource]))
+    (entries,) = _all(client, client.describe_configs([resource]))
     dynamic_topic_config = 1
     return {
         name: entry.value for name, entry in entries.items() if entry.source == dynamic_topic_config
@@ -133,11 +131,11 @@ def delete_records(
 ) -> None:
     """Move the log start to an offset, by default to the end."""
     client = admin(cluster)
-    _all(client.delete_records([TopicPartition(topic, partition, before)]))
+    _all(client, client.delete_records([TopicPartition(topic, partition, before)]))
 
 
 def allow(
-    admin_client: AdminClient,
+    cluster: LocalCluster | str,
     user: str,
     operations: Iterable[str],
     *,
@@ -168,10 +166,13 @@ def allow(
         )
         for operation in operations
     ]
-    _all(admin_client.create_acls(bindings))
+    client = admin(cluster)  # must outlive the answers
+    _all(client, client.create_acls(bindings))
 
 
-def _all(answers: Mapping[Any, Future[Any]]) -> list[Any]:
+def _all(client: AdminClient, answers: Mapping[Any, Future[Any]]) -> list[Any]:
+    # the client is named here to live until the answers are there: its end would cancel them
+    assert client is not None
     return [answer.result(_SECONDS) for answer in answers.values()]
 
 

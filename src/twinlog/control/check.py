@@ -37,11 +37,13 @@ class FlowClients:
     lane_target: ClusterClient
 
 
-def check(config: MirrorConfig, *, with_probe: bool = False) -> CheckReport:
+def check(
+    config: MirrorConfig, *, with_probe: bool = False, gives_up_s: float = GIVES_UP_S
+) -> CheckReport:
     """Look at everything; wrong security settings are raised as ConfigError."""
     setups = [flow_setup(flow) for flow in config.flows]
     with ExitStack() as closing:
-        clients = _clients(setups, closing)
+        clients = _clients(setups, closing, gives_up_s)
         seen = _connect(clients.values())
         flows = [_flow(setup, clients, seen, with_probe) for setup in setups]
     return CheckReport(
@@ -57,11 +59,11 @@ def _settings(setup: FlowSetup) -> tuple[ClusterSettings, ...]:
 
 
 def _clients(
-    setups: Iterable[FlowSetup], closing: ExitStack
+    setups: Iterable[FlowSetup], closing: ExitStack, gives_up_s: float
 ) -> dict[ClusterSettings, ClusterClient]:
     distinct = dict.fromkeys(one for setup in setups for one in _settings(setup))
     return {
-        settings: closing.enter_context(ClusterClient(settings, api_timeout_s=GIVES_UP_S))
+        settings: closing.enter_context(ClusterClient(settings, api_timeout_s=gives_up_s))
         for settings in distinct
     }
 

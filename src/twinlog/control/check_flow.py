@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups import check_group_read
 from twinlog.cluster.internal_log import read_to_end
 from twinlog.cluster.metadata import ClusterMetadata, Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
@@ -44,6 +45,7 @@ def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
     look.source_rights()
     look.target_rights()
     look.internal_topics()
+    look.group()
     look.state()
     look.foreign_data()
     look.expiry()
@@ -182,6 +184,13 @@ class _Look:
             for right in (Operation.WRITE, Operation.READ):
                 if not _may(self._there, name, right):
                     self._problem(self._unauthorized("target", right.name, name))
+
+    def group(self) -> None:
+        """One driver leads a flow, by membership of a group."""
+        try:
+            check_group_read(self._clients.target, f"twinlog-{self._flow.flow}")
+        except Unauthorized as error:
+            self._problem(error)
 
     # -- what the target holds -----------------------------------------------------------------
 

@@ -142,6 +142,8 @@ class _Demo:
         self._turn(
             stop, view, "Starting the mirror (Spark takes some seconds) ...", self._is_running
         )
+        if stop.is_set():
+            return _nothing()
         self._began = time.monotonic()
         self._shop.start()
         phase = f"Mirroring a shop's orders from {SOURCE} to {TARGET}; Ctrl-C ends it"

@@ -1,0 +1,42 @@
+"""Rights on a consumer group, asked without a trace."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka.protocol.admin import DescribeGroupsRequest
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.errors_table import NONE, error_for, lookup
+from twinlog.cluster.metadata import Operation, operations
+from twinlog.errors import Unauthorized
+
+WITH_OPERATIONS: Final = 3
+MISSING_IS_DEAD: Final = 5
+"""Later versions answer GROUP_ID_NOT_FOUND for a group that is not there (KIP-1043)."""
+
+GROUP_AUTHORIZATION_FAILED: Final = 30
+
+
+def check_group_read(client: ClusterClient, group: str) -> None:
+    """Raise Unauthorized where our user may surely not join the group.
+
+    Any broker is asked: rights are checked before it is known who coordinates. To look for the
+    coordinator would create the brokers' offsets topic in a cluster that has none yet; so a user
+    who may describe the group and not read it is found only by luck.
+    """
+    request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
+    answer = client.send(None, request, minimum=WITH_OPERATIONS, maximum=MISSING_IS_DEAD)
+    found = answer.groups[0]
+    code = int(found.error_code)
+    denied = lookup(code).kind is Unauthorized
+    if code == NONE:
+        rights = operations(found.authorized_operations)
+        denied = rights is not None and Operation.READ not in rights
+    if denied:
+        raise error_for(
+            GROUP_AUTHORIZATION_FAILED,
+            cluster=client.alias,
+            doing=f"asking for rights on group {group}",
+            acl=f"READ on group {group}",
+        )

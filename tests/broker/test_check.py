@@ -1,0 +1,238 @@
+"""`check` on real clusters: what it says, what it finds, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, produce
+from tests.support.topics import allow, create_topic, partition_count, topic_names
+from twinlog.cli.main import run
+from twinlog.config.load import load
+from twinlog.control.check import check
+from twinlog.control.check_report import CheckReport, Plan
+from twinlog.control.probe import PROBE_TOPIC
+from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox.layout import free_ports
+
+pytestmark = pytest.mark.broker
+
+
+class Checked:
+    """A configuration file of one flow, written line by line."""
+
+    def __init__(self, folder: Path, source: str, target: str) -> None:
+        # aliases of its own: internal topics of other tests on the same clusters do not matter
+        self.source, self.target = f"a{uuid.uuid4().hex[:8]}", f"b{uuid.uuid4().hex[:8]}"
+        self.flow = f"{self.source}->{self.target}"
+        self.path = folder / "mm2.properties"
+        self._lines = [
+            f"clusters = {self.source}, {self.target}",
+            f"{self.source}.bootstrap.servers = {source}",
+            f"{self.target}.bootstrap.servers = {target}",
+            f"{self.flow}.enabled = true",
+            "replication.factor = 1",
+        ]
+
+    def write(self, *lines: str) -> Path:
+        self.path.write_text("\n".join([*self._lines, *lines]) + "\n")
+        return self.path
+
+    def report(self, *lines: str, gives_up_s: float = 10.0, probe: bool = False) -> CheckReport:
+        config = load(self.write(*lines), environment={})
+        return check(config, gives_up_s=gives_up_s, with_probe=probe)
+
+
+@pytest.fixture
+def checked(tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster) -> Checked:
+    return Checked(tmp_path, source_cluster.bootstrap, target_cluster.bootstrap)
+
+
+def codes(report: CheckReport) -> list[str]:
+    return [problem.code for problem in report.problems]
+
+
+def test_says_what_would_be_created_and_creates_nothing(
+    checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic, 3, configs={"retention.ms": "77000"})
+    before = topic_names(target_cluster)
+    report = checked.report(f"topics = {fresh_topic}")
+    assert codes(report) == []
+    (flow,) = report.flows
+    (topic,) = flow.topics
+    assert (topic.topic, topic.partitions, topic.plan) == (fresh_topic, 3, Plan.CREATE)
+    assert topic.remote_topic == f"{checked.source}.{fresh_topic}"
+    assert topic.configs["retention.ms"] == "77000"
+    assert topic_names(target_cluster) == before
+
+
+def test_says_which_topics_would_grow(
+    checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic, 3)
+    remote = create_topic(target_cluster, f"{checked.source}.{fresh_topic}", 2)
+    (topic,) = checked.report(f"topics = {fresh_topic}").flows[0].topics
+    assert (topic.plan, topic.remote_partitions) == (Plan.GROW, 2)
+    assert partition_count(target_cluster, remote) == 2
+
+
+def test_a_topic_that_is_not_there_is_a_note(checked: Checked) -> None:
+    (flow,) = checked.report("topics = not-there-yet").flows
+    assert "topic not-there-yet is not there" in flow.notes[0]
+
+
+def test_foreign_data_in_a_prefixed_topic(
+    checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic, 2)
+    remote = create_topic(target_cluster, f"{checked.source}.{fresh_topic}", 2)
+    produce(target_cluster, remote, [Outgoing(value=b"mine", partition=1)])
+    (problem,) = checked.report(f"topics = {fresh_topic}").problems
+    assert problem.code == "FOREIGN_DATA"
+    assert f"{remote}-1: the topic already holds records [0, 1)" in problem.message
+
+
+def test_a_replication_factor_above_the_live_brokers(
+    checked: Checked, source_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    report = checked.report(f"topics = {fresh_topic}", f"{checked.flow}.replication.factor = 3")
+    (problem,) = report.problems
+    assert problem.code == "REPLICATION_FACTOR"
+    assert "replication.factor = 3, but only 1 brokers" in problem.message
+
+
+def test_the_identity_policy_on_one_cluster(
+    tmp_path: Path, source_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    checked = Checked(tmp_path, source_cluster.bootstrap, source_cluster.bootstrap)
+    policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    report = checked.report(f"topics = {fresh_topic}", f"replication.policy.class = {policy}")
+    assert codes(report) == ["SAME_CLUSTER"]
+
+
+def test_clusters_that_cannot_be_reached_are_waited_for_together(tmp_path: Path) -> None:
+    source, target = free_ports(2)
+    report = Checked(tmp_path, f"127.0.0.1:{source}", f"127.0.0.1:{target}").report(gives_up_s=2.0)
+    assert codes(report) == ["UNREACHABLE", "UNREACHABLE"]
+    assert str(source) in report.problems[0].message
+    assert "not looked at" in report.flows[0].notes[0]
+
+
+def test_the_probe_states_the_guarantee_and_keeps_one_topic(
+    checked: Checked, target_cluster: LocalCluster
+) -> None:
+    before = topic_names(target_cluster)
+    for _ in range(2):
+        (flow,) = checked.report("topics = none", probe=True).flows
+        assert flow.guarantee == "exact"
+    assert topic_names(target_cluster) - before <= {PROBE_TOPIC}
+
+
+def test_the_command_prints_and_answers_by_its_exit_code(
+    checked: Checked,
+    source_cluster: LocalCluster,
+    fresh_topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    create_topic(source_cluster, fresh_topic, 3)
+    file = checked.write(f"topics = {fresh_topic}", "frobnicate = 1")
+    assert run(["check", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert "frobnicate: unknown key, nothing reads it [UNKNOWN_KEY]" in text
+    assert f"{checked.flow}: 1 topic with 3 partitions" in text
+    assert "would be created" in text
+    assert text.endswith("no problem found\n")
+    assert run(["check", str(file), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["command"], found["version"], found["ok"]) == ("check", 1, True)
+    checked.write(f"topics = {fresh_topic}", f"{checked.flow}.replication.factor = 3")
+    assert run(["check", str(file)]) == 1
+    assert "[REPLICATION_FACTOR]" in capsys.readouterr().out
+
+
+# -- rights --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[LocalCluster]:
+    """A cluster that refuses everything that no ACL allows; used as source and as target."""
+    security = SandboxSecurity(
+        listeners=("SASL_PLAINTEXT",),
+        mechanisms=("PLAIN",),
+        users={"reader": "reader-secret", "writer": "writer-secret", "nobody": "nobody-secret"},
+        authorizer=True,
+    )
+    with LocalCluster("guarded", jvm_flags=QUICK_JVM, security=security) as cluster:
+        yield cluster
+
+
+def login(alias: str, cluster: LocalCluster, user: str) -> list[str]:
+    """The lines that let an alias enter as that user."""
+    assert isinstance(cluster.security, SandboxSecurity)
+    properties = cluster.security.client_properties("SASL_PLAINTEXT", user)
+    return [f"{alias}.{key} = {value}" for key, value in properties.items()]
+
+
+def test_a_source_topic_without_read(
+    tmp_path: Path, guarded: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    readable = create_topic(guarded, f"{fresh_topic}-readable")
+    described = create_topic(guarded, f"{fresh_topic}-described")
+    allow(guarded, "reader", ["read", "describe_configs"], topic=readable)
+    allow(guarded, "reader", ["describe", "describe_configs"], topic=described)
+    checked = Checked(tmp_path, guarded.bootstrap, target_cluster.bootstrap)
+    user = login(checked.source, guarded, "reader")
+    (problem,) = checked.report(f"topics = {fresh_topic}.*", *user).problems
+    assert (problem.code, problem.topic) == ("TOPIC_UNAUTHORIZED", described)
+    assert f"grant READ on topic {described}" in problem.message
+
+
+def test_a_target_without_create(
+    tmp_path: Path, source_cluster: LocalCluster, guarded: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    checked = Checked(tmp_path, source_cluster.bootstrap, guarded.bootstrap)
+    user = login(checked.target, guarded, "nobody")
+    report = checked.report(f"topics = {fresh_topic}", *user)
+    assert set(codes(report)) == {"TOPIC_UNAUTHORIZED", "GROUP_UNAUTHORIZED"}
+    remote = f"{checked.source}.{fresh_topic}"
+    assert f"grant CREATE on topic {remote}" in report.problems[0].message
+    assert any("mm2-twinlog-state.internal" in problem.message for problem in report.problems)
+    assert f"grant READ on group twinlog-{checked.flow}" in report.problems[-1].message
+
+
+def test_a_target_without_write(
+    tmp_path: Path, source_cluster: LocalCluster, guarded: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    checked = Checked(tmp_path, source_cluster.bootstrap, guarded.bootstrap)
+    remote = create_topic(guarded, f"{checked.source}.{fresh_topic}")
+    allow(guarded, "writer", ["read"], topic=remote)
+    allow(guarded, "writer", ["all"], topic="mm2-twinlog", prefixed=True)
+    allow(guarded, "writer", ["read"], group="twinlog-", prefixed=True)
+    user = login(checked.target, guarded, "writer")
+    report = checked.report(f"topics = {fresh_topic}", *user)
+    assert [problem.message for problem in report.problems] == [
+        f"cluster {checked.target}: our user may not WRITE topic {remote}: "
+        f"grant WRITE on topic {remote}"
+    ]
+    assert "twinlog.target.producer.id.expiration.ms" in report.flows[0].notes[-1]
+
+
+def test_a_wrong_password(
+    tmp_path: Path, guarded: LocalCluster, target_cluster: LocalCluster
+) -> None:
+    checked = Checked(tmp_path, guarded.bootstrap, target_cluster.bootstrap)
+    lines = [
+        line.replace("reader-secret", "wrong") for line in login(checked.source, guarded, "reader")
+    ]
+    report = checked.report(*lines)
+    assert codes(report) == ["AUTHENTICATION_FAILED"]
+    assert "wrong" not in str(report.problems[0])
