@@ -25,7 +25,7 @@ from twinlog.sandbox import LocalCluster
 __all__ = [
     "Outgoing",
     "Seen",
-    "bootstrap_of",
+    "connection_of",
     "consumer",
     "eventually",
     "produce",
@@ -63,8 +63,20 @@ class Seen(NamedTuple):
     timestamp_type: int
 
 
-def bootstrap_of(cluster: LocalCluster | str) -> str:
-    return cluster if isinstance(cluster, str) else cluster.bootstrap
+def connection_of(cluster: LocalCluster | str) -> dict[str, Any]:
+    """librdkafka's keys for a cluster; a secured one is entered by its internal listener."""
+    if isinstance(cluster, str):
+        return {"bootstrap.servers": cluster}
+    if cluster.listeners.credentials is None:
+        return {"bootstrap.servers": cluster.bootstrap}
+    user, password = cluster.listeners.credentials
+    return {
+        "bootstrap.servers": cluster.bootstrap_for(cluster.listeners.internal),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password,
+    }
 
 
 def producer(
@@ -77,7 +89,7 @@ def producer(
     """An idempotent producer; `config` has librdkafka's keys and the last word."""
     return Producer(
         {
-            "bootstrap.servers": bootstrap_of(cluster),
+            **connection_of(cluster),
             "enable.idempotence": True,
             "compression.codec": codec,
             "linger.ms": linger_ms,
@@ -156,7 +168,7 @@ def consumer(
     """A consumer of a group of its own that commits nothing and says when a partition ends."""
     return Consumer(
         {
-            "bootstrap.servers": bootstrap_of(cluster),
+            **connection_of(cluster),
             "group.id": f"test-{uuid.uuid4()}",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from twinlog.errors import EnvironmentMissing, UsageError
 from twinlog.sandbox import kafka_jars
@@ -31,9 +31,10 @@ from twinlog.sandbox.layout import (
 from twinlog.sandbox.nodes import Node, format_storage
 from twinlog.sandbox.probe import known_brokers
 from twinlog.sandbox.processes import wait_until
+from twinlog.sandbox.security import SandboxSecurity, Stores
 from twinlog.sandbox.watchdog import start_watchdog, stop_watchdog
 
-__all__ = ["QUICK_JVM", "ClusterSecurity", "LocalCluster"]
+__all__ = ["QUICK_JVM", "LocalCluster"]
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """JVM flags that halve a broker's start-up; for tests, not for measurements."""
@@ -42,16 +43,6 @@ _HEAP_MB = {1: 512, 3: 320}
 _READY_SECONDS = 90
 _STOP_SECONDS = 15
 _PORT_ATTEMPTS = 3
-
-
-class ClusterSecurity(Protocol):
-    """What makes a cluster ask for TLS or SASL; `twinlog.sandbox.security` has the one there is."""
-
-    def prepare(self, folder: Path) -> Listeners:
-        """Write key files into the folder and return the listeners that use them."""
-
-    def format_arguments(self) -> list[str]:
-        """Arguments for Kafka's storage tool: users that must exist before the first start."""
 
 
 @dataclass
@@ -68,7 +59,7 @@ class LocalCluster:
     """More settings, for single nodes."""
     heap_mb: int | None = None
     jvm_flags: tuple[str, ...] = ()
-    security: ClusterSecurity | None = None
+    security: SandboxSecurity | None = None
     owner: int | None = field(default_factory=os.getpid)
     """The process whose death ends the brokers; None for brokers that outlive their starter."""
 
@@ -149,6 +140,23 @@ class LocalCluster:
 
     def bootstrap_for(self, listener: str) -> str:
         return ",".join(f"{HOST}:{owned[listener]}" for _, owned in sorted(self.ports.items()))
+
+    def client_properties(
+        self,
+        listener: str | None = None,
+        user: str | None = None,
+        *,
+        mechanism: str | None = None,
+        stores: Stores = "PEM",
+    ) -> dict[str, str]:
+        """Everything a Java client of this cluster is told, also `bootstrap.servers`."""
+        listener = listener or self.listeners.names[0]
+        properties = {}
+        if self.security is not None:
+            properties = self.security.client_properties(
+                listener, user, mechanism=mechanism, stores=stores
+            )
+        return {"bootstrap.servers": self.bootstrap_for(listener), **properties}
 
     @property
     def broker_pids(self) -> dict[int, int]:

@@ -1,0 +1,195 @@
+"""TLS, SASL and ACLs for a local cluster, and what its clients must be told.
+
+    security = SandboxSecurity(listeners=("SASL_SSL",), users={"alice": "secret"}, authorizer=True)
+    with LocalCluster("secure", security=security) as cluster:
+        properties = cluster.client_properties("SASL_SSL", "alice")
+
+Beside the listeners that are asked for there is always one more, INTERNAL, for the brokers, the
+readiness probe and the tests' own admin client: it is SASL/PLAIN as the super user, so that a test
+can lock out everybody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from twinlog.errors import UsageError
+from twinlog.sandbox.certificates import STORE_PASSWORD, KeyFiles, make_key_files
+from twinlog.sandbox.layout import CONTROLLER, Listeners
+
+__all__ = ["ADMIN", "SandboxSecurity", "Stores"]
+
+ADMIN = "admin"
+_ADMIN_PASSWORD = "admin-secret"  # noqa: S105 (of throw-away brokers on the loopback)
+_INTERNAL = "INTERNAL"
+
+_MODULES = "org.apache.kafka.common.security"
+_PLAIN = f"{_MODULES}.plain.PlainLoginModule"
+_SCRAM = f"{_MODULES}.scram.ScramLoginModule"
+_OAUTH = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"
+_MODULE_OF = {
+    "PLAIN": _PLAIN,
+    "SCRAM-SHA-256": _SCRAM,
+    "SCRAM-SHA-512": _SCRAM,
+    "OAUTHBEARER": _OAUTH,
+}
+
+Stores = Literal["PEM", "PKCS12", "JKS"]
+
+
+@dataclass(kw_only=True)
+class SandboxSecurity:
+    """Which listeners a cluster offers, named by their protocol, and who may do what."""
+
+    listeners: tuple[str, ...] = ("SASL_SSL",)
+    """Of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+    mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    users: Mapping[str, str] = field(default_factory=dict)
+    """Passwords by user; each also gets a client certificate. `admin` is there anyway."""
+    client_certificates: bool = False
+    """Whether the SSL listener asks for one (mTLS)."""
+    authorizer: bool = False
+    """Refuse everything to everybody but `admin`, until an ACL allows it."""
+    hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
+    """Names in the brokers' certificate; others than these make hostname checks fail."""
+    files: KeyFiles | None = field(init=False, default=None)
+
+    def prepare(self, folder: Path) -> Listeners:
+        """Write the key files; the brokers' side of all settings."""
+        self.files = make_key_files(
+            folder / "keys", hosts=self.hosts, clients=tuple(self._passwords)
+        )
+        return Listeners(
+            names=self.listeners,
+            internal=_INTERNAL,
+            protocols={
+                **{name: name for name in self.listeners},
+                _INTERNAL: "SASL_PLAINTEXT",
+                CONTROLLER: "SASL_PLAINTEXT",
+            },
+            properties={**self._tls(self.files), **self._sasl(), **self._authorization()},
+            credentials=(ADMIN, _ADMIN_PASSWORD),
+        )
+
+    def format_arguments(self) -> list[str]:
+        """SCRAM users for Kafka's storage tool: they live in the metadata log."""
+        return [
+            argument
+            for mechanism in self.mechanisms
+            if mechanism.startswith("SCRAM")
+            for user, password in self._passwords.items()
+            for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+        ]
+
+    def client_properties(
+        self,
+        listener: str,
+        user: str | None = None,
+        *,
+        mechanism: str | None = None,
+        stores: Stores = "PEM",
+    ) -> dict[str, str]:
+        """Java client keys for a listener, without `bootstrap.servers`.
+
+        A user is the SASL user, on the SSL listener the owner of the client certificate.
+        """
+        if listener not in self.listeners:
+            raise UsageError(f"no listener {listener}; there are {', '.join(self.listeners)}")
+        properties = {"security.protocol": listener}
+        if listener.endswith("SSL"):
+            properties |= self._trust(stores)
+        if listener == "SSL" and user is not None:
+            properties |= self._identity(user, stores)
+        if listener.startswith("SASL") and user is not None:
+            properties |= self._login(user, mechanism or self.mechanisms[0])
+        return properties
+
+    @property
+    def _passwords(self) -> dict[str, str]:
+        return {ADMIN: _ADMIN_PASSWORD, **self.users}
+
+    def _tls(self, files: KeyFiles) -> dict[str, str]:
+        if not any(name.endswith("SSL") for name in self.listeners):
+            return {}
+        asked = "required" if self.client_certificates else "none"
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(files.server_pem),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(files.authority_pem),
+            "listener.name.ssl.ssl.client.auth": asked,
+            "listener.name.ssl.ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+        }
+
+    def _sasl(self) -> dict[str, str]:
+        properties = {
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+        }
+        offered: dict[str, tuple[str, ...]] = {_INTERNAL: ("PLAIN",), CONTROLLER: ("PLAIN",)}
+        offered |= {name: self.mechanisms for name in self.listeners if name.startswith("SASL")}
+        for listener, mechanisms in offered.items():
+            prefix = f"listener.name.{listener.lower()}."
+            properties[prefix + "sasl.enabled.mechanisms"] = ",".join(mechanisms)
+            for mechanism in mechanisms:
+                key = f"{prefix}{mechanism.lower()}.sasl.jaas.config"
+                properties[key] = self._broker_login(mechanism)
+        return properties
+
+    def _broker_login(self, mechanism: str) -> str:
+        options: dict[str, str] = {}
+        if mechanism == "PLAIN":
+            options = {"username": ADMIN, "password": _ADMIN_PASSWORD}
+            options |= {f"user_{user}": word for user, word in self._passwords.items()}
+        elif mechanism == "OAUTHBEARER":
+            options = {"unsecuredLoginStringClaim_sub": ADMIN}
+        return _jaas(mechanism, options)
+
+    def _authorization(self) -> dict[str, str]:
+        if not self.authorizer:
+            return {}
+        return {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{ADMIN}",
+        }
+
+    def _login(self, user: str, mechanism: str) -> dict[str, str]:
+        if mechanism == "OAUTHBEARER":
+            options = {"unsecuredLoginStringClaim_sub": user}
+        else:
+            options = {"username": user, "password": self._passwords.get(user, "")}
+        return {"sasl.mechanism": mechanism, "sasl.jaas.config": _jaas(mechanism, options)}
+
+    def _trust(self, stores: Stores) -> dict[str, str]:
+        files = self._files()
+        if stores == "PEM":
+            return _store("truststore", "PEM", files.authority_pem, None)
+        path = files.trust_p12() if stores == "PKCS12" else files.trust_jks
+        return _store("truststore", stores, path, STORE_PASSWORD)
+
+    def _identity(self, user: str, stores: Stores) -> dict[str, str]:
+        files = self._files()
+        if stores == "PEM":
+            return _store("keystore", "PEM", files.identity_pem(user), None)
+        path = files.identity_p12(user) if stores == "PKCS12" else files.identity_jks(user)
+        return _store("keystore", stores, path, STORE_PASSWORD)
+
+    def _files(self) -> KeyFiles:
+        if self.files is None:
+            raise UsageError("key files are made when the cluster starts; call start() first")
+        return self.files
+
+
+def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
+    values = "".join(f' {name}="{value}"' for name, value in options.items())
+    return f"{_MODULE_OF[mechanism]} required{values};"
+
+
+def _store(role: str, kind: str, path: Path, password: str | None) -> dict[str, str]:
+    properties = {f"ssl.{role}.type": kind, f"ssl.{role}.location": str(path)}
+    if password is not None:
+        properties[f"ssl.{role}.password"] = password
+    return properties
