@@ -235,6 +235,17 @@ class Rig:
             raise found
         return max(0, found.end_offset)
 
+    def source_start(self) -> int:
+        return self._source_offset(admin.EARLIEST)
+
+    def source_end(self) -> int:
+        return self._source_offset(admin.LATEST)
+
+    def _source_offset(self, which: int) -> int:
+        found = admin.list_offsets(self.source_client, [self.here], which)[self.here]
+        assert not isinstance(found, TwinlogError), found
+        return found.offset
+
     def same(self, *, isolation: str = "read_committed") -> None:
         """Source and target hold the same records, field by field, once each and in order."""
         assert self.on_target() == self.on_source(isolation=isolation)

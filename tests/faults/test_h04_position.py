@@ -1,0 +1,127 @@
+"""H4: nothing on the target tells how far we got: emptied logs, forgotten ids, cleaned batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import COMPACTED, OLD, Rig
+from tests.support.client import eventually
+from tests.support.topics import create_topic, delete_records
+from twinlog.cluster import admin
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+TARGET_COMPACTED = {name.replace("_", "."): value for name, value in COMPACTED.items()}
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_idle_topic_that_was_emptied_on_a_target_that_was_restarted(rig: Rig, start: str) -> None:
+    keys = {f"{rig.alias}.consumer.auto.offset.reset": start}
+    rig.create()
+    rig.copy_once(keys)
+    rig.put(range(10))
+    rig.copy_once(keys)
+    assert rig.numbers() == list(range(10))
+    delete_records(rig.target, rig.remote)
+    rig.target.restart(1)
+    rig.put(range(10, 20))
+    assert rig.producers() == {}, "naively: no batch of ours, so begin as configured,"
+    assert raw.batches(rig.target_client, rig.there, rig.end()) == []
+    assert (rig.source_start(), rig.source_end()) == (0, 20), "with 10 records twice or 10 missing"
+
+    rig.copy_once(keys)
+    assert rig.numbers() == list(range(10, 20))
+    rig.put(range(20, 30))
+    rig.copy_once(keys)
+    assert rig.numbers() == list(range(10, 30))
+    rig.offsets_are_exact()
+
+
+def test_old_records_on_a_target_that_was_restarted(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    rig.copy_once()
+    rig.target.restart(1)
+    assert rig.producers() == {}, "naively: never written to"
+    rig.put(range(10, 20), age_ms=OLD)
+    rig.copy_once()
+    assert rig.numbers() == list(range(20))
+    rig.same()
+
+
+@pytest.mark.parametrize("age_ms", [OLD, 0], ids=["gone", "emptied"])
+def test_last_batches_of_ours_were_cleaned_away_in_a_shared_compacted_topic(
+    fault_source: LocalCluster, fault_target: LocalCluster, tmp_path: Path, age_ms: int
+) -> None:
+    with (
+        Rig(fault_source, fault_target, tmp_path) as a,
+        Rig(fault_source, fault_target, tmp_path) as b,
+    ):
+        a.prefixed = b.prefixed = False
+        b.topic = a.topic
+        a.create()
+        create_topic(a.target, a.remote, configs=TARGET_COMPACTED)
+        a.put(range(10), age_ms=age_ms)
+        a.put(range(10, 13), age_ms=age_ms)
+        a.copy_once()
+        b.copy_once()
+        a.put(range(13, 16), age_ms=age_ms)
+        b.copy_once()
+        us = a.claim().producer_id
+
+        def ours() -> list[raw.LoggedBatch]:
+            found = raw.batches(a.target_client, a.there)
+            return [batch for batch in found if batch.producer_id == us]
+
+        if age_ms:
+            eventually(lambda: not ours(), what="our batches are gone: naively, begin again")
+        else:
+            eventually(
+                lambda: [(batch.records, batch.last_offset) for batch in ours()] == [(0, 12)],
+                what="our last batch is kept without a record: naively, go on at ordinal 10",
+            )
+        a.copy_once()
+        written = [(batch.sequence, batch.records) for batch in ours() if batch.records]
+        assert written == [(13, 3)], "just what it had not copied"
+
+
+def test_source_batch_without_a_record_is_passed_over(rig: Rig) -> None:
+    rig.create(**COMPACTED)
+    create_topic(rig.target, rig.remote)
+    once = raw.Writer(
+        rig.source_client, rig.here, admin.init_producer_id(rig.source_client).producer_id
+    )
+    rig.put(range(5))
+    once.send([rig.record(n) for n in range(5, 10)], 0).expect_ok()
+    rig.put(range(10, 15), keys={n: n - 5 for n in range(10, 15)})
+    rig.put(range(15, 18))
+    rig.compacted([*range(5), *range(10, 18)])
+    (empty,) = [batch for batch in raw.batches(rig.source_client, rig.here) if not batch.records]
+    assert empty[:2] == (5, 9), "naively, offset 5 + 0 records: at 5 for ever"
+
+    rig.copy_once()
+    assert rig.numbers() == [*range(5), *range(10, 18)]
+    rig.put(range(18, 20))
+    rig.copy_once()
+    assert rig.numbers() == [*range(5), *range(10, 20)]
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_compacted_remote_topic_is_continued_where_it_ends(rig: Rig) -> None:
+    rig.create(**COMPACTED)
+    rig.put(range(10), age_ms=OLD)
+    rig.put(range(10, 20), age_ms=OLD, keys={n: n - 10 for n in range(10, 20)})
+    rig.put(range(20, 23), age_ms=OLD)
+    rig.copy_once()
+    rig.forgotten()
+    eventually(lambda: rig.numbers() == list(range(10, 23)), what="compaction at the target")
+    rig.put(range(23, 26), age_ms=OLD)
+    rig.copy_once()
+    assert rig.numbers() == list(range(10, 26))
+    rig.same()
+    rig.offsets_are_exact()
