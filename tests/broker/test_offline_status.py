@@ -1,0 +1,107 @@
+"""Where a flow stands, read from the two clusters alone."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, produce, produce_transaction
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.cli.main import run
+from twinlog.config.load import load
+from twinlog.control.offline_status import offline_status
+from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.sandbox import LocalCluster
+from twinlog.sandbox.layout import free_ports
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def config(
+    tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
+) -> Path:
+    a, b = (f"{name}{uuid.uuid4().hex[:8]}" for name in "ab")
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        f"clusters = {a}, {b}\n"
+        f"{a}.bootstrap.servers = {source_cluster.bootstrap}\n"
+        f"{b}.bootstrap.servers = {target_cluster.bootstrap}\n"
+        f"{a}->{b}.enabled = true\n"
+        f"topics = {fresh_topic}\n"
+        "replication.factor = 1\n"
+    )
+    return path
+
+
+def look(config: Path) -> tuple[FlowSnapshot, list[PartitionSnapshot]]:
+    (flow,) = offline_status(load(config, environment={}))
+    return flow, list(flow.partitions)
+
+
+def records(count: int, partition: int) -> list[Outgoing]:
+    return [Outgoing(value=b"x" * 50, partition=partition) for _ in range(count)]
+
+
+def mirror_once(config: Path) -> None:
+    with Mirror(config, once=True) as mirror:
+        mirror.wait()
+
+
+def test_before_during_and_after(
+    config: Path,
+    source_cluster: LocalCluster,
+    fresh_topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    create_topic(source_cluster, fresh_topic, 2)
+    produce(source_cluster, fresh_topic, records(30, 0))
+    flow, parts = look(config)
+    assert (flow.state, flow.reason) == ("NOT_RUNNING", "it has never run")
+    assert [(p.state, p.lag, p.records) for p in parts] == [("NEW", 30, 0), ("NEW", 0, 0)]
+
+    mirror_once(config)
+    flow, parts = look(config)
+    assert "ended in order" in flow.reason
+    assert flow.generation == 0
+    assert [(p.state, p.lag, p.records) for p in parts] == [("AT_END", 0, 30), ("AT_END", 0, 0)]
+
+    produce(source_cluster, fresh_topic, [*records(5, 0), *records(7, 1)])
+    _, parts = look(config)
+    assert [(p.state, p.lag, p.records) for p in parts] == [("BEHIND", 5, 30), ("BEHIND", 7, 0)]
+    assert parts[0].lag_ms > 0
+
+    assert run(["status", str(config)]) == 0
+    text = capsys.readouterr().out
+    assert "no mirror runs it here; as the clusters have it" in text
+    assert "BEHIND" in text
+
+
+def test_markers_of_transactions_are_no_lag(
+    config: Path, source_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    for commit in (True, False, True):
+        produce_transaction(source_cluster, fresh_topic, records(4, 0), commit=commit)
+    mirror_once(config)
+    _, (part,) = look(config)
+    assert part.records == 8
+    # the marker behind the last record is an offset and no record: nothing is left to copy
+    assert part.lag <= 1
+
+
+def test_a_cluster_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twinlog.control.offline_status.GIVES_UP_S", 1.0)
+    path = tmp_path / "mm2.properties"
+    one, two = free_ports(2)
+    path.write_text(
+        "clusters = A, B\nA->B.enabled = true\n"
+        f"A.bootstrap.servers = 127.0.0.1:{one}\nB.bootstrap.servers = 127.0.0.1:{two}\n"
+    )
+    flow, parts = look(path)
+    assert (flow.state, parts) == ("FAILED", [])
+    assert flow.reason.endswith("[UNREACHABLE]")
+    assert run(["status", str(path)]) == 1
