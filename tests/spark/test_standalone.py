@@ -1,0 +1,133 @@
+"""A real Spark cluster: a standalone master and two workers, one of whose executors is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+
+from tests.spark.test_mirror_command import (
+    PARTITIONS,
+    Load,
+    arrived,
+    assert_identical,
+    caught_up,
+    config,
+    orders,
+)
+from tests.support.client import produce
+from tests.support.command import Command
+from tests.support.eventually import eventually
+from tests.support.topics import create_topic
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+
+HOME = Path(pyspark.__file__).parent
+SPARK_CLASS = HOME / "bin" / "spark-class"
+DEPLOY = "org.apache.spark.deploy"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def daemon(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(
+            [str(SPARK_CLASS), *arguments],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "SPARK_HOME": str(HOME),
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+        )
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """The address of a master with two workers of two slots each."""
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    folder = tmp_path / "spark"
+    web = ("--webui-port", "0")
+    started = [
+        daemon(
+            folder,
+            "master",
+            f"{DEPLOY}.master.Master",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            *web,
+        )
+    ]
+    try:
+        eventually(lambda: _listens(port), within=30)
+        for number in range(2):
+            place = ("--host", "127.0.0.1", "--work-dir", str(folder / f"work-{number}"))
+            size = ("--cores", "2", "--memory", "1g")
+            entry = f"{DEPLOY}.worker.Worker"
+            started.append(daemon(folder, f"worker-{number}", entry, *web, *place, *size, url))
+        yield url
+    finally:
+        for process in reversed(started):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def executors() -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in line:
+            found.append(process)
+    return found
+
+
+def test_killed_executor_of_a_standalone_cluster_loses_and_repeats_nothing(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    master: str,
+) -> None:
+    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
+    produce(source_cluster, fresh_topic, orders(3000))
+    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    with Command(tmp_path / "run", "mirror", str(file), "--master", master) as mirror:
+        eventually(lambda: arrived(target_cluster, fresh_topic) > 0, within=120)
+        load = Load(source_cluster, fresh_topic, 3000)
+        try:
+            seen = arrived(target_cluster, fresh_topic)
+            os.kill(executors()[0].pid, signal.SIGKILL)
+            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 2000, within=60)
+        finally:
+            load.stop()
+        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic), within=60)
+        mirror.terminate()
+        assert mirror.wait(15) == 0, mirror.stderr
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) > 5000
