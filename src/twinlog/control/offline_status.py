@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import read_to_end
+from twinlog.cluster.raw_log import fetch_records
 from twinlog.config.schema import FlowConfig, IsolationLevel, MirrorConfig, OffsetReset
 from twinlog.control.flow_setup import FlowSetup
 from twinlog.control.map_reader import MapReader
@@ -26,8 +27,11 @@ from twinlog.mirror.generations import FlowHistory, winning_claims
 from twinlog.mirror.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap, run_at
 from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import read_headers
 
 GIVES_UP_S = 60.0
+MARKERS_AT_MOST = 20
+MARKER_BYTES = 16_384
 
 
 def offline_status(config: MirrorConfig) -> list[FlowSnapshot]:
@@ -170,6 +174,8 @@ class _Look:
             return self._never_copied(plan.source, plan.target.topic, start, here)
         ordinal, upstream = copied
         lag = max(0, here.offset - upstream)
+        if 0 < lag <= MARKERS_AT_MOST and self._are_markers(plan.source, upstream, here.offset):
+            lag = 0
         newest = ends.newest[plan.target]
         known = not isinstance(newest, TwinlogError) and newest.timestamp > 0
         lag_ms = -1
@@ -185,6 +191,15 @@ class _Look:
             lag_ms=lag_ms,
             records=ordinal,
         )
+
+    def _are_markers(self, tp: TopicPartition, upstream: int, end: int) -> bool:
+        """Whether what is left are transaction markers: offsets without a record to copy."""
+        answer = fetch_records(self._source, {tp: (upstream, MARKER_BYTES)})[tp]
+        if isinstance(answer, TwinlogError):
+            return False
+        batches = [header for header, _ in read_headers(answer.records)]
+        left = [header for header in batches if header.last_offset >= upstream]
+        return bool(left) and all(b.is_control for b in left) and left[-1].last_offset >= end - 1
 
 
 def position(
