@@ -1,0 +1,67 @@
+"""Configuration files for tests: lines in, a loaded configuration out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from twinlog.config.load import load
+from twinlog.config.schema import ConfigWarning, FlowConfig, MirrorConfig, WarningCode
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+
+__all__ = ["BASE", "Loader", "flow_of", "loader", "refusal", "warnings_of"]
+
+BASE = (
+    "clusters = A, B",
+    "A.bootstrap.servers = a:9092",
+    "B.bootstrap.servers = b:9092",
+    "A->B.enabled = true",
+)
+"""The shortest file that runs; tests add lines from line 5 on."""
+
+
+class Loader(Protocol):
+    """Writes lines to a file named `mm2.properties` and loads it."""
+
+    def __call__(
+        self,
+        *lines: str,
+        base: Sequence[str] = BASE,
+        clusters: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> MirrorConfig: ...
+
+
+def loader(folder: Path) -> Loader:
+    def write_and_load(
+        *lines: str,
+        base: Sequence[str] = BASE,
+        clusters: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> MirrorConfig:
+        file = folder / "mm2.properties"
+        file.write_bytes("\n".join([*base, *lines, ""]).encode("utf-8"))
+        return load(file, clusters, environment or {})
+
+    return write_and_load
+
+
+def flow_of(config: MirrorConfig, source: str = "A", target: str = "B") -> FlowConfig:
+    return config.flow(Flow(source, target))
+
+
+def refusal(run: Callable[[], MirrorConfig]) -> str:
+    """The message of the ConfigError, from the file's name on."""
+    with pytest.raises(ConfigError) as caught:
+        run()
+    assert caught.value.exit_code == 2
+    message = str(caught.value)
+    return message[message.find("mm2.properties") :] if "mm2.properties" in message else message
+
+
+def warnings_of(config: MirrorConfig, code: WarningCode) -> list[ConfigWarning]:
+    return [warning for warning in config.warnings if warning.code is code]

@@ -1,0 +1,155 @@
+"""Java's regular expressions, as filters use them: joined, and matched against whole names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from twinlog.config.java_regex import compile_java
+from twinlog.config.patterns import compile_names, has_lone_star
+from twinlog.config.regex_reader import RegexProblem
+
+
+def matches(pattern: str, name: str) -> bool:
+    return compile_java(pattern).fullmatch(name) is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hits", "misses"),
+    [
+        (".*", ["", "a.b-c_d"], ["a\nb", "a\u2028"]),
+        ("orders", ["orders"], ["orders2", "my.orders", "ORDERS"]),
+        ("(?s).*", ["a\nb"], []),
+        ("orders|payments", ["orders", "payments"], ["orders|payments"]),
+        (r"mm2.*\.internal", ["mm2-x.internal", "mm2.internal"], ["mm2-internal"]),
+        ("(?i)orders|b", ["ORDERS", "B"], ["c"]),
+        ("(a(?i)b|c)d", ["abd", "aBd", "Cd"], ["abD", "Ad"]),
+        ("(?i:a)b", ["Ab"], ["aB"]),
+        ("(?i)(?-i)a", ["a"], ["A"]),
+        ("(?i)k", ["K"], ["\u212a"]),
+        (r"\d+", ["12"], ["\u0661"]),
+        (r"\w", ["a", "_"], ["\xe9"]),
+        (r"a\hb", ["a b", "a\xa0b"], ["a\nb"]),
+        (r"a\vb", ["a\nb", "a\x0bb"], ["a b"]),
+        (r"\Qa.b*\E+", ["a.b*", "a.b**"], ["axb"]),
+        (r"\Q[x]", ["[x]"], ["x"]),
+        (r"\p{Alpha}+\P{Digit}", ["ab-"], ["ab1", "1"]),
+        ("[a-z&&[^aeiou]]+", ["xyz"], ["xa"]),
+        ("[a-c[x-z]]+", ["ax"], ["m"]),
+        ("[^a[b]]", ["c"], ["a", "b"]),
+        (r"[\w.-]+", ["a.b-c_1"], ["a b"]),
+        (r"[\Q^]\E]+", ["^]"], ["a"]),
+        ("[]a]+", ["]a"], ["b"]),
+        ("a++b", ["aab"], ["b"]),
+        (".*+b", [], ["ab"]),
+        ("(?>a|ab)c", ["ac"], ["abc"]),
+        (r"(?<n>a+)-\k<n>", ["aa-aa"], ["aa-a"]),
+        (r"(a)(b)\2\1", ["abba"], ["abab"]),
+        (r"(?<!x)a", ["a"], ["xa"]),
+        ("^a$", ["a", "a"], ["a "]),
+        (r"a\z", ["a"], []),
+        (r"\x41\u0042\x{43}\0104\cA", ["ABCD\x01"], []),
+        ("(?x) a b # no\n c", ["abc"], ["a b c"]),
+        ("^(?!.*(heartbeats|)).*$", [], ["", "a", "heartbeats"]),
+        ("a{2}b{1,}c{0,2}", ["aab", "aabbcc"], ["ab", "aabccc"]),
+        ("}]", ["}]"], []),
+        ("(|a)b||c", ["b", "ab", "", "c"], ["a"]),
+    ],
+)
+def test_means_what_it_means_in_java(pattern: str, hits: list[str], misses: list[str]) -> None:
+    assert [name for name in hits if not matches(pattern, name)] == []
+    assert [name for name in misses if matches(pattern, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "column", "reason"),
+    [
+        ("*", 1, "nothing before it"),
+        ("a**", 3, "nothing before it"),
+        ("a|+", 3, "nothing before it"),
+        ("a{,2}", 2, "must start a repetition"),
+        ("ab{x", 3, "must start a repetition"),
+        ("a{3,2}", 2, "empty"),
+        ("(ab", 1, "not closed"),
+        ("ab)", 3, "closes nothing"),
+        ("a[bc", 2, "not closed"),
+        ("[z-a]", 2, "empty"),
+        (r"a\y", 2, "not an escape"),
+        (r"\p{L}", 1, "Unicode tables"),
+        (r"x\p{IsLatin}", 2, "Unicode tables"),
+        (r"\G", 1, "not an escape"),
+        (r"\R", 1, "not an escape"),
+        ("(?u)a", 3, "no flag"),
+        ("(?U)a", 3, "no flag"),
+        ("(?Pa)", 3, "no group or flag"),
+        ("(?#a)", 3, "no group or flag"),
+        (r"\1(a)", 1, "ends before it"),
+        (r"(a\1)", 3, "ends before it"),
+        (r"\k<n>", 1, "ends before it"),
+        ("(?<n>a)(?<n>b)", 11, "two groups"),
+        ("a(?<=b+)c", 2, "fixed-width"),
+        ("[a&&[b]c]", 9, "each side of &&"),
+        ("[a&&]", 5, "each side of &&"),
+        ("a\\", 3, "ends too early"),
+        (r"\x4", 3, "hexadecimal"),
+        ("a{99999999999}", 2, "too large"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_its_column(
+    pattern: str, column: int, reason: str
+) -> None:
+    with pytest.raises(RegexProblem) as caught:
+        compile_java(pattern)
+    assert reason in caught.value.reason
+    assert column == caught.value.column
+
+
+def test_a_list_is_one_expression() -> None:
+    # split at its comma, as MM2 splits it, the group still closes
+    assert compile_names(["(foo", "bar)"]).matches("bar")
+    both = compile_names(["topic-1", "topic-2"])
+    assert [both.matches(name) for name in ("topic-1", "topic-2", "topic-12")] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_no_entries_match_nothing() -> None:
+    assert not compile_names([]).matches("")
+    assert not compile_names([]).matches("a")
+
+
+def test_a_lone_star_is_everything() -> None:
+    assert compile_names(["*"]).matches("anything")
+    assert has_lone_star(["a", "*"])
+    assert not has_lone_star([".*"])
+
+
+TOKENS = [
+    *"abAB1.-_*+?|()[]{}^$&#: ",
+    *("(?:", "(?i)", "(?-i)", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?x)", "(?s)"),
+    *("(?m)", "(?d)", "[^", "&&", "{2}", "{1,}", "{0,2}", "\\d", "\\w", "\\D", "\\S", "\\h", "\\v"),
+    *("\\b", "\\B", "\\z", "\\Z", "\\A", "\\Q", "\\E", "\\.", "\\]", "\\p{Alpha}", "\\P{Lower}"),
+    *("\\x41", "\\u0041", "\\t", "a-b", "A-z", "[a-b]", "[^a]", ".*", "\\1", "(a)", "+?", "*+"),
+]
+# US-ASCII: next to other characters \b differs between versions of Java
+NAMES = [
+    *("", "a", "b", "A", "B", "1", ".", "-", "_", "ab", "aB", "aa", "aab", "bab", "a.b", "a-b"),
+    *("abab", "aaaa", "\n", "a\n", "a\r\n", "\r\n", "a\nb", "\t", "A1", "&", "^", "]", "[", " "),
+]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(pattern=st.lists(st.sampled_from(TOKENS), min_size=1, max_size=8).map("".join))
+def test_agrees_with_java_util_regex_or_refuses(java: Any, pattern: str) -> None:
+    try:
+        ours = compile_java(pattern)
+    except RegexProblem:
+        return
+    theirs = java.java.util.regex.Pattern
+    expected = [name for name in NAMES if theirs.matches(pattern, name)]
+    assert expected == [name for name in NAMES if ours.fullmatch(name)]
