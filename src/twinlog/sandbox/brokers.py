@@ -8,15 +8,14 @@ Every node is broker and controller at once. One node serves most tests; with th
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from twinlog.errors import EnvironmentMissing, UsageError
 from twinlog.sandbox import kafka_jars
@@ -32,6 +31,7 @@ from twinlog.sandbox.nodes import Node, format_storage
 from twinlog.sandbox.probe import known_brokers
 from twinlog.sandbox.processes import wait_until
 from twinlog.sandbox.security import SandboxSecurity, Stores
+from twinlog.sandbox.state import STATE_FILE, ClusterState, read_state, write_state
 from twinlog.sandbox.watchdog import start_watchdog, stop_watchdog
 
 __all__ = ["QUICK_JVM", "LocalCluster"]
@@ -71,20 +71,20 @@ class LocalCluster:
     @classmethod
     def attach(cls, folder: Path) -> Self:
         """The cluster that another process started in this folder."""
-        state = json.loads((folder / "cluster.json").read_text(encoding="utf-8"))
+        state = read_state(folder)
         cluster = cls(
-            state["name"],
+            state.name,
             folder,
-            state["brokers"],
-            config=state["config"],
-            node_config={int(node): more for node, more in state["node_config"].items()},
-            heap_mb=state["heap_mb"],
-            jvm_flags=tuple(state["jvm_flags"]),
+            state.brokers,
+            config=state.config,
+            node_config=state.node_config,
+            heap_mb=state.heap_mb,
+            jvm_flags=state.jvm_flags,
         )
-        cluster.listeners = _listeners_from(state["listeners"])
-        cluster.ports = {int(node): owned for node, owned in state["ports"].items()}
-        cluster.cluster_id = state["cluster_id"]
-        cluster._temporary = state["temporary"]
+        cluster.listeners = state.listeners
+        cluster.ports = state.ports
+        cluster.cluster_id = state.cluster_id
+        cluster._temporary = state.temporary
         return cluster
 
     def start(self) -> None:
@@ -97,7 +97,7 @@ class LocalCluster:
             self._temporary = True
         self.folder = self.folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        if (self.folder / "cluster.json").exists():  # data of an earlier run: go on with it
+        if (self.folder / STATE_FILE).exists():  # data of an earlier run: go on with it
             earlier = self.attach(self.folder)
             self.cluster_id, self.ports = earlier.cluster_id, earlier.ports
         if self.security is not None:
@@ -273,23 +273,19 @@ class LocalCluster:
         return _answers(lambda: known_brokers(port, self.listeners.credentials) >= expected)
 
     def _write_state(self) -> None:
-        state: dict[str, Any] = {
-            "name": self.name,
-            "brokers": self.brokers,
-            "config": dict(self.config),
-            "node_config": {str(node): dict(more) for node, more in self.node_config.items()},
-            "heap_mb": self.heap_mb,
-            "jvm_flags": self.jvm_flags,
-            "listeners": asdict(self.listeners),
-            "ports": self.ports,
-            "cluster_id": self.cluster_id,
-            "temporary": self._temporary,
-        }
-        file = self._home() / "cluster.json"
-        scratch = file.with_suffix(".new")
-        scratch.write_text(json.dumps(state, indent=1), encoding="utf-8")
-        scratch.chmod(0o600)
-        scratch.replace(file)  # a reader sees the old state or the new one
+        state = ClusterState(
+            name=self.name,
+            brokers=self.brokers,
+            config=dict(self.config),
+            node_config={node: dict(more) for node, more in self.node_config.items()},
+            heap_mb=self.heap_mb,
+            jvm_flags=self.jvm_flags,
+            listeners=self.listeners,
+            ports=self.ports,
+            cluster_id=self.cluster_id,
+            temporary=self._temporary,
+        )
+        write_state(self._home(), state)
 
 
 def _answers(question: Callable[[], bool]) -> bool:
@@ -297,14 +293,3 @@ def _answers(question: Callable[[], bool]) -> bool:
         return question()
     except OSError:
         return False
-
-
-def _listeners_from(state: Mapping[str, Any]) -> Listeners:
-    credentials = state["credentials"]
-    return Listeners(
-        names=tuple(state["names"]),
-        internal=state["internal"],
-        protocols=state["protocols"],
-        properties=state["properties"],
-        credentials=tuple(credentials) if credentials else None,
-    )

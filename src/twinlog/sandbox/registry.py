@@ -17,6 +17,7 @@ from pathlib import Path
 
 from twinlog.errors import UsageError
 from twinlog.sandbox.brokers import LocalCluster
+from twinlog.sandbox.state import STATE_FILE
 
 __all__ = ["SandboxCluster", "default_folder", "down", "status", "up"]
 
@@ -79,7 +80,7 @@ def down(names: Sequence[str] = (), folder: Path | None = None) -> list[SandboxC
     return ended
 
 
-_STATES = "*/cluster.json"
+_STATES = f"*/{STATE_FILE}"
 
 
 def _home(folder: Path | None) -> Path:
@@ -96,7 +97,7 @@ def _locked(folder: Path | None) -> Iterator[Path]:
 
 
 def _up(name: str, brokers: int, folder: Path) -> SandboxCluster:
-    if (folder / "cluster.json").exists():
+    if (folder / STATE_FILE).exists():
         known = _report(LocalCluster.attach(folder))
         if known.brokers != brokers:
             raise UsageError(
