@@ -1,4 +1,6 @@
-"""The real command on real Spark: every record arrives once and in order, whatever is killed meanwhile."""
+"""The real command on real Spark: every record arrives once and in order, whatever is killed
+meanwhile.
+"""
 
 from __future__ import annotations
 

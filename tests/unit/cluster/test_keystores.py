@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.certificates import Issued, shared_authority
 
+from tests.support.certificates import Issued, shared_authority
 from twinlog.cluster import keystores
 from twinlog.cluster.jks import BrokenStore, WrongPassword
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
-from tests.support.certificates import shared_authority
 
+from tests.support.certificates import shared_authority
 from twinlog.cluster.security import OAuthSettings, SecuritySettings, load_security
 from twinlog.errors import ConfigError
 from twinlog.spark.codec import MessageCodec

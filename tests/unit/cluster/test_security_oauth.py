@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.certificates import shared_authority
 
+from tests.support.certificates import shared_authority
 from twinlog.cluster import oauth
 from twinlog.cluster.sasl import authenticate
 from twinlog.cluster.security import OAuthSettings, SecuritySettings

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.certificates import Issued, authority, shared_authority
 
+from tests.support.certificates import Issued, authority, shared_authority
 from twinlog.cluster import ciphers
 from twinlog.cluster.security import SecuritySettings, explain_tls_error, wrap_socket
 from twinlog.errors import AuthenticationFailed, ClusterError, Fate, Unreachable

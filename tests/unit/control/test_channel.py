@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from twinlog.clock import boot_clock
 from twinlog.control.channel_server import (
     ChannelEvent,
     ChannelServer,
@@ -34,7 +35,6 @@ from twinlog.spark.framing import (
     ChannelAddress,
     FrameReader,
     LaneIdentity,
-    boot_clock,
     frame,
     hello_payload,
 )

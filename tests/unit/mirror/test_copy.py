@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from twinlog.errors import CorruptData, Fate
-from twinlog.mirror.copy import PIPELINE, TROUBLE_MS, CopyRules, CopyState, PartitionCopy, StartPoint
+from twinlog.mirror.copy import (
+    PIPELINE,
+    TROUBLE_MS,
+    CopyRules,
+    CopyState,
+    PartitionCopy,
+    StartPoint,
+)
 from twinlog.mirror.intake import Intake, OutBatch
 from twinlog.mirror.offset_map import MapTail, PartitionKey, Run, Term
 from twinlog.model import NO_TOPIC_ID, TopicPartition
@@ -33,7 +40,7 @@ def fetched(*parts: bytes) -> memoryview:
     return memoryview(bytearray(b"".join(parts)))
 
 
-def a_copy(  # noqa: PLR0913
+def a_copy(
     *,
     ordinal: int = 0,
     upstream: int = 0,
@@ -84,11 +91,13 @@ def sent(copy: PartitionCopy, now: int = NOW) -> list[OutBatch]:
     return out
 
 
-def answer(
-    copy: PartitionCopy, base_offset: int, *, error: int = 0, append_time: int = -1
-) -> None:
+def answer(copy: PartitionCopy, base_offset: int, *, error: int = 0, append_time: int = -1) -> None:
     copy.on_produced(
-        error=error, base_offset=base_offset, log_append_time_ms=append_time, message=None, now_ms=NOW
+        error=error,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        message=None,
+        now_ms=NOW,
     )
 
 

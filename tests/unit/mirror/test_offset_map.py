@@ -1,4 +1,6 @@
-"""The offset map as a fold: whatever was written in whatever order, the newest term's truth is what is read."""
+"""The offset map as a fold: whatever was written in whatever order, the newest term's truth is
+what is read.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +78,7 @@ def test_growing_chunk_replaces_itself() -> None:
 def test_new_term_voids_rows_written_ahead_of_its_cut() -> None:
     ahead = Run(1010, 3000, 1010)
     cut = Run(1003, 2100, 1003)
-    assert folded(
-        row(Term(1, 0), Run(0, 0, 0), ahead), row(Term(2, 1), cut)
-    ) == [Run(0, 0, 0), cut]
+    assert folded(row(Term(1, 0), Run(0, 0, 0), ahead), row(Term(2, 1), cut)) == [Run(0, 0, 0), cut]
 
 
 def test_row_of_an_older_term_behind_a_newer_cut_is_ignored() -> None:
