@@ -1,0 +1,98 @@
+"""The driver is killed or frozen, and a second one runs by mistake: every record exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import Driver
+from tests.faults.load import Load
+from tests.faults.rig import Rig
+from tests.support.client import eventually
+from tests.support.topics import create_topic, end_offsets
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+PARTITIONS = 4
+TAKES_OVER_S = 15.0
+"""Kafka's coordinator gives a dead member up after its session timeout of 10 s."""
+
+
+@pytest.fixture
+def flow(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(source_cluster, target_cluster, tmp_path) as rig:
+        create_topic(source_cluster, rig.topic, partitions=PARTITIONS)
+        yield rig
+
+
+def arrived(rig: Rig) -> int:
+    return sum(end_offsets(rig.target, rig.remote).values())
+
+
+def finish(rig: Rig, load: Load) -> None:
+    count = load.stop()
+    eventually(lambda: arrived(rig) >= count, 40, what="everything that was produced")
+
+
+def test_driver_killed_and_a_new_one_started(flow: Rig) -> None:
+    config = flow.config()
+    with Load(flow.source, flow.topic, partitions=PARTITIONS) as load:
+        with Driver(config) as first:
+            eventually(lambda: first.state.records > 500, 20)
+            orphans = first.state.lanes
+            first.kill()
+        with Driver(config) as second:
+            eventually(lambda: second.state.records > 500, 30)
+            assert second.state.generation == 1
+            assert not [pid for pid in orphans if is_running(pid)], "lanes outlive their driver"
+            finish(flow, load)
+    flow.same()
+
+
+def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> None:
+    config = flow.config()
+    with Load(flow.source, flow.topic, partitions=PARTITIONS) as load, Driver(config) as first:
+        eventually(lambda: first.state.records > 500, 20)
+        with Driver(config) as second:
+            second.until("DEGRADED")
+            assert "standing by: another process leads this flow" in second.state.reason
+            assert not second.state.lanes
+            first.kill()
+            killed = time.monotonic()
+            eventually(lambda: second.state.records > 0, 30, what="records of the second mirror")
+            assert time.monotonic() - killed < TAKES_OVER_S + 5
+            finish(flow, load)
+    flow.same()
+
+
+def test_frozen_driver_finds_its_flow_led_by_another_and_stands_by(flow: Rig) -> None:
+    config = flow.config()
+    with Load(flow.source, flow.topic, partitions=PARTITIONS) as load, Driver(config) as first:
+        eventually(lambda: first.state.records > 500, 20)
+        with Driver(config) as second:
+            second.until("DEGRADED")
+            first.signal(signal.SIGSTOP)
+            eventually(lambda: second.state.records > 500, 30, what="records of the second mirror")
+            first.signal(signal.SIGCONT)
+            first.until("DEGRADED")
+            before = second.state.records
+            eventually(lambda: second.state.records > before + 500, 10)
+            assert not first.state.lanes
+            finish(flow, load)
+    flow.same()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
