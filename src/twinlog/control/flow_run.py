@@ -24,6 +24,7 @@ from twinlog.clock import boot_clock
 from twinlog.control.channel_peer import Peer
 from twinlog.control.lanes import Job, Lane, Lease, LeaseState, spread
 from twinlog.control.partitions import LaneKey, Partition, PartitionPlan, Placement
+from twinlog.control.takes import take_of
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
     Progress,
@@ -33,11 +34,10 @@ from twinlog.lane.messages import (
     ReleasedPartition,
     Stop,
     Take,
-    TakePartition,
     Troubled,
     Work,
 )
-from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run, Term
+from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Term
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,6 @@ SOCKET_GIVES_UP_MS: Final = 10_000
 """TCP_USER_TIMEOUT of a lane's produce sockets."""
 
 ONCE_GIVES_UP_S: Final = 60.0
-MAP_RUNS_IN_TAKE: Final = 20_000
 STALE_PLAN: Final = frozenset(
     {"SOURCE_RECREATED", "TARGET_RECREATED", "TOPIC_MISSING", "RECORD_TOO_LARGE"}
 )
@@ -314,52 +313,15 @@ class FlowRun:
             lane = lease.lanes[number]
             takes = []
             for partition in part:
-                takes.append(self._take(partition, maps))
+                if partition.handed is None:
+                    partition.term = Term(self.generation, next(self._starts))
+                takes.append(take_of(partition, maps, self._start))
                 partition.placement = Placement.ASSIGNED
                 partition.lane = lane.key
                 partition.handed = None
                 partition.progress = None
                 lane.partitions[partition.plan.source] = partition
             lane.peer.send(Take(partitions=tuple(takes)))
-
-    def _take(
-        self, partition: Partition, maps: Mapping[PartitionKey, PartitionMap]
-    ) -> TakePartition:
-        plan = partition.plan
-        known = maps.get(
-            PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
-        )
-        if partition.handed is None:
-            partition.term = Term(self.generation, next(self._starts))
-        runs = () if known is None or partition.handed is not None else known.runs
-        wait_ms = max(0, int((partition.wait_until - time.monotonic()) * 1000))
-        return TakePartition(
-            source=plan.source,
-            target=plan.target,
-            source_topic_id=plan.source_topic_id,
-            target_topic_id=plan.target_topic_id,
-            term=partition.term,
-            limit_bytes=plan.limit_bytes,
-            start=self._start,
-            had_other_source=known is None and self._had_other_source(plan, maps),
-            end=plan.end,
-            runs=_head_and_tail(runs),
-            mark=None if known is None else known.mark,
-            fingerprints={} if known is None else dict(known.fingerprints),
-            acked_ordinal=partition.acked_ordinal,
-            acked_epoch=partition.acked_epoch,
-            handed=partition.handed,
-            unprotected_wait_ms=wait_ms,
-        )
-
-    @staticmethod
-    def _had_other_source(plan: PartitionPlan, maps: Mapping[PartitionKey, PartitionMap]) -> bool:
-        return any(
-            key.target_topic_id == plan.target_topic_id
-            and key.partition == plan.source.partition
-            and maps[key].topic == plan.source.topic
-            for key in maps
-        )
 
     # -- what lanes say
     # --------------------------------------------------------------------------------------
@@ -478,11 +440,3 @@ class FlowRun:
     def failures(self) -> list[Partition]:
         """Partitions that stand still for a reason."""
         return [p for p in self.partitions.values() if p.failure is not None]
-
-
-def _head_and_tail(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """The first run (it knows K) and the newest ones."""
-    runs = tuple(runs)
-    if len(runs) <= MAP_RUNS_IN_TAKE:
-        return runs
-    return (runs[0], *runs[-MAP_RUNS_IN_TAKE:])

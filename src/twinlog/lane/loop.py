@@ -16,7 +16,7 @@ import logging
 import selectors
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from twinlog.clock import boot_clock
 from twinlog.cluster.hot_connection import HotConnection
@@ -29,6 +29,7 @@ from twinlog.errors import (
     TwinlogError,
 )
 from twinlog.lane.background import Background
+from twinlog.lane.channel import Channel
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.map_writer import MapWriter, Round
 from twinlog.lane.messages import (
@@ -67,21 +68,6 @@ HURRY_S: Final = 1.0
 
 MARK_S: Final = 5.0
 """How often a topic that may not be ours alone gets a mark."""
-
-
-class Channel(Protocol):
-    """The lane's end of its connection to the driver."""
-
-    @property
-    def last_heard(self) -> float:
-        """CLOCK_BOOTTIME up to which the driver provably heard us, in seconds."""
-
-    @property
-    def wants_write(self) -> bool: ...
-    def fileno(self) -> int: ...
-    def receive(self) -> list[object]: ...
-    def send(self, message: object) -> None: ...
-    def flush(self) -> None: ...
 
 
 class LaneLoop:
@@ -186,8 +172,8 @@ class LaneLoop:
         return 0.01 if self._releasing else IDLE_TURN_S
 
     def _check_silence(self) -> None:
-        # before every single send: a process may be frozen between any two lines, and by the time it goes on
-        # another lane has its partitions
+        # before every single send: a process may be frozen between any two lines, and by the time
+        # it goes on another lane has its partitions
         silent = boot_clock() - self._channel.last_heard
         if silent * 1000 > self._work.silence_ms:
             raise DriverSilent(f"nothing was heard from the driver for {silent:.1f} s")

@@ -11,7 +11,8 @@ from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.log_view import ClusterLogView
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.mirror.copy import CopyRules, StartPoint
-from twinlog.mirror.position import StartRequest, StartRules, find_starts
+from twinlog.mirror.position import find_starts
+from twinlog.mirror.start_request import StartRequest, StartRules
 from twinlog.model import TopicPartition
 
 Found = StartPoint | TwinlogError

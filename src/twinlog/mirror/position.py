@@ -20,7 +20,6 @@ copied.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
@@ -28,9 +27,10 @@ from twinlog.mirror.break_search import distance, find_break
 from twinlog.mirror.copy import StartPoint
 from twinlog.mirror.corrections import Place, continued, found_by_content, without_newest
 from twinlog.mirror.divergence import Known, Logs, diverged, find_parting
-from twinlog.mirror.offset_map import Mark, Run, run_at, upstream_range
+from twinlog.mirror.offset_map import Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
 from twinlog.mirror.shared_topic import find_our_end, with_jumps
+from twinlog.mirror.start_request import StartRequest, StartRules
 from twinlog.mirror.tail_check import (
     TAIL_RECORDS,
     Comparison,
@@ -49,40 +49,6 @@ MAX_TAIL_READS: Final = 20
 
 NEIGHBOURHOOD: Final = 2_000
 """Upstream offsets to both sides of the expected place in which the tail is searched."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRequest:
-    """One partition to be started, with all that is known of it."""
-
-    source: TopicPartition
-    target: TopicPartition
-    source_topic_id: TopicId
-    target_topic_id: TopicId
-    runs: tuple[Run, ...]
-    mark: Mark | None = None
-    fingerprints: Mapping[int, int] = field(default_factory=dict)
-    start: str = "earliest"
-    """`earliest` or `latest`: used once, when there is no row."""
-    had_other_source: bool = False
-    """The target holds the copy of a source topic of the same name that was deleted since."""
-    acked_ordinal: int = -1
-    """The highest next ordinal that was acknowledged in this generation."""
-    acked_epoch: int = -1
-    """The target's leader epoch at that time."""
-    accept_source_loss: bool = False
-    """Go on behind records that the source deleted before they were copied."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRules:
-    """What a flow decides for all its starts."""
-
-    producer_id: int
-    is_ours_alone: bool
-    read_committed: bool
-    known_producers: frozenset[int] = frozenset()
-    """Producer ids of other flows of ours: their records are not foreign."""
 
 
 def find_starts(

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from twinlog.errors import PartitionError
 from twinlog.mirror.offset_map import Mark, Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
+from twinlog.mirror.start_request import StartRequest, StartRules
 from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequence_of
 from twinlog.wire.record_batch import BatchHeader, read_headers
-
-if TYPE_CHECKING:
-    from twinlog.mirror.position import StartRequest, StartRules
 
 MAX_READS: Final = 2_000
 """About 2 GB of batches behind the last mark; marks are written every few seconds."""

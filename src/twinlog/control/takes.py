@@ -1,0 +1,58 @@
+"""What a lane is told of a partition that it is to start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from twinlog.control.partitions import Partition, PartitionPlan
+from twinlog.lane.messages import TakePartition
+from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run
+
+RUNS_IN_TAKE: Final = 20_000
+"""A log end lies within the newest runs; the first one is sent as well, since it knows K."""
+
+Maps = Mapping[PartitionKey, PartitionMap]
+
+
+def take_of(partition: Partition, maps: Maps, start: str) -> TakePartition:
+    """The message for one partition, with its map where the lane is to look itself."""
+    plan = partition.plan
+    known = maps.get(
+        PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
+    )
+    runs = () if known is None or partition.handed is not None else known.runs
+    return TakePartition(
+        source=plan.source,
+        target=plan.target,
+        source_topic_id=plan.source_topic_id,
+        target_topic_id=plan.target_topic_id,
+        term=partition.term,
+        limit_bytes=plan.limit_bytes,
+        start=start,
+        had_other_source=known is None and _had_other_source(plan, maps),
+        end=plan.end,
+        runs=_head_and_tail(runs),
+        mark=None if known is None else known.mark,
+        fingerprints={} if known is None else dict(known.fingerprints),
+        acked_ordinal=partition.acked_ordinal,
+        acked_epoch=partition.acked_epoch,
+        handed=partition.handed,
+        unprotected_wait_ms=max(0, int((partition.wait_until - time.monotonic()) * 1000)),
+    )
+
+
+def _had_other_source(plan: PartitionPlan, maps: Maps) -> bool:
+    """The target holds the copy of a source topic of this name that was deleted since."""
+    return any(
+        key.target_topic_id == plan.target_topic_id
+        and key.partition == plan.source.partition
+        and maps[key].topic == plan.source.topic
+        for key in maps
+    )
+
+
+def _head_and_tail(runs: Iterable[Run]) -> tuple[Run, ...]:
+    every = tuple(runs)
+    return every if len(every) <= RUNS_IN_TAKE else (every[0], *every[-RUNS_IN_TAKE:])

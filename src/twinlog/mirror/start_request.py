@@ -1,0 +1,43 @@
+"""What is known of a partition before its logs are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from twinlog.mirror.offset_map import Mark, Run
+from twinlog.model import TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """One partition to be started, with all that is known of it."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId
+    target_topic_id: TopicId
+    runs: tuple[Run, ...]
+    mark: Mark | None = None
+    fingerprints: Mapping[int, int] = field(default_factory=dict)
+    start: str = "earliest"
+    """`earliest` or `latest`: used once, when there is no row."""
+    had_other_source: bool = False
+    """The target holds the copy of a source topic of the same name that was deleted since."""
+    acked_ordinal: int = -1
+    """The highest next ordinal that was acknowledged in this generation."""
+    acked_epoch: int = -1
+    """The target's leader epoch at that time."""
+    accept_source_loss: bool = False
+    """Go on behind records that the source deleted before they were copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRules:
+    """What a flow decides for all its starts."""
+
+    producer_id: int
+    is_ours_alone: bool
+    read_committed: bool
+    known_producers: frozenset[int] = frozenset()
+    """Producer ids of other flows of ours: their records are not foreign."""
