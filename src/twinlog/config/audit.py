@@ -55,8 +55,8 @@ def _wrong_flow(setting: Setting, aliases: Collection[str]) -> Exception:
     target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
     if source == target and source in aliases:
         return refuse(setting, "source and target are the same cluster", "name two clusters")
-    unknown = target if source in aliases else source
-    near = nearest(unknown, aliases)
+    unknown, other = (target, source) if source in aliases else (source, target)
+    near = nearest(unknown, [alias for alias in aliases if alias != other])
     hint = f"did you mean {near}? " if near else ""
     return refuse(
         setting,

@@ -1,0 +1,159 @@
+"""Files that cannot run: one line that says what, where and what to do; and no secret in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import BASE, Loader, refusal, warnings_of
+from twinlog.config.load import load
+from twinlog.config.schema import WarningCode
+from twinlog.errors import ConfigError
+
+CLUSTERS, A_SERVERS, B_SERVERS, ENABLED = BASE
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    message = refusal(lambda: load(tmp_path / "mm2.properties", environment={}))
+    assert message.startswith("mm2.properties: no such file")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, environment={})
+
+
+@pytest.mark.parametrize(
+    ("base", "starts", "holds"),
+    [
+        ([], "mm2.properties: clusters: missing", "clusters = A, B"),
+        (["clusters ="], "mm2.properties:1: clusters: names no cluster", "clusters = A, B"),
+        (["# x", "clusters = ,"], "mm2.properties:2: clusters: names no cluster", ""),
+        (
+            [CLUSTERS, A_SERVERS, B_SERVERS],
+            "mm2.properties: No source->target replication flows",
+            "A->B.enabled = true",
+        ),
+        (["clusters = A"], "mm2.properties: No source->target", "name two clusters"),
+        (
+            [CLUSTERS, A_SERVERS, ENABLED],
+            "mm2.properties: B.bootstrap.servers: missing, and A->B needs it",
+            "add: B.bootstrap.servers = ",
+        ),
+        (
+            [*BASE, "A->X.topics = t"],
+            "mm2.properties:5: A->X.topics: X is no cluster",
+            "`clusters` names A, B",
+        ),
+        ([*BASE, "X->B.enabled = false"], "mm2.properties:5: X->B.enabled: X is no cluster", ""),
+        (
+            [*BASE, "A->A.enabled = true"],
+            "mm2.properties:5: A->A.enabled: source and target are the same cluster",
+            "",
+        ),
+        ([*BASE[:3], "A -> B.enabled = true"], "mm2.properties:4: A: a key ends at the", "A->..."),
+        (["clusters = us-west, us-east", "us-west->us-est.enabled = true"], "", "us-east? "),
+        (
+            [*BASE[:3], "A->B.enabled = true  # disabled by default"],
+            'mm2.properties:4: A->B.enabled: "true  # disabled by default" is not exactly true',
+            "write: A->B.enabled = true",
+        ),
+        ([*BASE, "a=\\u12"], "mm2.properties:5: \\u must be followed by", ""),
+    ],
+)
+def test_what_is_wrong_is_said_once(read: Loader, base: list[str], starts: str, holds: str) -> None:
+    message = refusal(lambda: read(base=base))
+    assert message.startswith(starts)
+    assert holds in message
+    assert message.endswith("[CONFIG_INVALID]")
+
+
+@pytest.mark.parametrize(
+    ("line", "holds"),
+    [
+        ("twinlog.lease.second = 3", "no such key; did you mean twinlog.lease.seconds?"),
+        ("A->B.twinlog.nothing = 3", "no such key; see the list of keys"),
+        (
+            "B.twinlog.lease.seconds = 3",
+            "is a setting of a flow, not of a cluster; "
+            "write B->X.twinlog.lease.seconds, or twinlog.lease.seconds for all",
+        ),
+        ("B.twinlog.stat.topic.replication.factor = 1", "did you mean B.twinlog.state.topic."),
+    ],
+)
+def test_own_keys_must_exist_where_they_stand(read: Loader, line: str, holds: str) -> None:
+    message = refusal(lambda: read(line))
+    assert message.startswith(f"mm2.properties:5: {line.split(maxsplit=1)[0]}: ")
+    assert holds in message
+
+
+@pytest.mark.parametrize("clusters", [["b"], ["B", "C"], ["B,C"]])
+def test_nearby_clusters_must_be_known(read: Loader, clusters: list[str]) -> None:
+    message = refusal(lambda: read(clusters=clusters))
+    assert message.startswith("--clusters: ")
+    assert "it names A, B" in message
+
+
+def test_no_flow_into_the_nearby_cluster(read: Loader) -> None:
+    message = refusal(lambda: read(clusters=["A"]))
+    assert "No source->target replication flows into A; add: B->A.enabled = true" in message
+
+
+SECRET = "s3cr3t-value"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"A->X.sasl.jaas.config = {SECRET}",
+        f"A.ssl.keystore.pasword = {SECRET} # x",
+        f"sasl.oauthbearer.client.credentials.client.secrets = {SECRET}",
+        f"A.ssl.truststore.password = ${{file:/x:{SECRET}}}",
+    ],
+)
+def test_no_value_of_a_secret_key_is_shown(read: Loader, line: str) -> None:
+    try:
+        shown = "\n".join(map(str, read(line).warnings))
+    except ConfigError as error:
+        shown = str(error)
+    assert shown
+    assert SECRET not in shown
+
+
+def test_a_value_from_a_provider_is_not_shown(read: Loader) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(
+            "config.providers = env",
+            "config.providers.env.class = "
+            "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+            "replication.factor = ${env:FACTOR}",
+            environment={"FACTOR": SECRET},
+        )
+    assert SECRET not in str(caught.value)
+    assert "<hidden> is not a whole number" in str(caught.value)
+
+
+def test_a_repr_shows_no_secret(read: Loader) -> None:
+    config = read(
+        f'A.sasl.jaas.config = PlainLoginModule required password="{SECRET}";',
+        f"B.ssl.truststore.password = {SECRET}",
+        f"B.ssl.keystore.key = {SECRET}",
+    )
+    flow = config.flows[0]
+    assert SECRET not in repr(config)
+    assert SECRET not in repr(flow.settings)
+    assert SECRET not in repr(flow.target_producer)
+    assert SECRET not in repr(config.cluster("A").settings)
+    # and is there all the same
+    assert flow.target_producer["ssl.truststore.password"] == SECRET
+
+
+def test_a_line_that_lost_its_continuation_does_not_show_the_password(read: Loader) -> None:
+    config = read(
+        "A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required",
+        f'"{SECRET}"; = x',
+    )
+    (warning,) = warnings_of(config, WarningCode.UNKNOWN_KEY)
+    assert SECRET not in str(warning)
+    assert warning.line == 6

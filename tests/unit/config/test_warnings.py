@@ -1,0 +1,200 @@
+"""Lines that do less than their author thinks: said, with the line that would do it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.properties import Loader, flow_of, warnings_of
+from twinlog.config.schema import WarningCode
+
+
+def test_a_plain_file_has_no_warnings(read: Loader) -> None:
+    assert read("A->B.topics = a, b", "replication.factor = 3").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        ("emit.heartbeats = false", "emit.heartbeats.enabled"),
+        ("A->B.emit.heartbeats = false", "A->B.emit.heartbeats.enabled"),
+        ("sync.group.offsets = true", "sync.group.offsets.enabled"),
+        ("replication.facto = 1", "replication.factor"),
+        ("A->B.topic = t", "A->B.topics"),
+        ("B.offset_flush_timeout = 1", "B.offset.flush.timeout.ms"),
+        ("B.producer.ack = all", "B.producer.acks"),
+        ("A.bootstrap.server = x:1", "A.bootstrap.servers"),
+        ("A.ssl.truststore.pasword = x", "A.ssl.truststore.password"),
+        ("A->B.source.consumer.fetch.max.byte = 1", "A->B.source.consumer.fetch.max.bytes"),
+        ("A->B.producer.override.linger = 1", "A->B.producer.override.linger.ms"),
+        ("replication.policy.separater = _", "replication.policy.separator"),
+    ],
+)
+def test_an_unknown_key_gets_the_nearest_known_one(read: Loader, line: str, near: str) -> None:
+    (warning,) = warnings_of(read(line), WarningCode.UNKNOWN_KEY)
+    assert warning.line == 5
+    assert warning.key == line.split(maxsplit=1)[0]
+    assert f"did you mean {near}?" in warning.message
+    assert "mm2.properties:5: " in str(warning)
+
+
+def test_a_misspelt_alias_is_recognised(read: Loader) -> None:
+    config = read(
+        "clustr-B.ssl.truststore.location = /t",
+        base=[
+            "clusters = cluster-A, cluster-B",
+            "cluster-A.bootstrap.servers = a:1",
+            "cluster-B.bootstrap.servers = b:1",
+            "cluster-A->cluster-B.enabled = true",
+        ],
+    )
+    (warning,) = warnings_of(config, WarningCode.UNKNOWN_KEY)
+    assert "did you mean cluster-B.ssl.truststore.location?" in warning.message
+
+
+def test_an_unknown_key_like_no_other_is_named_without_a_hint(read: Loader) -> None:
+    (warning,) = warnings_of(read("com.example.thing = 1"), WarningCode.UNKNOWN_KEY)
+    assert warning.message == "unknown key, nothing reads it"
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("A->B.producer.linger.ms = 1", "B.producer.linger.ms or A->B.producer.override.linger.ms"),
+        ("A->B.security.protocol = SSL", "A.security.protocol or B.security.protocol"),
+        ("A->B.offset.flush.timeout.ms = 1", "B.offset.flush.timeout.ms"),
+        ("A.topics = t", "A->X.topics, or topics for all"),
+        ("A.admin.timeout.ms = 1", "A->X.admin.timeout.ms, or admin.timeout.ms for all"),
+        ("A.fetch.max.bytes = 1", "A.consumer.fetch.max.bytes"),
+        ("A.request.timeout.ms = 1", "A.producer.request.timeout.ms or A.consumer."),
+        ("producer.acks = all", "<alias>.producer.acks"),
+        ("producer.ack = all", "<alias>.producer.acks"),
+        ("group.id = x", "<target alias>.group.id"),
+    ],
+)
+def test_a_key_in_a_place_where_nothing_reads_it(read: Loader, line: str, instead: str) -> None:
+    (warning,) = warnings_of(read(line), WarningCode.DEAD_KEY)
+    assert f"write {instead}" in warning.message
+
+
+def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
+    config = read("A->B.consumer.fetch.max.bytes = 1", "A.consumer.fetch.max.bytes = 2")
+    (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
+    assert warning.line == 5
+    assert "A.consumer.fetch.max.bytes on line 6 wins" in warning.message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "dedicated.mode.enable.internal.rest = true",
+        "listeners = http://:8083",
+        "listeners.https.ssl.keystore.location = /k",
+        "B.exactly.once.source.support = enabled",
+        "B.offset.storage.topic = x",
+        "offset.storage.replication.factor = 1",
+        "status.storage.replication.factor = 1",
+        "task.shutdown.graceful.timeout.ms = 1",
+        "key.converter = org.apache.kafka.connect.converters.ByteArrayConverter",
+        "B.key.converter.schemas.enable = false",
+        "A->B.topic.creation.default.partitions = 1",
+        "A->B.producer.override.acks = all",
+        "A->B.exactly.once.support = required",
+        "A.sasl.jaas.config = x",
+        "ssl.truststore.location = /t",
+        "name = x",
+        "B.group.id = x",
+        "A.consumer.isolation.level = read_uncommitted",
+        "sync.topic.acls.enabled = false",
+        "emit.heartbeats.enabled = false",
+        "sync.group.offsets.enabled = false",
+    ],
+)
+def test_keys_that_are_accepted_without_a_word(read: Loader, line: str) -> None:
+    assert read(line).warnings == ()
+
+
+def test_all_that_is_not_implemented_yet_is_one_warning(read: Loader) -> None:
+    config = read(
+        "sync.group.offsets.enabled = true",
+        "A->B.groups = g.*",
+        "emit.heartbeats.enabled = false",
+        "emit.heartbeats.interval.seconds = 5",
+        "B.producer.compression.type = lz4",
+        "offset.lag.max = 100",
+    )
+    (warning,) = warnings_of(config, WarningCode.NOT_YET)
+    assert warning.message.endswith(
+        "yet: sync.group.offsets.enabled (line 5), A->B.groups (line 6), "
+        "B.producer.compression.type (line 9)"
+    )
+
+
+def test_a_key_that_stands_twice(read: Loader) -> None:
+    config = read("replication.factor = 1", "replication.factor = 3")
+    (warning,) = warnings_of(config, WarningCode.DUPLICATE_KEY)
+    assert (warning.line, warning.key) == (6, "replication.factor")
+    assert "overrides line 5" in warning.message
+    assert flow_of(config).replication_factor == 3
+
+
+@pytest.mark.parametrize("line", ["topics.blacklist = x", "A->B.topics.blacklist = x"])
+def test_an_old_name(read: Loader, line: str) -> None:
+    (warning,) = warnings_of(read(line), WarningCode.DEPRECATED_KEY)
+    assert f"write {line.split('topics', maxsplit=1)[0]}topics.exclude" in warning.message
+
+
+@pytest.mark.parametrize("value", ["true # x", "true // x", "yes", ""])
+def test_a_flow_that_is_off_against_its_line(read: Loader, value: str) -> None:
+    config = read(f"B->A.enabled = {value}")
+    (warning,) = config.warnings
+    assert warning.code is WarningCode.FLOW_OFF
+    assert (warning.line, warning.key) == (5, "B->A.enabled")
+    assert "is not exactly true" in warning.message
+    assert "write: B->A.enabled = true" in warning.message
+
+
+def test_a_blank_behind_true_where_it_matters(read: Loader) -> None:
+    (warning,) = read("B->A.enabled = true ", "emit.heartbeats.enabled = false").warnings
+    assert warning.code is WarningCode.FLOW_OFF
+    assert "a blank at the end" in warning.message
+
+
+@pytest.mark.parametrize("value", ["/t # mine", "/t // mine"])
+def test_a_comment_that_is_part_of_a_value(read: Loader, value: str) -> None:
+    (warning,) = warnings_of(
+        read(f"A.ssl.truststore.location = {value}"), WarningCode.COMMENT_IN_VALUE
+    )
+    assert warning.line == 5
+
+
+def test_a_lone_star_is_taken_as_everything_and_said(read: Loader) -> None:
+    config = read("topics = *", "B->A.enabled = true")
+    assert flow_of(config).topics.matches("anything")
+    (warning,) = warnings_of(config, WarningCode.STAR_PATTERN)
+    assert warning.line == 5
+
+
+def test_a_variable_that_nobody_knows_stays_and_is_said(read: Loader) -> None:
+    config = read("A->B.use.defaults.from = ${file:/x:y}")
+    (warning,) = warnings_of(config, WarningCode.UNRESOLVED)
+    assert warning.line == 5
+    assert flow_of(config).use_defaults_from == "${file:/x:y}"
+
+
+def test_characters_beyond_ascii_are_said(read: Loader) -> None:
+    (warning,) = warnings_of(read("A->B.topics = gr\u00fcn"), WarningCode.NOT_ASCII)
+    assert "write \\uXXXX" in warning.message
+
+
+def test_a_cluster_without_servers_that_no_flow_needs(read: Loader) -> None:
+    config = read(
+        base=[
+            "clusters = A, B, C",
+            "A.bootstrap.servers = a:1",
+            "B.bootstrap.servers = b:1",
+            "A->B.enabled = true",
+        ]
+    )
+    (warning,) = warnings_of(config, WarningCode.NO_BOOTSTRAP)
+    assert warning.key == "C.bootstrap.servers"
+    assert config.cluster("C").servers == ()

@@ -1,0 +1,184 @@
+"""Which topics are mirrored, and with which configs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import flow_of, loader
+from twinlog.config.patterns import compile_names
+from twinlog.mirror.filters import (
+    ConfigPropertyFilter,
+    ConfigSource,
+    TopicConfigEntry,
+    TopicSelector,
+    Verdict,
+    is_remote_topic_of,
+    policy_of,
+)
+from twinlog.mirror.naming import (
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    ReplicationPolicy,
+)
+
+DEFAULT = DefaultReplicationPolicy()
+IDENTITY = IdentityReplicationPolicy(source_alias="source")
+IDENTITY_CLASS = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+def selector(
+    topics: str = ".*",
+    exclude: str = "",
+    *,
+    heartbeats: bool = True,
+    policy: ReplicationPolicy = DEFAULT,
+) -> TopicSelector:
+    return TopicSelector(
+        topics=compile_names([topics] if topics else []),
+        topics_exclude=compile_names([exclude] if exclude else []),
+        heartbeats=heartbeats,
+        policy=policy,
+        target_alias="target",
+    )
+
+
+@pytest.mark.parametrize(
+    ("topics", "exclude", "topic", "verdict"),
+    [
+        ("a.*", "", "abc", Verdict.SELECTED),
+        ("a.*", "", "bab", Verdict.NOT_INCLUDED),
+        ("a.*", "ab.*", "abc", Verdict.EXCLUDED),
+        ("", "", "abc", Verdict.NOT_INCLUDED),
+        (".*", "", "__consumer_offsets", Verdict.INTERNAL),
+        (".*", "", "mm2-offsets.x.internal", Verdict.INTERNAL),
+        (".*", "", "target.abc", Verdict.CYCLE),
+        (".*", "", "orders.internal", Verdict.SELECTED),
+    ],
+)
+def test_the_filter_decides_within_limits(
+    topics: str, exclude: str, topic: str, verdict: Verdict
+) -> None:
+    assert selector(topics, exclude).verdict(topic) is verdict
+
+
+@pytest.mark.parametrize(
+    "topic", ["target.t", "target.source.t", "source.target.t", "x.y.target.t"]
+)
+def test_nothing_goes_back_to_where_it_came_from(topic: str) -> None:
+    assert selector().is_cycle(topic)
+    assert not selector().selects(topic)
+
+
+@pytest.mark.parametrize("topic", ["t", "source.t", "source.source.t", "target", "targets.t", "t."])
+def test_other_remote_topics_are_mirrored_on(topic: str) -> None:
+    assert selector().selects(topic)
+
+
+@pytest.mark.parametrize("topic", ["target.t", "target.source.t", "source.t", "t"])
+def test_the_identity_policy_sees_no_cycles(topic: str) -> None:
+    assert selector(policy=IDENTITY).selects(topic)
+
+
+@pytest.mark.parametrize("topic", ["target.heartbeats", "target.source.heartbeats"])
+def test_the_identity_policy_sees_cycles_of_heartbeats(topic: str) -> None:
+    assert selector(policy=IDENTITY).verdict(topic) is Verdict.CYCLE
+
+
+@pytest.mark.parametrize("topic", ["heartbeats", "source.heartbeats"])
+def test_heartbeats_are_mirrored_despite_the_filter(topic: str) -> None:
+    assert selector("nothing").selects(topic)
+    assert selector(".*", ".*").selects(topic)
+    assert not selector("nothing", heartbeats=False).selects(topic)
+    assert selector(heartbeats=False).selects(topic)
+
+
+def test_our_own_topics_are_not_mirrored_whatever_the_separator_is() -> None:
+    policy = DefaultReplicationPolicy(separator="_", internal_separator="_")
+    chosen = selector(policy=policy)
+    assert chosen.verdict("mm2-twinlog-state.internal") is Verdict.INTERNAL
+
+
+def test_a_selector_of_a_flow(tmp_path: Path) -> None:
+    config = loader(tmp_path)("A->B.topics = a.*, B.x", "A->B.topics.exclude = ab")
+    chosen = TopicSelector.of(flow_of(config))
+    names = ["a", "ab", "abc", "B.x", "heartbeats", "mm2-x.internal", "c"]
+    assert [name for name in names if chosen.selects(name)] == ["a", "abc", "heartbeats"]
+
+
+def test_the_policy_of_a_flow(tmp_path: Path) -> None:
+    load = loader(tmp_path)
+    plain = policy_of(flow_of(load("replication.policy.separator = _")))
+    assert plain == DefaultReplicationPolicy(separator="_", internal_separator="_")
+    same = policy_of(flow_of(load(f"replication.policy.class = {IDENTITY_CLASS}")))
+    assert same == IdentityReplicationPolicy(source_alias="A")
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        ("source.t", True),
+        ("source.other.t", True),
+        ("t", False),
+        ("other.t", False),
+        ("source.checkpoints.internal", False),
+    ],
+)
+def test_remote_topics_of_a_source(topic: str, expected: bool) -> None:
+    assert is_remote_topic_of(DEFAULT, "source", topic) is expected
+
+
+def entry(name: str, **changes: object) -> TopicConfigEntry:
+    return TopicConfigEntry(name=name, value=f"{name}-value", **changes)  # type: ignore[arg-type]
+
+
+DEFAULT_ENTRY = entry("a.default", source=ConfigSource.DEFAULT, is_default=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "copied"),
+    [
+        (entry("retention.ms"), True),
+        (entry("dynamic.broker", source=ConfigSource.DYNAMIC_BROKER), True),
+        (entry("cluster.wide", source=ConfigSource.DYNAMIC_DEFAULT_BROKER), True),
+        (DEFAULT_ENTRY, False),
+        (entry("static", source=ConfigSource.STATIC_BROKER), False),
+        (entry("read.only", is_read_only=True), False),
+        (entry("sensitive", is_sensitive=True), False),
+        (entry("excluded.one"), False),
+        (TopicConfigEntry(name="no.value", value=None), False),
+    ],
+)
+def test_configs_of_a_new_remote_topic(given: TopicConfigEntry, copied: bool) -> None:
+    chosen = ConfigPropertyFilter(exclude=compile_names([r"excluded\..*"]), copies_defaults=False)
+    expected = {given.name: given.value} if copied else {}
+    assert chosen.for_new_topic([given]) == expected
+
+
+def test_the_sources_defaults_are_copied_on_request() -> None:
+    chosen = ConfigPropertyFilter(exclude=compile_names(["b"]), copies_defaults=True)
+    others = [entry("b", is_default=True), entry("c", is_default=True, is_read_only=True)]
+    assert chosen.for_new_topic([DEFAULT_ENTRY, *others]) == {"a.default": "a.default-value"}
+
+
+@pytest.mark.parametrize(
+    ("name", "copied"),
+    [
+        ("retention.ms", True),
+        ("message.timestamp.before.max.ms", True),
+        ("min.insync.replicas", False),
+        ("unclean.leader.election.enable", False),
+        ("follower.replication.throttled.replicas", False),
+        ("message.timestamp.type", False),
+    ],
+)
+def test_the_default_exclusions(tmp_path: Path, name: str, copied: bool) -> None:
+    chosen = ConfigPropertyFilter.of(flow_of(loader(tmp_path)()))
+    assert (chosen.for_new_topic([entry(name)]) != {}) is copied
+
+
+@pytest.mark.parametrize(("value", "copied"), [("source", True), ("target", False), ("x", False)])
+def test_whose_defaults_a_flow_takes(tmp_path: Path, value: str, copied: bool) -> None:
+    flow = flow_of(loader(tmp_path)(f"use.defaults.from = {value}"))
+    assert ConfigPropertyFilter.of(flow).copies_defaults is copied
