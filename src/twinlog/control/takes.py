@@ -9,6 +9,7 @@ from typing import Final
 from twinlog.control.partitions import Partition, PartitionPlan
 from twinlog.lane.messages import TakePartition
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run
+from twinlog.model import NO_TOPIC_ID
 
 RUNS_IN_TAKE: Final = 20_000
 """A log end lies within the newest runs; the first one is sent as well, since it knows K."""
@@ -31,6 +32,7 @@ def take_of(partition: Partition, maps: Maps, start: str) -> TakePartition:
         term=partition.term,
         limit_bytes=plan.limit_bytes,
         start=start,
+        began_at=-1 if known is not None else _began_at(plan, maps),
         had_other_source=known is None and _had_other_source(plan, maps),
         end=plan.end,
         runs=_head_and_tail(runs),
@@ -41,6 +43,19 @@ def take_of(partition: Partition, maps: Maps, start: str) -> TakePartition:
         handed=partition.handed,
         unprotected_wait_ms=max(0, int((partition.wait_until - time.monotonic()) * 1000)),
     )
+
+
+def _began_at(plan: PartitionPlan, maps: Maps) -> int:
+    """`latest` is said once for a source topic: a target that is made anew loses nothing."""
+    before = [
+        known
+        for key, known in maps.items()
+        if key.source_topic_id == plan.source_topic_id
+        and key.source_topic_id != NO_TOPIC_ID
+        and key.partition == plan.source.partition
+        and known.runs
+    ]
+    return max(before, key=lambda known: known.term).runs[0].upstream if before else -1
 
 
 def _had_other_source(plan: PartitionPlan, maps: Maps) -> bool:

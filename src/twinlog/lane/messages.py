@@ -59,6 +59,8 @@ class TakePartition:
     limit_bytes: int
     """The target's max.message.bytes for this topic."""
     start: str
+    began_at: int
+    """Where the copy began in a target topic that was deleted since; -1 when there was none."""
     had_other_source: bool
     """The target holds the copy of a source topic of this name that was deleted since."""
     end: int

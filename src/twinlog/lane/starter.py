@@ -109,6 +109,7 @@ class Starter:
                 mark=take.mark,
                 fingerprints=take.fingerprints,
                 start=take.start,
+                began_at=take.began_at,
                 had_other_source=take.had_other_source,
                 acked_ordinal=take.acked_ordinal,
                 acked_epoch=take.acked_epoch,

@@ -56,14 +56,22 @@ def find_starts(
 ) -> dict[TopicPartition, StartPoint | TwinlogError]:
     """A start point or the reason against it, by *source* topic-partition."""
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
-    sources, targets = {r.source for r in requests}, {r.target for r in requests}
-    source_ids = source.topic_ids({tp.topic for tp in sources})
-    target_ids = target.topic_ids({tp.topic for tp in targets})
-    source_ends, target_ends = source.ends(sources), target.ends(targets)
-    producers = target.producers(targets, rules.producer_id)
+    source_ids = source.topic_ids({r.source.topic for r in requests})
+    target_ids = target.topic_ids({r.target.topic for r in requests})
+    there_still: list[StartRequest] = []
     for one in requests:
         try:
             _check_ids(one, source_ids, target_ids)
+        except TwinlogError as error:
+            out[one.source] = error
+        else:
+            there_still.append(one)
+    # only of these: a client waits seconds for a topic that it does not find
+    sources, targets = {r.source for r in there_still}, {r.target for r in there_still}
+    source_ends, target_ends = source.ends(sources), target.ends(targets)
+    producers = target.producers(targets, rules.producer_id)
+    for one in there_still:
+        try:
             here = _ends(one.source, source_ends, source)
             there = _ends(one.target, target_ends, target)
             tail = None if producers is None else producers.get(one.target)
@@ -182,9 +190,11 @@ class _Look:
                 "(replication.policy.separator)",
                 code="FOREIGN_DATA",
             )
-        upstream = (
-            self.here.high_watermark if self.request.start == "latest" else self.here.log_start
-        )
+        upstream = self.here.log_start
+        if self.request.began_at >= 0:
+            upstream = max(upstream, self.request.began_at)
+        elif self.request.start == "latest":
+            upstream = self.here.high_watermark
         return StartPoint(
             ordinal=0,
             upstream=upstream,

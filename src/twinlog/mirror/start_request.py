@@ -22,6 +22,8 @@ class StartRequest:
     fingerprints: Mapping[int, int] = field(default_factory=dict)
     start: str = "earliest"
     """`earliest` or `latest`: used once, when there is no row."""
+    began_at: int = -1
+    """Where the copy began in a target topic that was deleted since; -1 when there was none."""
     had_other_source: bool = False
     """The target holds the copy of a source topic of the same name that was deleted since."""
     acked_ordinal: int = -1

@@ -1,0 +1,144 @@
+"""H5: a topic is deleted and created again under the same name, under a lane or between two."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import Rig
+from tests.support.client import eventually
+from tests.support.topics import create_topic, delete_topic
+from twinlog.cluster import admin
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+
+def recreate_target(rig: Rig) -> None:
+    delete_topic(rig.target, rig.remote)
+    create_topic(rig.target, rig.remote)
+
+
+def recreate_source(rig: Rig) -> None:
+    delete_topic(rig.source, rig.topic)
+    rig.create()
+
+
+def test_naive_writer_goes_on_in_the_new_topic_where_the_old_one_ended(rig: Rig) -> None:
+    create_topic(rig.target, rig.remote)
+    us = admin.init_producer_id(rig.target_client).producer_id
+    lane = raw.Writer(rig.target_client, rig.there, us)
+    old_id = rig.target_client.metadata([rig.remote]).topics[rig.remote].topic_id
+    for at in (0, 10, 20):
+        lane.send([rig.record(n) for n in range(at, at + 10)], at).expect_ok()
+    recreate_target(rig)
+
+    last = [rig.record(n) for n in range(30, 40)]
+    by_id = raw.send(rig.target_client, rig.there, lane.batch(last, 30), old_id)
+    assert by_id.error == raw.UNKNOWN_TOPIC_ID
+    assert lane.send(last, 30).expect_ok() == 0, "by name it is taken"
+    assert rig.numbers() == list(range(30, 40))
+
+
+def test_naive_reader_goes_on_in_the_middle_of_the_new_topic(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    recreate_source(rig)
+    rig.put(range(100, 120))
+    found = raw.values(rig.source_client, rig.here, 10)
+    assert found == [b"u%d" % n for n in range(110, 120)], "a Fetch by name misses the first 10"
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_target_recreated_under_a_running_lane_is_copied_anew_from_the_beginning(
+    rig: Rig, start: str
+) -> None:
+    rig.create()
+    with rig.mirror(keys={f"{rig.alias}.consumer.auto.offset.reset": start}) as mirror:
+        mirror.eventually(lambda parts: parts[0].lag == 0)
+        for at in (0, 10, 20):
+            rig.put(range(at, at + 10))
+        rig.copied(30)
+        recreate_target(rig)
+        rig.put(range(30, 40))
+        rig.copied(40)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
+        mirror.stop()
+    assert rig.numbers() == list(range(40))
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_target_recreated_between_two_runs_is_copied_anew_from_the_beginning(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(20))
+    rig.copy_once()
+    recreate_target(rig)
+    rig.put(range(20, 30))
+    rig.copy_once()
+    assert rig.numbers() == list(range(30))
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_target_deleted_under_a_running_lane_is_made_and_copied_anew(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(20))
+    with rig.mirror() as mirror:
+        rig.copied(20)
+        delete_topic(rig.target, rig.remote)
+        rig.put(range(20, 30))
+        rig.copied(30)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
+        mirror.stop()
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_source_recreated_under_a_running_lane_stops_before_anything_of_it_is_written(
+    rig: Rig,
+) -> None:
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        recreate_source(rig)
+        rig.put(range(100, 120))
+        (part,) = mirror.eventually(
+            lambda parts: parts[0].state == "FAILED" and parts[0].code == "SOURCE_RECREATED"
+        )
+        assert "[0, 10)" in part.message
+        mirror.stop()
+    assert rig.numbers() == list(range(10))
+
+
+def test_source_recreated_between_two_runs_is_copied_after_its_old_copy_was_deleted(
+    rig: Rig,
+) -> None:
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    recreate_source(rig)
+    rig.put(range(100, 120))
+    code, message = rig.fail_once()
+    assert code == "SOURCE_RECREATED"
+    assert "delete the target topic" in message
+    assert rig.numbers() == list(range(10))
+
+    delete_topic(rig.target, rig.remote)
+    rig.copy_once()
+    assert rig.numbers() == list(range(100, 120))
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_records_of_a_recreated_source_are_not_taken_for_those_of_the_old_one(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        recreate_source(rig)
+        rig.put(range(10))  # the same records at the same offsets
+        rig.put(range(10, 20))
+        mirror.eventually(lambda parts: parts[0].code == "SOURCE_RECREATED")
+        mirror.stop()
+    eventually(lambda: rig.numbers() == list(range(10)))
