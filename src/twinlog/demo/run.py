@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ FLOW: Final = f"{SOURCE}->{TARGET}"
 LEASE_S: Final = 30.0
 """Short, so that a demo of a minute shows that a change of leases is not to be noticed."""
 
+ENDING: Final = "Ending: what was started is taken down ..."
 TICK_S: Final = 0.1
 ARRIVES_WITHIN_S: Final = 30.0
 QUIET_S: Final = 1.0
@@ -72,8 +73,7 @@ def run_demo(options: DemoOptions, stop: threading.Event, view: DemoView) -> Dem
     """The demo from start to end."""
     confluent()  # before anything is started: without it there is no demo
     with ExitStack() as parts:
-        view.show(DemoState(phase="Starting two local Kafka clusters ..."))
-        clusters = parts.enter_context(_clusters(stop))
+        clusters = parts.enter_context(_clusters(stop, view))
         if clusters is None:
             return _nothing()
         source, target = clusters
@@ -88,13 +88,22 @@ def _nothing() -> DemoResult:
 
 
 @contextmanager
-def _clusters(stop: threading.Event) -> Iterator[tuple[LocalCluster, LocalCluster] | None]:
-    """Both clusters, started side by side; None when told to stop meanwhile."""
+def _clusters(
+    stop: threading.Event, view: DemoView
+) -> Iterator[tuple[LocalCluster, LocalCluster] | None]:
+    """Both clusters, started side by side; None when told to stop meanwhile.
+
+    A start that has begun is waited for, then undone: to take a cluster down under the thread that
+    brings it up could miss a broker that is just being born. Who cannot wait sends a second
+    signal, and the clusters' watchdogs clean up.
+    """
     pair = tuple(LocalCluster(name, heap_mb=384, jvm_flags=QUICK_JVM) for name in (SOURCE, TARGET))
     with ThreadPoolExecutor(len(pair)) as pool:
+        starting = [pool.submit(cluster.start) for cluster in pair]
         try:
-            starting = [pool.submit(cluster.start) for cluster in pair]
-            while not all(future.done() for future in starting) and not stop.is_set():
+            while not all(future.done() for future in starting):
+                ending = stop.is_set()
+                view.show(DemoState(phase=ENDING if ending else "Starting two Kafka clusters ..."))
                 time.sleep(TICK_S)
             if stop.is_set():
                 yield None
@@ -103,19 +112,9 @@ def _clusters(stop: threading.Event) -> Iterator[tuple[LocalCluster, LocalCluste
                     future.result()
                 yield pair[0], pair[1]
         finally:
-            _end(pair, starting)
-
-
-def _end(clusters: tuple[LocalCluster, ...], starting: list[Future[None]]) -> None:
-    """Stop both; one that is just coming up is stopped until its start has given up."""
-    while True:
-        for cluster in clusters:
-            cluster.stop()
-        if all(future.done() for future in starting):
-            break
-        time.sleep(TICK_S)
-    for cluster in clusters:
-        cluster.stop()
+            wait(starting)
+            for cluster in pair:
+                cluster.stop()
 
 
 class _Demo:

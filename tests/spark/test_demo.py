@@ -1,0 +1,108 @@
+"""The demo as a user runs it: it ends identical, and leaves no process, port or folder behind."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.command import Command, all_gone
+from tests.support.eventually import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the demo's processes put their temporary files."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    return folder
+
+
+class Traces:
+    """Everything that a demo started, noted while it runs (brokers are no children of it)."""
+
+    def __init__(self, demo: Command, scratch: Path) -> None:
+        mine = str(scratch)
+        brokers = [one for one in psutil.process_iter() if mine in " ".join(_command_line(one))]
+        self.processes = [*demo.children(), *brokers]
+        self.ports = sorted({port for one in self.processes for port in _listens(one)})
+
+    def are_gone(self) -> bool:
+        return all_gone(self.processes) and not any(_answers(port) for port in self.ports)
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _listens(process: psutil.Process) -> list[int]:
+    try:
+        found = process.net_connections(kind="tcp")
+    except psutil.Error:
+        return []
+    return [one.laddr.port for one in found if one.status == psutil.CONN_LISTEN]
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def left_in(folder: Path) -> list[str]:
+    """What is still there, but for the JVM's own and the (empty) folder of status files."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return [str(path) for path in found if "hsperfdata" not in str(path)]
+
+
+@pytest.mark.timeout(300)
+def test_ends_identical_after_its_time(tmp_path: Path, scratch: Path) -> None:
+    with Command(tmp_path / "run", "demo", "--seconds", "8", "--rate", "300") as demo:
+        eventually(lambda: "Mirroring" in demo.stdout, within=150)
+        traces = Traces(demo, scratch)
+        assert demo.wait(90) == 0
+    lines = demo.stdout.splitlines()
+    assert lines[-1] == "source and target are identical"
+    assert "compared in key, value, headers, timestamp and order" in lines[-2]
+    for topic in ("orders", "payments", "shipments"):
+        assert any(line.startswith(f"  {topic}: ") for line in lines)
+    assert demo.stderr == ""
+    assert len(traces.ports) >= 4
+    assert traces.are_gone()
+    assert left_in(scratch) == []
+
+
+@pytest.mark.timeout(300)
+def test_a_signal_ends_it_and_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
+    with Command(tmp_path / "run", "demo") as demo:
+        eventually(lambda: "identical: " in demo.stdout, within=150)
+        traces = Traces(demo, scratch)
+        demo.terminate()
+        assert demo.wait(60) == 0
+    assert demo.stdout.splitlines()[-1] == "source and target are identical"
+    assert traces.are_gone()
+    assert left_in(scratch) == []
+
+
+@pytest.mark.timeout(120)
+def test_a_signal_while_the_clusters_start(tmp_path: Path, scratch: Path) -> None:
+    with Command(tmp_path / "run", "demo") as demo:
+        eventually(lambda: any("kafka.Kafka" in _command_line(p) for p in _all(scratch)), within=60)
+        traces = Traces(demo, scratch)
+        demo.terminate()
+        assert demo.wait(60) == 0
+    assert "nothing is left behind" in demo.stdout
+    assert traces.are_gone()
+    assert left_in(scratch) == []
+
+
+def _all(scratch: Path) -> list[psutil.Process]:
+    return [one for one in psutil.process_iter() if str(scratch) in " ".join(_command_line(one))]
