@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +13,33 @@ from typing import Any, Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from twinlog.spark.gateway import Gateway
+from twinlog.spark.gateway import Gateway, start_jvm, submit_jvm
+from twinlog.spark.masters import TASK_FAILURES, is_local, local_master, task_slots, usable_cores
 
 log = logging.getLogger(__name__)
 
-TASK_FAILURES: Final = 1000
-"""Without it one killed worker fails every lane of its lease."""
+STOP_WITHIN_S: Final = 5.0
+"""A JVM that does not answer is ended the hard way after this."""
+
+LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
+
+SETTINGS: Final = {
+    # a copy of a lane that is merely slow would be a second writer
+    "spark.speculation": "false",
+    "spark.task.cpus": "1",
+    "spark.task.maxFailures": str(TASK_FAILURES),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.sql.ui.retainedExecutions": "50",
+    "spark.python.worker.faulthandler.enabled": "false",
+    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "false",
+    # a lease is a plan of two steps: compiling Java for it costs more than it could save
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,59 +52,51 @@ class Engine:
     """Task slots of a given master; None here, where there are as many as are needed."""
 
 
-def local_master(lanes: int) -> str:
-    """Slots for a lease and its successor, and two to spare."""
-    return f"local[{2 * lanes + 2},{TASK_FAILURES}]"
-
-
 def build_session(master: str | None, lanes: int) -> Engine:
     """Start Spark here, or connect to a master; `lanes` is what all flows together want."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if master is None or master.startswith("local"):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    log_config = Path(__file__).with_name("log4j2.properties")
-    gateway = Gateway([f"-Dlog4j2.configurationFile={log_config.as_uri()}"], {})
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.ERROR)
+    options = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"]
+    if is_local(master):
+        # executors of a cluster may have another interpreter, and must find our address
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        url = local_master(master, lanes, usable_cores())
+        gateway = start_jvm(options)
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        url = str(master)
+        gateway = submit_jvm(options, {"spark.master": url, **SETTINGS})
     try:
-        session = (
-            SparkSession.builder.appName("twinlog")
-            .master(master or local_master(lanes))
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.speculation", "false")
-            .config("spark.task.maxFailures", str(TASK_FAILURES))
-            .config("spark.python.worker.faulthandler.enabled", "false")
-            .config("spark.sql.execution.pyspark.udf.hideTraceback.enabled", "false")
-            .getOrCreate()
-        )
+        builder = SparkSession.builder.appName("twinlog").master(url)
+        for key, value in SETTINGS.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        slots = None if master is None else task_slots(session.sparkContext, 2 * lanes)
     except BaseException:
+        forget_gateway()
         gateway.stop()
         raise
-    slots = None if master is None else _slots(session, lanes)
     return Engine(session=session, gateway=gateway, slots=slots)
-
-
-def _slots(session: SparkSession, lanes: int) -> int:
-    """The task slots of a given master; a lease and its successor run side by side on them."""
-    slots = session.sparkContext.defaultParallelism
-    if slots < 2 * lanes:
-        log.warning(
-            "the Spark master offers %d task slots, but %d lanes with their successors need %d: "
-            "fewer lanes are used; add cores, or set tasks.max or --lanes lower",
-            slots,
-            lanes,
-            2 * lanes,
-        )
-    return slots
 
 
 def stop_session(engine: Engine) -> None:
     """End Spark and its JVM, whatever state they are in."""
+    stopping = threading.Thread(target=_stop, args=(engine.session,), daemon=True)
+    stopping.start()
+    stopping.join(STOP_WITHIN_S)
+    forget_gateway()
+    engine.gateway.stop()
+
+
+def _stop(session: SparkSession) -> None:
     try:
-        engine.session.stop()
+        session.stop()
     except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
         log.info("Spark had ended already: %s", type(error).__name__)
+
+
+def forget_gateway() -> None:
+    """Let the next session of this process begin with a JVM of its own."""
     context: Any = SparkContext
-    context._gateway = context._jvm = None
-    engine.gateway.stop()
+    context._gateway = context._jvm = context._active_spark_context = None

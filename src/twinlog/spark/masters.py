@@ -1,0 +1,86 @@
+"""What a Spark master offers: its kind, and the task slots that leases find there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from typing import Any, Final
+
+from pyspark import SparkContext
+
+from twinlog.errors import EnvironmentMissing
+
+log = logging.getLogger(__name__)
+
+TASK_FAILURES: Final = 1000
+"""How often a task may fail: without it one killed worker fails every lane of its lease."""
+
+REGISTER_WITHIN_S: Final = 60.0
+SETTLED_S: Final = 3.0
+"""Executors register one by one; so long after the last one no more is expected."""
+
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\*|\d+))?\])?")
+
+
+def is_local(master: str | None) -> bool:
+    """Whether lanes run in this machine's own processes; `local-cluster[...]` has executors."""
+    return master is None or _LOCAL.fullmatch(master) is not None
+
+
+def local_master(master: str | None, lanes: int, cores: int) -> str:
+    """The local master to start: slots for a lease and its successor, and two to spare.
+
+    A given number of slots is kept. Only the second number of the brackets makes Spark repeat a
+    failed task here (`spark.task.maxFailures` is for clusters), so it is added where it is missing.
+    """
+    if master is None:
+        return f"local[{2 * lanes + 2},{TASK_FAILURES}]"
+    found = _LOCAL.fullmatch(master)
+    slots, failures = found.groups() if found else (None, None)
+    slots = cores if slots == "*" else slots or 1
+    return f"local[{slots},{failures or TASK_FAILURES}]"
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def task_slots(context: SparkContext, wanted: int) -> int:
+    """How many tasks run at once here; waits for executors to register.
+
+    With dynamic allocation executors come when they are needed: the answer is then what is wanted.
+    """
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        return wanted
+    began = time.monotonic()
+    slots, changed = 0, began
+    while slots < wanted:
+        now, found = time.monotonic(), _slots_now(context)
+        if found != slots:
+            slots, changed = found, now
+        if slots and (is_local(context.master) or now - changed > SETTLED_S):
+            break
+        if not slots and now - began > REGISTER_WITHIN_S:
+            raise EnvironmentMissing(
+                f"no executor of {context.master} has registered within "
+                f"{REGISTER_WITHIN_S:.0f} s; {wanted} task slots are wanted: look at the master's "
+                "free cores, and whether executors can reach this machine"
+            )
+        time.sleep(0.1)
+    if slots < wanted:
+        log.warning(
+            "%s offers %d task slots, but lanes and their successors need %d: fewer lanes are "
+            "used; add cores, or set tasks.max or --lanes lower",
+            context.master,
+            slots,
+            wanted,
+        )
+    return slots
+
+
+def _slots_now(context: SparkContext) -> int:
+    scala: Any = context._jsc.sc()
+    profile = scala.resourceProfileManager().defaultResourceProfile()
+    return int(scala.maxNumConcurrentTasks(profile))
