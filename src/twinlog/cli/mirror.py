@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
 from twinlog.cli.output import Format, format_option, write_json, write_line
 from twinlog.cli.signals import stop_on_signals
+from twinlog.errors import TwinlogError
 from twinlog.quantities import count, duration, plural, size
 
 if TYPE_CHECKING:
+    from twinlog.config.schema import FlowConfig
     from twinlog.control.run import MirrorResult
     from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
 
@@ -58,6 +60,8 @@ def mirror(
     from twinlog.control.run import MirrorOptions, run_mirror
 
     config = load_file(file, clusters=clusters)
+    for warning in config.warnings:
+        write_line(f"warning: {warning}", sys.stderr)
     # what a program reads must be the last line of stdout, so people's lines go elsewhere then
     people = sys.stderr if output is Format.JSON else sys.stdout
     with stop_on_signals() as stop, shown(once=once, stream=people) as progress:
@@ -76,9 +80,24 @@ def mirror(
     report = MirrorReport(result, once=once)
     for line in report.lines():
         write_line(line, people)
+    if once:
+        ran = {flow.flow for flow in result.flows if flow.state != "FAILED"}
+        _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], people)
     if output is Format.JSON:
         write_json("mirror", JSON_VERSION, {"flows": report.flows})
     return report.exit_code
+
+
+def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
+    from twinlog.control.open_transactions import held_back
+
+    for flow in flows:
+        try:
+            for one in held_back(flow):
+                write_line(f"{flow.flow}: {one}", people)
+        except TwinlogError as error:
+            # the copy has ended: this is only about what to say beside its result
+            write_line(f"{flow.flow}: open transactions were not looked for: {error}", people)
 
 
 class MirrorReport:
