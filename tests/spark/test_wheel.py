@@ -1,0 +1,59 @@
+"""What users install: the wheel, alone in a fresh environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.test_mirror_command import PARTITIONS, assert_identical, config, orders
+from tests.support.client import produce
+from tests.support.topics import create_topic
+from twinlog import __version__
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.broker,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(600),
+]
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, within: float = 300, folder: Path = Path("/")) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=within,
+        cwd=folder,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def test_wheel_runs_in_a_fresh_environment(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    build = ("-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist")
+    run(sys.executable, *build, folder=ROOT)
+    (wheel,) = (tmp_path / "dist").glob("twinlog-*.whl")
+    environment = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", environment)
+    pip = (environment / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check")
+    run(*pip, "install", "--no-deps", "--require-hashes", "-r", ROOT / "requirements.lock")
+    run(*pip, "install", "--no-deps", wheel)
+    run(*pip, "check")
+    twinlog = environment / "bin" / "twinlog"
+
+    assert __version__ in run(twinlog, "--version")
+    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
+    produce(source_cluster, fresh_topic, orders(300))
+    file = config(tmp_path / "flow", source_cluster, target_cluster, fresh_topic)
+    run(twinlog, "mirror", file, "--once", within=120)
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 300
