@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -18,6 +19,9 @@ from benchmarks.process_tree import ProcessTree, members_of, read_processes
 __all__ = ["Copier", "CopierFailed", "Launch", "end_session"]
 
 _STOP_WITHIN_S = 20.0
+_WARNING = re.compile(r"\b(WARN|WARNING|ERROR|CRITICAL)\b")
+_LINES = 8
+_LINE_LENGTH = 300
 
 
 class CopierFailed(Exception):
@@ -76,6 +80,12 @@ class Copier:
         text = self.launch.log.read_text(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " / ".join(lines[-3:])[-600:] or "it printed nothing"
+
+    def warnings(self) -> list[str]:
+        """The first lines of its output that say WARN or ERROR."""
+        text = self.launch.log.read_text(errors="replace")
+        found = [line.strip() for line in text.splitlines() if _WARNING.search(line)]
+        return [line[:_LINE_LENGTH] for line in found[:_LINES]]
 
     def stop(self) -> None:
         """SIGTERM, and after a while SIGKILL for everything of its session that is left."""

@@ -54,7 +54,11 @@ class RunResult:
     """Share of the machine's CPU that was spent outside the benchmark during the run."""
     stop_s: float | None = None
     exit_code: int | None = None
+    warnings: list[str] = field(default_factory=list)
+    """The first lines of the copier's output that are warnings or worse."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, without what was not measured."""
-        return {key: value for key, value in asdict(self).items() if value not in (None, "", {})}
+        return {
+            key: value for key, value in asdict(self).items() if value not in (None, "", {}, [])
+        }

@@ -105,7 +105,12 @@ class Rounds:
         else:
             with Copier(launch) as copier:
                 result = self._copy(result, copier, flow)
-        return replace(result, stop_s=copier.stop_s, exit_code=copier.exit_code)
+        return replace(
+            result,
+            stop_s=copier.stop_s,
+            exit_code=copier.exit_code,
+            warnings=copier.warnings(),
+        )
 
     def _topic(self, result: RunResult) -> str:
         if result.case != "latency":

@@ -52,6 +52,13 @@ def test_one_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.Mo
     assert copier.exit_code == -9
 
 
+def test_its_warnings_are_kept(tmp_path: Path) -> None:
+    code = "print('INFO fine'); print('12:00 WARNING slow'); print('x ERROR bad'); print('ready')"
+    with Copier(launch(tmp_path, code)) as copier:
+        wait_ready(copier)
+    assert copier.warnings() == ["12:00 WARNING slow", "x ERROR bad"]
+
+
 def test_one_that_ended_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
     with Copier(launch(tmp_path, "print('no such topic'); raise SystemExit(3)")) as copier:
         deadline = time.monotonic() + 20
