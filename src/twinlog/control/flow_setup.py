@@ -148,7 +148,8 @@ class FlowSetup:
             map_partitions = ensure_compacted_topic(
                 target, map_topic, partitions=MAP_PARTITIONS, replication_factor=factor
             )
-            claim, clean = self._claim(target, source_id, target_id)
+            map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
+            claim, clean = self._claim(target, source_id, target_id, map_reader)
             capabilities = self._capabilities(target, factor)
             found = discover(self.config, self.policy, source, target)
             if once:
@@ -163,7 +164,7 @@ class FlowSetup:
                 start=self.config.start.value,
                 guarantee=capabilities.guarantee,
                 setup=self,
-                map_reader=MapReader(self._fresh_map_client(), map_topic, map_partitions),
+                map_reader=map_reader,
             )
 
     def _clients(self) -> tuple[ClusterClient, ClusterClient]:
@@ -205,7 +206,9 @@ class FlowSetup:
         records = read_to_end(target, STATE_TOPIC, 0)
         return winning_claims((record.key, record.value) for record in records)
 
-    def _claim(self, target: ClusterClient, source_id: str, target_id: str) -> tuple[Claim, bool]:
+    def _claim(
+        self, target: ClusterClient, source_id: str, target_id: str, map_reader: MapReader
+    ) -> tuple[Claim, bool]:
         """(our generation, the one before it ended in order)."""
         history = self._history(target).get(self.name)
         last = None if history is None else history.latest
@@ -218,9 +221,10 @@ class FlowSetup:
                 code="CLUSTER_CHANGED",
             )
         self._check_meaning(history)
+        before = _newest_generation(map_reader) if last is None else last.generation
         claim = Claim(
             flow=self.name,
-            generation=0 if last is None else last.generation + 1,
+            generation=before + 1,
             claimant=self._claimant,
             producer_id=admin.init_producer_id(target).producer_id
             if last is None
@@ -236,7 +240,7 @@ class FlowSetup:
         won = self._history(target)[self.name].latest
         if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
-        return claim, history is None or history.is_closed
+        return claim, before < 0 if history is None else history.is_closed
 
     def _check_meaning(self, history: FlowHistory | None) -> None:
         """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
@@ -370,6 +374,13 @@ class FlowSetup:
                     if client is not None:
                         client.close()
                 self._source_client = self._target_client = self._map_client = None
+
+
+def _newest_generation(map_reader: MapReader) -> int:
+    """-1 for a flow that never copied; else the state topic was lost, and the map says how far
+    generations got.
+    """
+    return max((known.term.generation for known in map_reader.read().values()), default=-1)
 
 
 def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:

@@ -38,6 +38,7 @@ def take_of(partition: Partition, maps: Maps, start: str) -> TakePartition:
         runs=_head_and_tail(runs),
         mark=None if known is None else known.mark,
         fingerprints={} if known is None else dict(known.fingerprints),
+        our_producers=() if known is None else tuple(sorted(known.producers)),
         acked_ordinal=partition.acked_ordinal,
         acked_epoch=partition.acked_epoch,
         handed=partition.handed,

@@ -255,6 +255,7 @@ class LaneLoop:
                     term=partition.term,
                     chunk=handed.chunk,
                     runs=list(handed.runs),
+                    producer_id=self._work.producer_id,
                     mark=partition.mark,
                     durable_ordinal=handed.durable_ordinal,
                     dirty=handed.durable_ordinal < 0 and not partition.runs,
@@ -278,6 +279,7 @@ class LaneLoop:
             term=take.term,
             chunk=0,
             runs=[*found.jumps, run],
+            producer_id=self._work.producer_id,
             mark=take.mark,
             # even when there is nothing to copy yet: the very first row, and what the map had wrong
             dirty=not take.runs or bool(found.jumps),

@@ -68,6 +68,8 @@ class TakePartition:
     runs: tuple[Run, ...]
     mark: Mark | None
     fingerprints: dict[int, int]
+    our_producers: tuple[int, ...]
+    """Producer ids under which earlier generations of this flow wrote this partition."""
     acked_ordinal: int
     acked_epoch: int
     handed: HandOver | None = None

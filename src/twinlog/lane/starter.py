@@ -108,6 +108,7 @@ class Starter:
                 runs=take.runs,
                 mark=take.mark,
                 fingerprints=take.fingerprints,
+                our_producers=frozenset((*take.our_producers, self._rules.producer_id)),
                 start=take.start,
                 began_at=take.began_at,
                 had_other_source=take.had_other_source,

@@ -27,7 +27,7 @@ class Break(NamedTuple):
 
 
 def find_break(
-    read: Callable[[int], memoryview], *, low: int, high: int, k: int, producer_id: int
+    read: Callable[[int], memoryview], *, low: int, high: int, k: int, producers: frozenset[int]
 ) -> Break | None:
     """Search [low, high); `read` fetches whole batches from an offset on. None when all lies
     right.
@@ -39,7 +39,7 @@ def find_break(
         if header is None or header.base_offset >= high:
             high = middle  # cleaned: nothing lies there
             continue
-        wrong = _judge(header, k, producer_id)
+        wrong = _judge(header, k, producers)
         if wrong is None:
             low = header.next_offset
         else:
@@ -57,8 +57,8 @@ def _first_batch(raw: memoryview, offset: int) -> BatchHeader | None:
     return next((header for header, _ in read_headers(raw) if header.next_offset > offset), None)
 
 
-def _judge(header: BatchHeader, k: int, producer_id: int) -> Break | None:
-    if header.magic < 2 or header.is_control or header.producer_id != producer_id:
+def _judge(header: BatchHeader, k: int, producers: frozenset[int]) -> Break | None:
+    if header.magic < 2 or header.is_control or header.producer_id not in producers:
         return Break(header.base_offset, 0)
     off = distance(header.base_sequence, sequence_of(header.base_offset - k))
     return Break(header.base_offset, off) if off else None

@@ -105,6 +105,8 @@ class ChunkRow:
     mark: Mark | None = None
     fingerprint: int | None = None
     """CRC32C of the record that the last run announces (`wire.records.fingerprint`)."""
+    producer_id: int = -1
+    """Under which our records are written: known as ours even without the state topic."""
 
     def encode(self) -> tuple[bytes, bytes]:
         """(key, value) as compact JSON."""
@@ -119,6 +121,8 @@ class ChunkRow:
             value["mark"] = list(self.mark)
         if self.fingerprint is not None:
             value["crc"] = self.fingerprint
+        if self.producer_id >= 0:
+            value["pid"] = self.producer_id
         return _json(key), _json(value)
 
     @classmethod
@@ -148,6 +152,7 @@ class ChunkRow:
                 runs=tuple(runs),
                 mark=None if mark is None else Mark(*mark),
                 fingerprint=fields.get("crc"),
+                producer_id=fields.get("pid", -1),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptData(
@@ -171,6 +176,8 @@ class PartitionMap:
     fingerprints: dict[int, int] = field(default_factory=dict)
     """ordinal -> fingerprint, for runs that were announced last in their chunk."""
     mark: Mark | None = None
+    producers: set[int] = field(default_factory=set)
+    """Every producer id that wrote records of this partition for us."""
 
     def apply(self, row: ChunkRow) -> None:
         """Fold one row in (rules A to D)."""
@@ -184,6 +191,8 @@ class PartitionMap:
                 self.mark = None
         self.chunk = row.chunk
         self.runs.extend(row.runs)
+        if row.producer_id >= 0:
+            self.producers.add(row.producer_id)
         if row.mark is not None:
             self.mark = row.mark
         if row.fingerprint is not None:
@@ -254,6 +263,7 @@ class MapTail:
     term: Term
     chunk: int
     runs: list[Run]
+    producer_id: int = -1
     mark: Mark | None = None
     fingerprint: int | None = None
     durable_ordinal: int = -1
@@ -287,6 +297,7 @@ class MapTail:
             runs=tuple(self.runs),
             mark=self.mark,
             fingerprint=self.fingerprint,
+            producer_id=self.producer_id,
         )
 
     def on_durable(self, run: Run) -> None:

@@ -225,7 +225,7 @@ class _Look:
         last = tail.last_header
         if last is None or last.magic < 2:
             return
-        if last.producer_id == self.rules.producer_id and not last.is_control:
+        if last.producer_id in self.request.our_producers and not last.is_control:
             should = sequence_of(last.base_offset - k)
             if off := distance(last.base_sequence, should):
                 raise self._k_broken(ordinal, k, off, "the last batch")
@@ -244,7 +244,7 @@ class _Look:
             low=max(self.there.log_start, k),
             high=self.there.log_end,
             k=k,
-            producer_id=self.rules.producer_id,
+            producers=self.request.our_producers,
         )
         end = self.there.log_end
         said = f"{witness} is at ordinal {ordinal - 1 + off}, the log holds {ordinal}"

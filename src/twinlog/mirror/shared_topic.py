@@ -51,7 +51,7 @@ def find_our_end(
     begin = max(mark.downstream, there.log_start)
     jumps: list[Run] = []
     for header in _headers(target, request.target, begin, there.log_end):
-        if header.magic >= 2 and header.producer_id == rules.producer_id:
+        if header.magic >= 2 and header.producer_id in request.our_producers:
             jumps += _jump(ordinal, header, request.runs, jumps)
             ordinal, foreign = _next_ordinal(ordinal, header), None
         elif foreign is None and _is_foreign(header, rules.known_producers):

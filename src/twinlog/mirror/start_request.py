@@ -20,6 +20,8 @@ class StartRequest:
     runs: tuple[Run, ...]
     mark: Mark | None = None
     fingerprints: Mapping[int, int] = field(default_factory=dict)
+    our_producers: frozenset[int] = frozenset()
+    """Producer ids under which records of ours may lie there, the present one among them."""
     start: str = "earliest"
     """`earliest` or `latest`: used once, when there is no row."""
     began_at: int = -1
