@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.support.clusters import (
     private_cluster,
@@ -18,6 +19,11 @@ from tests.support.clusters import (
 )
 from tests.support.java import kafka_jvm
 from twinlog.sandbox import LocalCluster
+
+# no deadline: these machines also run brokers. TWINLOG_HYPOTHESIS=thorough searches for long.
+settings.register_profile("quick", deadline=None)
+settings.register_profile("thorough", deadline=None, max_examples=3000)
+settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 
 # Tests that share something heavy or breakable run in one process, one after the other.
 _GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
