@@ -16,7 +16,7 @@ from typing import Self
 
 from benchmarks.process_tree import ProcessTree, members_of, read_processes
 
-__all__ = ["Copier", "CopierFailed", "Launch", "end_session"]
+__all__ = ["Copier", "CopierFailed", "Launch", "end_session", "warnings_in"]
 
 _STOP_WITHIN_S = 20.0
 _WARNING = re.compile(r"\b(WARN|WARNING|ERROR|CRITICAL)\b")
@@ -81,12 +81,6 @@ class Copier:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " / ".join(lines[-3:])[-600:] or "it printed nothing"
 
-    def warnings(self) -> list[str]:
-        """The first lines of its output that say WARN or ERROR."""
-        text = self.launch.log.read_text(errors="replace")
-        found = [line.strip() for line in text.splitlines() if _WARNING.search(line)]
-        return [line[:_LINE_LENGTH] for line in found[:_LINES]]
-
     def stop(self) -> None:
         """SIGTERM, and after a while SIGKILL for everything of its session that is left."""
         if self.stop_s is not None:
@@ -99,6 +93,15 @@ class Copier:
         self.stop_s = time.monotonic() - began
         end_session(self._process)
         self.exit_code = self._process.returncode
+
+
+def warnings_in(log: Path) -> list[str]:
+    """The first lines of a copier's output that say WARN or ERROR; none when it never started."""
+    if not log.exists():
+        return []
+    lines = log.read_text(errors="replace").splitlines()
+    found = [line.strip() for line in lines if _WARNING.search(line)]
+    return [line[:_LINE_LENGTH] for line in found[:_LINES]]
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:

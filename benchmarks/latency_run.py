@@ -109,7 +109,8 @@ def _answer(client: subprocess.Popen[bytes]) -> Latency:
     except subprocess.TimeoutExpired as error:
         raise CopierFailed("the measuring consumer did not end in time") from error
     if client.returncode != 0:
-        raise CopierFailed(f"the measuring consumer failed: {_read(client.stderr)[-300:].strip()}")
+        last = _read(client.stderr).strip().splitlines()[-1:]
+        raise CopierFailed(f"the measuring consumer failed: {' '.join(last)}")
     return Latency(**json.loads(_read(client.stdout)))
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "LINGER_0",
     "TUNED",
     "FlowFile",
+    "log_of",
     "mirror_maker_launch",
     "twinlog_launch",
 ]
@@ -92,6 +93,11 @@ class FlowFile:
         return "".join(f"{key} = {value}\n" for key, value in lines.items())
 
 
+def log_of(alias: str, folder: Path) -> Path:
+    """Where the output of the run with this alias goes."""
+    return folder / f"{alias}.log"
+
+
 def mirror_maker_launch(
     flow: FlowFile, producer: Mapping[str, str], jars: Path, folder: Path
 ) -> Launch:
@@ -103,7 +109,7 @@ def mirror_maker_launch(
     command = [str(find_java()), *JVM_OPTIONS]
     command += [f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
     command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(properties), "--clusters", "B"]
-    return Launch(system=MIRROR_MAKER, command=command, log=folder / f"{flow.alias}.log")
+    return Launch(system=MIRROR_MAKER, command=command, log=log_of(flow.alias, folder))
 
 
 def twinlog_launch(flow: FlowFile, folder: Path, *, lease_s: float | None = None) -> Launch:
@@ -117,7 +123,7 @@ def twinlog_launch(flow: FlowFile, folder: Path, *, lease_s: float | None = None
     return Launch(
         system=TWINLOG,
         command=command,
-        log=folder / f"{flow.alias}.log",
+        log=log_of(flow.alias, folder),
         # whatever a killed one leaves behind goes with the benchmark's own folder
         environment={"TMPDIR": str(folder)},
     )

@@ -9,13 +9,14 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from benchmarks.copier import Copier, CopierFailed, Launch
+from benchmarks.copier import Copier, CopierFailed, Launch, warnings_in
 from benchmarks.latency_run import measure_floor, steady_load, watch_steady
 from benchmarks.launches import (
     DEFAULT_LINGER,
     LINGER_0,
     TUNED,
     FlowFile,
+    log_of,
     mirror_maker_launch,
     twinlog_launch,
 )
@@ -84,7 +85,8 @@ class Rounds:
         except (CopierFailed, KafkaException, OSError) as error:
             # one bad run must not cost the others: it is reported, and the exit code tells
             result = replace(result, failure=str(error))
-        result = replace(result, used_by_others=round(others.share(), 3))
+        log = log_of(result.alias, self.stage.folder)
+        result = replace(result, used_by_others=round(others.share(), 3), warnings=warnings_in(log))
         self.stage.clean(result.alias)
         self.progress.say(f"  {_told(result)}")
         return result
@@ -109,7 +111,6 @@ class Rounds:
             result,
             stop_s=copier.stop_s,
             exit_code=copier.exit_code,
-            warnings=copier.warnings(),
         )
 
     def _topic(self, result: RunResult) -> str:

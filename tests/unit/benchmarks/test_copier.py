@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.copier import Copier, CopierFailed, Launch
+from benchmarks.copier import Copier, CopierFailed, Launch, warnings_in
 from benchmarks.process_tree import members_of, read_processes
 
 # ignores SIGTERM itself, and leaves a child behind
@@ -56,7 +56,7 @@ def test_its_warnings_are_kept(tmp_path: Path) -> None:
     code = "print('INFO fine'); print('12:00 WARNING slow'); print('x ERROR bad'); print('ready')"
     with Copier(launch(tmp_path, code)) as copier:
         wait_ready(copier)
-    assert copier.warnings() == ["12:00 WARNING slow", "x ERROR bad"]
+    assert warnings_in(copier.launch.log) == ["12:00 WARNING slow", "x ERROR bad"]
 
 
 def test_one_that_ended_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
