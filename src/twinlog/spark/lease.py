@@ -5,41 +5,27 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
+import re
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.pandas import functions
 from pyspark.util import PythonEvalType
 
 from twinlog.errors import TwinlogError
+from twinlog.lane.messages import Receipt
 from twinlog.spark.framing import ChannelAddress
+from twinlog.spark.receipts import SPARK_SCHEMA, from_rows, to_arrow
 
 log = logging.getLogger(__name__)
 
-RECEIPT_SCHEMA = (
-    "lease long, lane long, topic string, partition long, outcome string, records long, bytes "
-    "long, "
-    "next_upstream_offset long, next_downstream_offset long"
-)
-_ARROW = pa.schema(
-    [
-        ("lease", pa.int64()),
-        ("lane", pa.int64()),
-        ("topic", pa.string()),
-        ("partition", pa.int64()),
-        ("outcome", pa.string()),
-        ("records", pa.int64()),
-        ("bytes", pa.int64()),
-        ("next_upstream_offset", pa.int64()),
-        ("next_downstream_offset", pa.int64()),
-    ]
-)
+_OURS: Final = re.compile(r"^twinlog\.[\w.]+: (.*) \[([A-Z][A-Z0-9_]*)\]\s*$", re.MULTILINE)
+_LAST_WORDS: Final = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit): .*$", re.MULTILINE)
 
 
 def run_lane_task(
@@ -52,8 +38,7 @@ def run_lane_task(
     attempt = 0 if context is None else context.attemptNumber()
     for lanes in arrow_batches:
         for lane in lanes.column(0).to_pylist():
-            rows = [asdict(receipt) for receipt in run(lane, lease, attempt, address)]
-            yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+            yield to_arrow(run(lane, lease, attempt, address))
 
 
 class LeaseJob:
@@ -63,35 +48,51 @@ class LeaseJob:
         self, session: SparkSession, entry: str, address: ChannelAddress, lease: int, lanes: int
     ) -> None:
         self.error: TwinlogError | None = None
-        self.receipts: list[Row] = []
+        self.receipts: tuple[Receipt, ...] = ()
+        self.done = threading.Event()
         self._session = session
         self._group = f"twinlog-lease-{lease}"
         self._task = functools.partial(run_lane_task, entry=entry, lease=lease, address=address)
         self._lanes = lanes
+        self._cancelled = False
         self._thread = threading.Thread(target=self._run, name=self._group, daemon=True)
         self._thread.start()
 
     @property
     def is_done(self) -> bool:
-        return not self._thread.is_alive()
+        return self.done.is_set()
 
     def _run(self) -> None:
-        context = self._session.sparkContext
-        context.setJobGroup(self._group, self._group, interruptOnCancel=True)
-        lanes = self._session.range(0, self._lanes, 1, self._lanes)
         try:
-            self.receipts = _map_in_arrow(lanes, self._task, RECEIPT_SCHEMA).collect()
+            context = self._session.sparkContext
+            context.setJobGroup(self._group, self._group, interruptOnCancel=True)
+            lanes = self._session.range(0, self._lanes, 1, self._lanes)
+            self.receipts = from_rows(_map_in_arrow(lanes, self._task, SPARK_SCHEMA).collect())
         except Exception as error:  # noqa: BLE001 (Spark's errors have no common base)
-            self.error = TwinlogError(
-                f"the Spark job of {self._group} failed: {error}", code="LEASE"
-            )
+            if not self._cancelled:
+                self.error = error_of(self._group, str(error))
+        finally:
+            self.done.set()
 
     def cancel(self) -> None:
-        """End the job's tasks; harmless when it has ended."""
+        """End the job's tasks, or keep them from starting; harmless when it has ended."""
+        self._cancelled = True
         try:
-            self._session.sparkContext.cancelJobGroup(self._group)
+            # a lease that is cancelled before its thread has come to start the job must not run
+            scala: Any = self._session.sparkContext._jsc.sc()
+            scala.cancelJobGroupAndFutureJobs(self._group)
         except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
             log.info("%s could not be cancelled: %s", self._group, type(error).__name__)
+
+
+def error_of(job: str, text: str) -> TwinlogError:
+    """What ended a Spark job; of a worker's exception Spark hands on the traceback's text only."""
+    ours = _OURS.findall(text)
+    if ours:
+        message, code = ours[-1]
+        return TwinlogError(f"{job}: {message}", code=code)
+    words = _LAST_WORDS.findall(text) or text.strip().splitlines() or ["no reason given"]
+    return TwinlogError(f"{job} failed on Spark: {words[-1].strip()[:500]}", code="LEASE")
 
 
 def _map_in_arrow(frame: Any, task: Any, schema: str) -> DataFrame:

@@ -1,0 +1,201 @@
+"""Leases on a real local Spark: lanes come, are killed, cancelled, and hand their receipts in."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.spark.lane_entries import CODEC, MODULE, Finish, receipt
+from tests.support.eventually import eventually
+from twinlog.control.channel_peer import Peer
+from twinlog.control.channel_server import ChannelEvent, ChannelServer, LaneConnected, LaneGone
+from twinlog.spark.lease import LeaseJob
+from twinlog.spark.session import Engine, build_session, stop_session
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # where workers find these tests
+        # a failed task is not repeated for ever here, so that a lane that always fails is seen
+        engine = build_session("local[6,2]", 2)
+        yield engine
+        stop_session(engine)
+
+
+class Driver:
+    """A driver that only watches its lanes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.events: queue.Queue[ChannelEvent] = queue.Queue()
+        self.server = ChannelServer(CODEC, self.events.put)
+        self.server.start()
+
+    def lease(self, number: int, entry: str, lanes: int = 2) -> LeaseJob:
+        return LeaseJob(
+            self.engine.session, f"{MODULE}:{entry}", self.server.address, number, lanes
+        )
+
+    def hellos(self, count: int) -> list[Peer]:
+        found: list[Peer] = []
+        while len(found) < count:
+            event = self.events.get(timeout=60)
+            if isinstance(event, LaneConnected):
+                found.append(event.peer)
+        return found
+
+    def farewells(self, count: int) -> list[Peer]:
+        found: list[Peer] = []
+        while len(found) < count:
+            event = self.events.get(timeout=60)
+            if isinstance(event, LaneGone):
+                found.append(event.peer)
+        return found
+
+
+@pytest.fixture
+def driver(engine: Engine) -> Iterator[Driver]:
+    driver = Driver(engine)
+    yield driver
+    driver.server.close()
+
+
+def finish(job: LeaseJob, peers: list[Peer]) -> None:
+    for peer in peers:
+        peer.send(Finish())
+    assert job.done.wait(30)
+
+
+def test_every_lane_hands_in_its_receipt(driver: Driver) -> None:
+    job = driver.lease(1, "until_told")
+    peers = driver.hellos(2)
+    assert not job.is_done
+    finish(job, peers)
+    assert job.error is None
+    assert sorted(job.receipts, key=lambda r: r.lane) == [receipt(0, 1, 0), receipt(1, 1, 0)]
+
+
+def test_a_killed_worker_is_tried_again_and_its_neighbour_stays(driver: Driver) -> None:
+    job = driver.lease(2, "until_told")
+    killed, neighbour = driver.hellos(2)
+    os.kill(killed.identity.pid, signal.SIGKILL)
+    (again,) = driver.hellos(1)
+    assert again.identity.lane == killed.identity.lane
+    assert again.identity.attempt == killed.identity.attempt + 1
+    assert again.identity.pid != killed.identity.pid
+    finish(job, [again, neighbour])
+    assert job.error is None
+    attempts = {each.lane: each.partition for each in job.receipts}
+    assert attempts == {killed.identity.lane: 1, neighbour.identity.lane: 0}
+
+
+def test_a_lease_and_its_successor_run_side_by_side(driver: Driver) -> None:
+    old = driver.lease(3, "until_told")
+    old_lanes = driver.hellos(2)
+    new = driver.lease(4, "until_told")
+    new_lanes = driver.hellos(2)
+    assert not old.is_done
+    assert {peer.identity.lease for peer in new_lanes} == {4}
+    finish(old, old_lanes)
+    assert not new.is_done
+    finish(new, new_lanes)
+    assert (old.error, new.error) == (None, None)
+
+
+def test_a_cancelled_lease_ends_its_lanes_and_is_no_failure(driver: Driver) -> None:
+    job = driver.lease(5, "until_told")
+    lanes = driver.hellos(2)
+    job.cancel()
+    assert job.done.wait(30)
+    assert job.error is None
+    driver.farewells(2)
+    for lane in lanes:
+        eventually(lambda pid=lane.identity.pid: not psutil.pid_exists(pid), within=10)  # type: ignore[misc]
+    job.cancel()
+
+
+def test_a_lease_that_is_cancelled_at_once_never_starts_a_lane(driver: Driver) -> None:
+    job = driver.lease(6, "until_told")
+    job.cancel()
+    assert job.done.wait(30)
+    time.sleep(0.5)
+    started = [event for event in driver.events.queue if isinstance(event, LaneConnected)]
+    assert len(started) == len([e for e in driver.events.queue if isinstance(e, LaneGone)])
+
+
+def test_an_error_of_ours_keeps_its_code_across_spark(driver: Driver) -> None:
+    job = driver.lease(7, "refuse", lanes=1)
+    assert job.done.wait(60)
+    assert job.error is not None
+    assert job.error.code == "CHANNEL_UNREACHABLE"
+    assert "lane 0 of 127.0.0.1: no way" in job.error.message
+    assert "\n" not in str(job.error)
+
+
+def test_any_other_error_is_one_line(driver: Driver) -> None:
+    job = driver.lease(8, "stumble", lanes=1)
+    assert job.done.wait(60)
+    assert job.error is not None
+    assert job.error.code == "LEASE"
+    assert "ValueError: lane 0 is broken" in job.error.message
+    assert "\n" not in str(job.error)
+
+
+def test_slots_of_a_given_master_are_counted(engine: Engine) -> None:
+    assert engine.slots == 6
+    assert engine.session.sparkContext.master == "local[6,2]"
+
+
+def test_the_session_says_nothing_and_leaves_no_folder_here(engine: Engine) -> None:
+    assert threading.main_thread().is_alive()
+    assert not Path("spark-warehouse").exists()
+    assert not Path("metastore_db").exists()
+    assert engine.session.conf.get("spark.ui.enabled") == "false"
+    assert engine.session.conf.get("spark.speculation") == "false"
+
+
+PROGRAM = """
+import sys, time
+from twinlog.spark.session import build_session
+engine = build_session(None, 1)
+assert engine.session.range(0, 2, 1, 2).count() == 2
+print(engine.gateway.process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_driver_leaves_no_process_no_folder_and_said_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        jvm = int(process.stdout.readline())
+        below = [jvm, *(child.pid for child in psutil.Process(jvm).children(recursive=True))]
+        assert list(tmp_path.iterdir())
+        process.kill()
+        process.wait()
+        assert process.stderr.read() == ""
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in below), within=30)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,54 @@
+"""Spark masters as users write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinlog.spark.lease import error_of
+from twinlog.spark.masters import is_local, local_master
+
+
+@pytest.mark.parametrize(
+    ("given", "started"),
+    [
+        (None, "local[6,1000]"),
+        ("local", "local[1,1000]"),
+        ("local[*]", "local[8,1000]"),
+        ("local[3]", "local[3,1000]"),
+        ("local[3,5]", "local[3,5]"),
+        ("local[*, 5]", "local[8,5]"),
+    ],
+)
+def test_a_local_master_repeats_failed_tasks_unless_told_how_often(
+    given: str | None, started: str
+) -> None:
+    assert is_local(given)
+    assert local_master(given, lanes=2, cores=8) == started
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://a:7077", "yarn", "k8s://https://a", "local-cluster[2,1,512]"]
+)
+def test_a_master_with_executors_is_not_local(master: str) -> None:
+    assert not is_local(master)
+
+
+def test_the_last_error_of_ours_in_a_traceback_counts() -> None:
+    text = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "x.py", line 1, in run
+twinlog.errors.Unreachable: first [UNREACHABLE]
+
+During handling of the above exception, another exception occurred:
+
+twinlog.errors.TwinlogError: the driver gave no work [LANE_WITHOUT_WORK]
+
+\tat org.apache.spark.Foo.bar(Foo.scala:1)"""
+    error = error_of("twinlog-lease-1", text)
+    assert error.code == "LANE_WITHOUT_WORK"
+    assert error.message == "twinlog-lease-1: the driver gave no work"
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "Job 3 cancelled"])
+def test_any_text_makes_one_line(text: str) -> None:
+    assert "\n" not in str(error_of("twinlog-lease-1", text))
