@@ -170,10 +170,10 @@ class _Engine:
             from twinlog.spark.session import build_session
 
             self._engine = engine = build_session(self._master, self._lanes)
+            self._slots = engine.slots  # first: with a starter, lanes are counted
             self._supervisor.set_starter(
                 LeaseStarter(engine.session, LANE_ENTRY, self._server.address)
             )
-            self._slots = engine.slots
         except BaseException as error:  # noqa: BLE001 (raised again in the supervisor's thread)
             self._supervisor.fail(error)
 
