@@ -50,7 +50,7 @@ def target() -> Iterator[LocalCluster]:
         yield cluster
 
 
-def a_config(  # noqa: PLR0913 (who connects to what, and how)
+def a_config(
     path: Path,
     source: LocalCluster,
     target: LocalCluster,
@@ -80,7 +80,7 @@ def records(count: int) -> list[Outgoing]:
 
 
 @pytest.mark.parametrize(("listener", "mechanism", "stores"), ROLES)
-def test_copies_over_every_kind_of_connection(  # noqa: PLR0913
+def test_copies_over_every_kind_of_connection(
     source: LocalCluster,
     target: LocalCluster,
     fresh_topic: str,

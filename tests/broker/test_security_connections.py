@@ -16,8 +16,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 from kafka.protocol.admin import AlterUserScramCredentialsRequest
 from kafka.protocol.metadata import MetadataRequest
-from tests.support.certificates import Issued, authority, shared_authority
 
+from tests.support.certificates import Issued, authority, shared_authority
 from twinlog.cluster.connection import Connection
 from twinlog.cluster.security import load_security
 from twinlog.cluster.settings import ClusterSettings

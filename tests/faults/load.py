@@ -1,4 +1,6 @@
-"""A steady stream of numbered records into a source topic, through everything that is done meanwhile."""
+"""A steady stream of numbered records into a source topic, through everything that is done
+meanwhile.
+"""
 
 from __future__ import annotations
 

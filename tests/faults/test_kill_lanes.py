@@ -24,7 +24,9 @@ PARTITIONS = 4
 
 
 @pytest.fixture
-def flow(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
+def flow(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         create_topic(source_cluster, rig.topic, partitions=PARTITIONS)
         yield rig

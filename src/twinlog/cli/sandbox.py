@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from twinlog.cli.output import Format, format_option, write_json, write_line
+from twinlog.errors import UsageError
 from twinlog.quantities import plural
 
 if TYPE_CHECKING:
@@ -60,6 +61,28 @@ def status(output: Format) -> int:
     from twinlog.sandbox import registry
 
     _show("status", registry.status(), output)
+    return 0
+
+
+@sandbox.command("fill")
+@click.option("--cluster", "name", required=True, metavar="NAME", help="The cluster to fill.")
+@click.option(
+    "--records",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="How many records, over three topics.",
+)
+def fill(name: str, records: int) -> int:
+    """Produce a shop's orders into a cluster: something to mirror."""
+    from twinlog.demo.fill import fill as produce
+    from twinlog.sandbox import registry
+
+    known = {cluster.name: cluster for cluster in registry.status()}
+    if name not in known or not known[name].running:
+        raise UsageError(f"no cluster {name!r} runs; start it: twinlog sandbox up --cluster {name}")
+    for topic, count in produce(known[name].bootstrap, records).items():
+        write_line(f"{topic}: {count:,} records")
     return 0
 
 

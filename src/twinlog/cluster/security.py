@@ -1,9 +1,9 @@
 """The front of everything about TLS and SASL: load the keys, secure a socket, authenticate.
 
-    load_security       Java client keys -> SecuritySettings       (driver; reads files)
-    wrap_socket         TLS handshake                              (driver and lanes)
-    authenticate        SASL exchange                              (driver and lanes)
-    explain_tls_error   errors of the first reads: TLS 1.3 brings a refusal of our certificate there
+load_security       Java client keys -> SecuritySettings       (driver; reads files)
+wrap_socket         TLS handshake                              (driver and lanes)
+authenticate        SASL exchange                              (driver and lanes)
+explain_tls_error   errors of the first reads: TLS 1.3 brings a refusal of our certificate there
 """
 
 from __future__ import annotations

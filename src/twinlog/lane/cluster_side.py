@@ -216,6 +216,13 @@ class ClusterSide:
                 peer, seconds = connection.peer, ANSWER_WITHIN_S
                 yield node, Disconnected(f"{peer} has not answered for {seconds:.0f} s")
 
+    def is_warm(self, topics: Iterable[str]) -> bool:
+        """The leaders of these topics are known and connected; asking starts what is missing."""
+        wanted = set(topics)
+        nodes = {led.node for tp, led in self.leaders.items() if tp.topic in wanted}
+        connected = [self.connection_to(node) is not None for node in nodes]
+        return all(connected) and not self.is_refreshing
+
     def drop(self, node: int) -> list[object]:
         """Close a broken connection; returns the contexts of its unanswered requests."""
         self._broken.pop(node, None)

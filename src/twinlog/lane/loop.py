@@ -102,7 +102,7 @@ class LaneLoop:
             side=self._target_cluster,
             topic=work.map_topic,
             partitions=work.map_partitions,
-            on_durable=self._target.wake,
+            on_durable=self._on_durable,
             on_refused=self._on_map_refused,
         )
         self._rules = CopyRules(
@@ -125,6 +125,8 @@ class LaneLoop:
         self._takes: dict[TopicPartition, TakePartition] = {}
         """Every partition that is here, started or not."""
         self._releasing: dict[TopicPartition, bool] = {}
+        self._unsettled: set[TopicPartition] = set()
+        """Partitions to which something happened that may end their stay."""
         self._reporter = Reporter(self._source, self._target, self._target_cluster)
         self._source_cluster.on_leaders = self._source.on_new_leaders
         self._target_cluster.on_leaders = self._target.wake_all
@@ -156,6 +158,7 @@ class LaneLoop:
                 if now >= next_progress:
                     self._on_channel()  # also keeps the signs of life going
                     next_progress = now + PROGRESS_S
+                    self._unsettled.update(self._copies)
                     self._report()
                 if now >= next_mark and not self._work.is_ours_alone:
                     next_mark = now + MARK_S
@@ -199,15 +202,10 @@ class LaneLoop:
         """Say once that leaders are known and connections to them are open."""
         if self._is_ready:
             return
-        waiting = False
-        for side, topics in (
-            (self._source_cluster, self._work.source_topics),
-            (self._target_cluster, (*self._work.target_topics, self._work.map_topic)),
-        ):
-            wanted = set(topics)
-            nodes = {led.node for tp, led in side.leaders.items() if tp.topic in wanted}
-            waiting |= side.is_refreshing or any(side.connection_to(n) is None for n in nodes)
-        if not waiting:
+        work = self._work
+        source_is_warm = self._source_cluster.is_warm(work.source_topics)
+        target_is_warm = self._target_cluster.is_warm((*work.target_topics, work.map_topic))
+        if source_is_warm and target_is_warm:
             self._is_ready = True
             self._send(Ready())
 
@@ -301,6 +299,7 @@ class LaneLoop:
             now_ms=int(time.time() * 1000),
         )
         self._copies[take.source] = copy
+        self._unsettled.add(take.source)
         self._source.add(copy)
         self._target.add(copy)
         self._map.note(copy)
@@ -349,7 +348,12 @@ class LaneLoop:
         self._target.wake(copy)
         self._check_done(copy)
 
+    def _on_durable(self, copy: PartitionCopy) -> None:
+        self._unsettled.add(copy.source)
+        self._target.wake(copy)
+
     def _on_answered(self, copy: PartitionCopy) -> None:
+        self._unsettled.add(copy.source)
         self._map.note(copy)
         self._check_done(copy)
 
@@ -364,8 +368,10 @@ class LaneLoop:
         # what was read before the bad place is good: it is sent and answered first
         self._source.remove(tp)
         copy.source_trouble = error
+        self._unsettled.add(tp)
 
     def _on_map_refused(self, copy: PartitionCopy, error: int, message: str | None) -> None:
+        self._unsettled.add(copy.source)
         said = f" ({message})" if message else ""
         copy.trouble = copy.trouble or PartitionError(
             f"{copy.source}: the offset map topic {self._work.map_topic} refused a row with error "
@@ -375,9 +381,13 @@ class LaneLoop:
 
     def _settle(self) -> None:
         """Give back what stopped by itself, and release what is at rest."""
-        for tp, copy in list(self._copies.items()):
-            if copy.in_flight or copy.tail.writing:
+        for tp in list(self._unsettled):
+            copy = self._copies.get(tp)
+            if copy is None:
+                self._unsettled.discard(tp)
                 continue
+            if copy.in_flight or copy.tail.writing:
+                continue  # its answers bring it here again, or it stays
             if copy.trouble is not None and tp not in self._releasing:
                 wait_ms = USER_TIMEOUT_MS if copy.lost_answers_unprotected else 0
                 self._give_back(tp, copy.trouble, wait_ms)
@@ -387,6 +397,8 @@ class LaneLoop:
                 self._give_back(tp, copy.source_trouble, wait_ms=0)
             elif copy.end <= copy.acked_upstream:
                 self._check_done(copy)
+            elif copy.source_trouble is None:
+                self._unsettled.discard(tp)
         for tp in [tp for tp in self._releasing if tp not in self._copies]:
             self._finish_release(tp, None, done=False)  # a look only reads: its result is dropped
 
@@ -394,6 +406,7 @@ class LaneLoop:
         if tp not in self._takes:
             return
         self._releasing[tp] = done
+        self._unsettled.add(tp)
         copy = self._copies.get(tp)
         if copy is not None:
             copy.drain()
