@@ -189,10 +189,11 @@ class Rig:
         once: bool = False,
         lanes: int = 1,
         prelude: str = "",
+        lease_s: float = 300.0,
         keys: Mapping[str, str] = NO_KEYS,
     ) -> Mirror:
         """The flow, not yet started; `prelude` is Python that every lane runs first."""
-        mirror = Mirror(self.config(keys), once=once, lanes=lanes)
+        mirror = Mirror(self.config(keys), once=once, lanes=lanes, lease_s=lease_s)
         mirror.leases.prelude = prelude
         return mirror
 

@@ -97,6 +97,41 @@ def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
     rig.offsets_are_exact()
 
 
+@pytest.mark.usefixtures("short_silence")
+@pytest.mark.parametrize("victim", ["lane", "broker"])
+def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
+    rig.create()
+    for at in range(1500):
+        rig.put([at], age_ms=OLD)
+    with rig.mirror() as mirror:
+        rig.copied(100)
+        if victim == "lane":
+            kill(mirror.leases.pids())
+        else:
+            rig.target.kill(1)
+            rig.target.restart(1)
+        assert rig.end() < 1500
+        rig.copied(1500, within=40)
+        mirror.stop()
+    assert rig.numbers() == list(range(1500))
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_leases_change_while_the_target_forgets_us_again_and_again(rig: Rig) -> None:
+    rig.create()
+    with rig.mirror(lease_s=1.0) as mirror:
+        for at in range(0, 400, 5):
+            rig.put(range(at, at + 5), age_ms=OLD)
+            time.sleep(0.05)
+        rig.copied(400)
+        assert len(mirror.leases.jobs) > 2
+        mirror.stop()
+    assert rig.numbers() == list(range(400))
+    rig.same()
+    rig.offsets_are_exact()
+
+
 def test_stale_batch_that_got_in_is_a_stop_and_never_a_second_copy(rig: Rig) -> None:
     rig.create()
     for at in range(0, 40, 10):
