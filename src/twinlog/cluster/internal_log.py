@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.configs import describe_topic_configs
-from twinlog.cluster.offsets import EARLIEST, list_offsets
+from twinlog.cluster.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.raw_log import FetchedRecords, fetch_records, produce_batch
 from twinlog.cluster.topics import create_topic, wait_for_topic
 from twinlog.errors import BrokerRefused, ConfigError, CorruptData, TwinlogError
@@ -72,23 +72,28 @@ def append(client: ClusterClient, tp: TopicPartition, records: Sequence[Record])
 
 
 def read_to_end(
-    client: ClusterClient, topic: str, partition: int, from_offset: int = 0
+    client: ClusterClient,
+    topic: str,
+    partition: int,
+    from_offset: int = 0,
+    *,
+    end: int | None = None,
 ) -> Iterator[Record]:
     """Records from that offset (or the log start, where that is later) to the high watermark.
 
-    The end is the high watermark of the first answer: what is appended meanwhile is not waited for.
+    The end is the high watermark at the start: what is appended meanwhile is not waited for.
     """
     tp = TopicPartition(topic, partition)
-    position, end = from_offset, None
-    while end is None or position < end:
+    position = from_offset
+    if end is None:
+        (end,) = ends_of_logs(client, [tp]).values()
+    while position < end:
         answer = fetch_records(client, {tp: (position, READ_BYTES)})[tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
             position = _log_start_above(client, tp, position, answer)
             continue
         if isinstance(answer, TwinlogError):
             raise answer
-        if end is None:
-            end = answer.high_watermark
         before = position
         for header, at in read_headers(answer.records):
             verify_crc(answer.records, at, header)
@@ -101,6 +106,19 @@ def read_to_end(
                 f"cluster {client.alias}: {tp} has no batch at offset {position}, below its high "
                 f"watermark {end}: look at the logs of its leader"
             )
+
+
+def ends_of_logs(client: ClusterClient, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """High watermarks that include all that was ever acknowledged.
+
+    ListOffsets waits for that; the watermark in a Fetch answer of a new leader may be an older one.
+    """
+    out: dict[TopicPartition, int] = {}
+    for tp, found in list_offsets(client, tps, LATEST).items():
+        if isinstance(found, TwinlogError):
+            raise found
+        out[tp] = found.offset
+    return out
 
 
 def _log_start_above(

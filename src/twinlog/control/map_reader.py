@@ -9,8 +9,9 @@ import threading
 from collections.abc import Mapping
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import read_to_end
+from twinlog.cluster.internal_log import ends_of_logs, read_to_end
 from twinlog.mirror.offset_map import ChunkRow, PartitionKey, PartitionMap
+from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,10 @@ class MapReader:
     def read(self) -> Mapping[PartitionKey, PartitionMap]:
         """The map up to this moment."""
         with self._lock:
-            for partition, offset in self._next.items():
-                for record in read_to_end(self._client, self._topic, partition, offset):
+            tps = [TopicPartition(self._topic, partition) for partition in self._next]
+            for tp, end in ends_of_logs(self._client, tps).items():
+                partition, offset = tp.partition, self._next[tp.partition]
+                for record in read_to_end(self._client, self._topic, partition, offset, end=end):
                     self._next[partition] = record.offset + 1
                     if record.key is None or record.value is None:
                         continue

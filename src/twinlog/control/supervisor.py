@@ -194,7 +194,7 @@ class Supervisor:
             return
         self._tell_degraded(flow, now)
         if flow.prepared is not None and flow.prepared.lost_lead and not flow.run.is_stopping:
-            log.warning("flow=%s another process leads it now: stopping", flow.setup.name)
+            log.warning("%s: the lead was lost; stopping, then standing by", flow.setup.name)
             flow.lost_lead = True
             flow.run.stop()
         self._refresh_topics(flow, now)
@@ -290,7 +290,10 @@ class Supervisor:
         if flow.closing or flow.prepared is None or flow.run is None:
             return
         flow.closing = True
-        drained = not any(p.wait_until > time.monotonic() for p in flow.run.partitions.values())
+        # a generation that lost its lead is not closed: the cluster may be gone, the lead another's
+        drained = not flow.lost_lead and not any(
+            p.wait_until > time.monotonic() for p in flow.run.partitions.values()
+        )
 
         def done(_: object) -> None:
             if flow.lost_lead and self._stop_at is None:

@@ -27,6 +27,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 40.0
 """A broker answers a Produce within its own time limit of 30 s."""
 
+CLOSE_WITHIN_S: Final = 0.5
 MIN_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 30.0
 
@@ -254,6 +255,8 @@ class ClusterSide:
     def close(self) -> None:
         for node in list(self.connections):
             self.drop(node)
-        with self.lock:
+        # a job may hold the client while its cluster does not answer: it goes with the process then
+        if self.lock.acquire(timeout=CLOSE_WITHIN_S):
             if self._client is not None:
                 self._client.close()
+            self.lock.release()
