@@ -33,6 +33,7 @@ SETTINGS: Final = {
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
     "spark.sql.ui.retainedExecutions": "50",
+    "spark.python.daemon.module": "twinlog.spark.daemon",
     "spark.python.worker.faulthandler.enabled": "false",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "false",
     # a lease is a plan of two steps: compiling Java for it costs more than it could save
