@@ -64,8 +64,12 @@ class HotConnection:
 
     @property
     def waiting_since(self) -> float | None:
-        """Monotonic time of the last answer, or of the first request behind it; None at rest."""
+        """Monotonic time from which on the next answer is due; None when none is."""
         return self._last_answer if self._in_flight else None
+
+    def throttled(self, ms: int) -> None:
+        """The last answer said that the broker will not read from us for so long (quotas)."""
+        self._last_answer += ms / 1000
 
     @property
     def wants_write(self) -> bool:
@@ -84,7 +88,7 @@ class HotConnection:
         self._outgoing.append(memoryview(_SIZE.pack(size) + head))
         self._outgoing.extend(memoryview(part) for part in parts)
         if not self._in_flight:
-            self._last_answer = time.monotonic()
+            self._last_answer = max(self._last_answer, time.monotonic())
         self._in_flight.append((self._correlation, context))
         self.bytes_sent += size + 4
 

@@ -69,8 +69,6 @@ class ClusterSide:
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
     connections: dict[int, HotConnection] = field(default_factory=dict)
-    throttled_until: float = 0.0
-    """Monotonic: a broker leaves our requests waiting until then (quotas)."""
     problem: str = ""
     """Why the cluster cannot be reached, or empty."""
     on_connected: Callable[[int], None] = lambda _node: None
@@ -213,7 +211,7 @@ class ClusterSide:
         late = time.monotonic() - ANSWER_WITHIN_S
         for node, connection in list(self.connections.items()):
             since = connection.waiting_since
-            if since is not None and max(since, self.throttled_until) < late:
+            if since is not None and since < late:
                 peer, seconds = connection.peer, ANSWER_WITHIN_S
                 yield node, Disconnected(f"{peer} has not answered for {seconds:.0f} s")
 
@@ -247,10 +245,6 @@ class ClusterSide:
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
         if self.selector.get_key(connection).events != events:
             self.selector.modify(connection, events, (self, node))
-
-    def throttled(self, ms: int) -> None:
-        """An answer said that the broker will not read from us for so long."""
-        self.throttled_until = max(self.throttled_until, time.monotonic() + ms / 1000)
 
     def close(self) -> None:
         for node in list(self.connections):

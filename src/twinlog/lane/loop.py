@@ -326,7 +326,7 @@ class LaneLoop:
         now_ms = int(time.time() * 1000)
         for context, view in connection.receive():
             if isinstance(context, Sent):
-                self._target.on_answer(context, view, now_ms)
+                connection.throttled(self._target.on_answer(context, view, now_ms))
             else:
                 self._map.on_answer(context, view)
 

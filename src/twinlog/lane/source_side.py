@@ -198,7 +198,7 @@ class SourceSide:
             broker.is_fetching = False
             answer = broker.session.parse(view)
             self.throttle_ms = max(self.throttle_ms, answer.throttle_ms)
-            self.side.throttled(answer.throttle_ms)
+            connection.throttled(answer.throttle_ms)
             if answer.error and answer.error not in SESSION_ERRORS:
                 raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
             for fetched in answer.partitions:

@@ -131,11 +131,10 @@ class TargetSide:
         connection.submit(PRODUCE, version, parts, Sent(version, batches))
         return True
 
-    def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> None:
-        """One Produce request was answered."""
+    def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> int:
+        """One Produce request was answered; returns for how many ms the broker will not read on."""
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
-        self.side.throttled(throttle_ms)
         for answer in answers:
             copy, _ = sent.batches.pop(answer.tp)
             if answer.error in STALE_LEADER:
@@ -149,6 +148,7 @@ class TargetSide:
             )
             self.wake(copy)
             self.on_answered(copy)
+        return throttle_ms
 
     def on_disconnected(
         self, node: int, unanswered: list[Sent], error: TwinlogError, now_ms: int
