@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -77,9 +77,12 @@ def mirror(
                 on_snapshot=progress.update,
             ),
         )
+        progress.update(list(result.flows))  # failures of the last second
     report = MirrorReport(result, once=once)
     for line in report.lines():
         write_line(line, people)
+    for line in report.flow_failures():
+        write_line(line, sys.stderr)
     if once:
         ran = {flow.flow for flow in result.flows if flow.state != "FAILED"}
         _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], people)
@@ -143,14 +146,17 @@ class MirrorReport:
     def _is_failed(self, part: PartitionSnapshot) -> bool:
         return bool(part.code) or (self._once and part.state != DONE)
 
-    def lines(self) -> Iterable[str]:
-        """The summary: a line per flow, a line per failure."""
-        for flow in self.flows:
-            yield _flow_line(flow)
-        for flow in self.flows:
-            for one in flow["failed"]:
-                where = "" if one["topic"] is None else f"{one['topic']}-{one['partition']}: "
-                yield f"{flow['flow']}: {where}{one['message']} [{one['code']}]"
+    def lines(self) -> Iterator[str]:
+        """A line for every flow that ran; what failed in it was said when it happened."""
+        for flow, snapshot in zip(self.flows, self._result.flows, strict=True):
+            if snapshot.state != "FAILED":
+                yield _flow_line(flow)
+
+    def flow_failures(self) -> Iterator[str]:
+        """A line for every flow that could not run."""
+        for flow in self._result.flows:
+            if flow.state == "FAILED":
+                yield f"{flow.flow}: {flow.reason.removeprefix(f'{flow.flow}: ')}"
 
 
 def _flow_line(flow: dict[str, Any]) -> str:

@@ -21,6 +21,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.cli.failures import FailureLines
+from twinlog.cli.output import write_line
 from twinlog.control.rates import Rates, TopicRate
 from twinlog.control.snapshot import FlowSnapshot
 from twinlog.quantities import count, duration, plural, size
@@ -49,9 +51,11 @@ class PlainProgress:
         write: Callable[[str], None],
         *,
         once: bool,
+        write_failure: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._write = write
+        self._failures = FailureLines(write_failure or write)
         self._once = once
         self._clock = clock
         self._rates = Rates()
@@ -67,6 +71,7 @@ class PlainProgress:
         for flow in flows:
             self._start_line(flow)
             self._state_line(flow, now)
+        self._failures.update(now, _now_ms(), flows)
         if now - self._last >= (ONCE_LINE_EVERY_S if self._once else LINE_EVERY_S):
             if self._started:
                 self._write(self._once_line(topics) if self._once else self._hour_line(topics, now))
@@ -75,8 +80,8 @@ class PlainProgress:
             self._last_bytes = sum(t.bytes for t in topics)
 
     def _start_line(self, flow: FlowSnapshot) -> None:
-        if flow.flow in self._started or flow.state in ("STARTING", "DEGRADED", "FAILED"):
-            return
+        if flow.flow in self._started or not flow.guarantee:
+            return  # what the target can do is not known before a flow is set up
         self._started.add(flow.flow)
         topics = len({p.topic for p in flow.partitions})
         what = f"{plural(topics, 'topic')}, {plural(len(flow.partitions), 'partition')}"
@@ -105,7 +110,8 @@ class PlainProgress:
         done, known = sum(t.records for t in topics), sum(t.known for t in topics)
         percent = f" ({100 * done // known} %)" if known else ""
         speed = _speed(sum(t.records_per_s for t in topics), sum(t.bytes_per_s for t in topics))
-        return f"copied {count(done)} of {count(known)} records{percent}, {speed}"
+        what = _flows(topics)
+        return f"{what}: copied {count(done)} of {count(known)} records{percent}, {speed}"
 
     def _hour_line(self, topics: list[TopicRate], now: float) -> str:
         records = sum(t.records for t in topics) - self._last_records
@@ -113,10 +119,20 @@ class PlainProgress:
         lag = sum(max(t.lag, 0) for t in topics)
         failed = sum(t.failed for t in topics)
         line = (
-            f"copied {count(records)} records, {size(volume)} in {duration(now - self._last)}; "
+            f"{_flows(topics)}: copied {count(records)} records, {size(volume)} "
+            f"in {duration(now - self._last)}; "
             f"{plural(sum(t.partitions for t in topics), 'partition')}, lag {count(lag)}"
         )
         return line + (f", {failed} FAILED (see `twinlog status`)" if failed else "")
+
+
+def _flows(topics: list[TopicRate]) -> str:
+    names = dict.fromkeys(topic.flow for topic in topics)
+    return next(iter(names)) if len(names) == 1 else plural(len(names), "flow")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _speed(records_per_s: float, bytes_per_s: float) -> str:
@@ -130,6 +146,7 @@ class BarProgress:
         self._console = console
         self._clock = clock
         self._rates = Rates()
+        self._failures = FailureLines(lambda line: console.print(Text(line, style="red")))
         self._live = Live(Text("starting ..."), console=console, refresh_per_second=4)
 
     def start(self) -> None:
@@ -140,7 +157,9 @@ class BarProgress:
 
     def update(self, flows: list[FlowSnapshot]) -> None:
         """Draw anew."""
-        topics = self._rates.update(self._clock(), flows)
+        now = self._clock()
+        topics = self._rates.update(now, flows)
+        self._failures.update(now, _now_ms(), flows)
         self._live.update(mirror_view(flows, topics, self._console.height - OTHER_ROWS))
 
 
@@ -209,12 +228,11 @@ def state_style(state: str) -> str:
 def shown(*, once: bool, stream: TextIO) -> Iterator[Progress]:
     """The display that fits the stream, for as long as the mirror runs."""
     if not stream.isatty():
-
-        def write(line: str) -> None:
-            stream.write(f"{line}\n")
-            stream.flush()
-
-        yield PlainProgress(write, once=once)
+        yield PlainProgress(
+            lambda line: write_line(line, stream),
+            once=once,
+            write_failure=lambda line: write_line(line, sys.stderr),
+        )
         return
     bars = BarProgress(Console(file=stream))
     bars.start()

@@ -401,8 +401,8 @@ class FlowRun:
                 partition.wait_until, time.monotonic() + trouble.wait_ms / 1000
             )
         if before is None or before.code != trouble.code:
-            level = logging.INFO if trouble.is_retriable else logging.ERROR
-            log.log(level, "%s: %s [%s]", self.name, trouble.message, trouble.code)
+            # whoever shows the snapshots says it to people, a line per topic and code
+            log.info("%s: %s [%s]", self.name, trouble.message, trouble.code)
 
     def on_gone(self, lane: Lane) -> None:
         """The lane's channel ended."""

@@ -48,6 +48,7 @@ from twinlog.wire.records import Record
 log = logging.getLogger(__name__)
 
 MAP_PARTITIONS: Final = 8
+REACHED_WITHIN_S: Final = 5.0
 OLD_LANES_END_S: Final = 20.0
 ONCE_WAITS_FOR_LEAD_S: Final = 15.0
 EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
@@ -138,8 +139,9 @@ class FlowSetup:
         """All steps; raises what keeps the flow from starting."""
         with self._lock:
             source, target = self._clients()
-            source_id = source.metadata([]).cluster_id or ""
-            target_id = target.metadata([]).cluster_id or ""
+            # a short first question: a cluster that is away is said at once, and asked again
+            source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
+            target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
             self._check_clusters(source_id, target_id)
             factor = self.config.state_topic_replication_factor
             ensure_compacted_topic(target, STATE_TOPIC, partitions=1, replication_factor=factor)

@@ -32,7 +32,9 @@ def test_a_healthy_hour_has_fewer_than_20_lines() -> None:
         log.second(*(flow(partition(records=second), flow=f"A->B{n}") for n in range(3)))
     assert len(log.lines) < 20
     assert log.lines[0] == "A->B0: mirroring 1 topic, 1 partition, 2 lanes; guarantee: exact"
-    assert log.lines[-1].startswith("copied 1,800 records, 0 B in 10 min; 3 partitions, lag 0")
+    assert log.lines[-1].startswith(
+        "3 flows: copied 1,800 records, 0 B in 10 min; 3 partitions, lag 0"
+    )
 
 
 def test_once_has_a_line_at_the_start_and_one_every_ten_seconds() -> None:
@@ -41,13 +43,14 @@ def test_once_has_a_line_at_the_start_and_one_every_ten_seconds() -> None:
         log.second(flow(partition(records=second * 100, lag=4000 - second * 100)))
     assert log.lines[0].startswith("A->B: mirroring")
     assert len(log.lines) == 4
-    assert log.lines[1].startswith("copied 900 of 4,000 records (22 %), 100 records/s")
+    assert log.lines[1].startswith("A->B: copied 900 of 4,000 records (22 %), 100 records/s")
 
 
-def test_nothing_is_said_before_a_flow_has_started() -> None:
+def test_nothing_is_said_before_a_flow_is_set_up() -> None:
     log = Log(once=True)
     for _ in range(30):
-        log.second(flow(state="STARTING"), flow(state="DEGRADED", reason="no", flow="B->A"))
+        away = flow(state="DEGRADED", reason="no", flow="B->A", guarantee="")
+        log.second(flow(state="STARTING", guarantee=""), away)
     assert log.lines == []
 
 

@@ -1,0 +1,80 @@
+"""A failure is one line, when it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.snapshots import flow, partition
+from twinlog.cli.failures import FailureLines
+from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
+
+NOW_MS = 1_700_000_000_000
+
+
+class Said:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.now = 0.0
+        self._failures = FailureLines(self.lines.append)
+
+    def after(self, seconds: float, *parts: PartitionSnapshot, **changes: str) -> list[str]:
+        """The lines that this moment adds."""
+        self.now += seconds
+        before = len(self.lines)
+        snapshot: FlowSnapshot = flow(*parts, **changes)
+        self._failures.update(self.now, NOW_MS + int(self.now * 1000), [snapshot])
+        return self.lines[before:]
+
+
+def bad(number: int, code: str = "FOREIGN_DATA", **changes: Any) -> PartitionSnapshot:
+    usual: dict[str, Any] = {
+        "state": "FAILED",
+        "message": f"A.orders-{number}: not ours",
+        "since_ms": NOW_MS,
+    }
+    return partition(number=number, code=code, **(usual | changes))
+
+
+def test_partitions_of_one_topic_and_code_share_a_line() -> None:
+    said = Said()
+    lines = said.after(1, bad(0), bad(1), bad(3), bad(4, code="DIVERGED"), partition(number=5))
+    assert lines == [
+        "A->B: orders, partitions 0-1,3: A.orders-0: not ours [FOREIGN_DATA]",
+        "A->B: orders-4: A.orders-4: not ours [DIVERGED]",
+    ]
+    assert said.after(1, bad(0), bad(1), bad(3), bad(4, code="DIVERGED")) == []
+
+
+def test_while_it_is_tried_again_nothing_is_said() -> None:
+    said = Said()
+    said.after(1, bad(0))
+    assert said.after(1, bad(0, state="RETRYING")) == []
+    assert said.after(1, bad(0)) == []
+
+
+def test_its_end_is_said() -> None:
+    said = Said()
+    said.after(1, bad(0))
+    assert said.after(90, partition(number=0)) == [
+        "A->B: orders: FOREIGN_DATA is over after 1 min 30 s"
+    ]
+
+
+def test_one_that_comes_and_goes_is_said_every_ten_minutes() -> None:
+    said = Said()
+    for _ in range(60):
+        said.after(30, bad(0))
+        said.after(30, partition(number=0))
+    assert len(said.lines) <= 2 * 7
+
+
+def test_passing_trouble_is_said_only_when_it_stays() -> None:
+    said = Said()
+    waits = bad(0, code="TARGET_UNDER_MIN_ISR", state="RETRYING")
+    assert said.after(5, waits) == []
+    assert len(said.after(30, waits)) == 1
+
+
+def test_a_name_that_the_message_begins_with_is_not_repeated() -> None:
+    lines = Said().after(1, bad(0, message="orders-0: the topic is gone"))
+    assert lines == ["A->B: orders-0: the topic is gone [FOREIGN_DATA]"]
