@@ -1,0 +1,191 @@
+"""H11 and the identity policy: others write to the target topic, between our records and after them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.rig import Numbered, Rig
+from tests.support.client import Outgoing, eventually, produce, produce_transaction, read_all
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.control.snapshot import PartitionSnapshot
+from twinlog.mirror.offset_map import run_at_upstream
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+FOREIGN = b"foreign"
+TAKEN_OVER = "TAKEN_OVER"
+LOOKS_S = 8.0
+"""The lane looks every two seconds."""
+
+
+@pytest.fixture
+def flow(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
+    with Rig(source_cluster, target_cluster, tmp_path) as rig:
+        rig.prefixed = False
+        rig.create()
+        yield rig
+
+
+def write_foreign(rig: Rig, count: int = 3) -> None:
+    """As an application that was moved to the target does."""
+    produce(rig.target, rig.remote, [Outgoing(key=b"f", value=FOREIGN)] * count)
+
+
+def ours(rig: Rig) -> list[Numbered]:
+    return [record for record in rig.on_target() if record.value != FOREIGN]
+
+
+def foreign(rig: Rig) -> int:
+    return sum(record.value == FOREIGN for record in rig.on_target())
+
+
+def map_is_exact(rig: Rig) -> None:
+    """Every copied record is where the map says, by upstream offset."""
+    known = rig.map()
+    there = {r.value: r.offset for r in read_all(rig.target, rig.remote) if r.value != FOREIGN}
+    wrong = []
+    for record in read_all(rig.source, rig.topic):
+        run = run_at_upstream(known.runs, record.offset)
+        said = None if run is None else run.downstream + record.offset - run.upstream
+        if said != there[record.value]:
+            wrong.append((record.offset, said, there[record.value]))
+    assert not wrong
+
+
+def is_taken_over(parts: list[PartitionSnapshot]) -> bool:
+    return [(p.state, p.code) for p in parts] == [(TAKEN_OVER, "")]
+
+
+def test_records_of_others_between_ours_are_known_to_the_map(flow: Rig) -> None:
+    flow.put(range(10))
+    with flow.mirror() as mirror:
+        flow.copied(10)
+        write_foreign(flow)
+        flow.put(range(10, 20))  # nobody had looked yet: it lands behind theirs
+        flow.copied(23)
+        flow.put(range(20, 30))
+        flow.copied(33)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
+        mirror.stop()
+    assert ours(flow) == flow.on_source()
+    map_is_exact(flow)
+    flow.put(range(30, 40))
+    flow.copy_once()
+    assert ours(flow) == flow.on_source()
+    map_is_exact(flow)
+
+
+def test_jump_that_a_dead_lane_could_not_note_is_found_at_the_next_start(flow: Rig) -> None:
+    flow.put(range(10))
+    before_the_row = "import twinlog.mirror.copy as c, os, signal\n" \
+        "c.PartitionCopy._trouble = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    with flow.mirror(prelude=before_the_row) as mirror:
+        flow.copied(10)
+        write_foreign(flow)
+        mirror.leases.prelude = ""
+        flow.put(range(10, 20))
+        flow.copied(23)
+        flow.put(range(20, 30))
+        flow.copied(33)
+        mirror.stop()
+    assert ours(flow) == flow.on_source()
+    map_is_exact(flow)
+
+
+def test_consumers_first_migration_by_hand(flow: Rig) -> None:
+    """Drain, move the consumers, move the producers: nothing is lost and nothing is an error."""
+    flow.put(range(20))
+    with flow.mirror() as mirror:
+        flow.copied(20)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        write_foreign(flow)
+        mirror.eventually(is_taken_over, LOOKS_S)
+        write_foreign(flow)
+        time.sleep(2.5)
+        assert is_taken_over([p for one in mirror.snapshots for p in one.partitions])
+        (flow_snapshot,) = mirror.stop()
+        assert flow_snapshot.state == "STOPPED"
+    assert ours(flow) == flow.on_source()
+    assert foreign(flow) == 6
+    # it stays so: in a new process, and with --once
+    with flow.mirror() as mirror:
+        mirror.eventually(is_taken_over)
+        mirror.stop()
+    with flow.mirror(once=True) as mirror:
+        (flow_snapshot,) = mirror.wait(30)
+        assert is_taken_over(list(flow_snapshot.partitions))
+    assert flow.end() == 26
+
+
+def test_source_that_goes_on_after_that_stops_the_partition_with_the_range(flow: Rig) -> None:
+    flow.put(range(20))
+    mirror = Mirror(flow.config(), lanes=1, lease_s=300)
+    with mirror:
+        flow.copied(20)
+        write_foreign(flow)
+        mirror.eventually(is_taken_over, LOOKS_S)
+        flow.put(range(20, 25))
+        (part,) = mirror.eventually(
+            lambda parts: parts[0].state == "FAILED" and parts[0].code == TAKEN_OVER, LOOKS_S
+        )
+        assert f"upstream records [20, 25) of {flow.topic}-0" in part.message
+        assert "from offset 20 on" in part.message
+        mirror.stop()
+    assert flow.end() == 23
+    code, message = flow.fail_once()
+    assert code == TAKEN_OVER
+    assert "[20, 25)" in message
+
+
+def test_lease_change_after_that_keeps_it(flow: Rig) -> None:
+    flow.put(range(20))
+    mirror = Mirror(flow.config(), lanes=1, lease_s=3.0)
+    with mirror:
+        flow.copied(20)
+        write_foreign(flow)
+        mirror.eventually(is_taken_over, LOOKS_S)
+        leases = len(mirror.leases.jobs)
+        eventually(lambda: len(mirror.leases.jobs) > leases + 1, 30, what="two lease changes")
+        mirror.eventually(is_taken_over)
+        for pid in mirror.leases.pids():
+            os.kill(pid, signal.SIGKILL)
+        mirror.eventually(is_taken_over)
+        mirror.stop()
+    assert flow.end() == 23
+
+
+def test_markers_and_rolled_back_records_at_the_source_are_nothing_new(flow: Rig) -> None:
+    batch = [Outgoing(key=b"k%d" % n, value=b"u%d" % n) for n in range(5)]
+    produce_transaction(flow.source, flow.topic, batch, commit=True)
+    produce_transaction(flow.source, flow.topic, batch, commit=False)
+    with flow.mirror() as mirror:
+        flow.copied(5)
+        write_foreign(flow)
+        mirror.eventually(is_taken_over, LOOKS_S)
+        produce_transaction(flow.source, flow.topic, batch, commit=False)
+        time.sleep(4)
+        mirror.eventually(is_taken_over)
+        produce_transaction(flow.source, flow.topic, batch, commit=True)
+        mirror.eventually(lambda parts: parts[0].code == TAKEN_OVER, LOOKS_S)
+        mirror.stop()
+    assert flow.end() == 8
+
+
+def test_records_that_were_there_before_are_left_alone(flow: Rig) -> None:
+    create_topic(flow.target, flow.remote)
+    write_foreign(flow, 7)
+    flow.put(range(10))
+    flow.copy_once()
+    flow.put(range(10, 20))
+    flow.copy_once()
+    assert ours(flow) == flow.on_source()
+    assert foreign(flow) == 7
+    map_is_exact(flow)
