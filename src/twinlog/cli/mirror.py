@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 JSON_VERSION: Final = 1
 DONE: Final = "DONE"
+TAKEN_OVER: Final = "TAKEN_OVER"
+"""Others go on where the copy ended: what a migration ends with."""
 
 
 @click.command("mirror")
@@ -144,7 +146,7 @@ class MirrorReport:
         }
 
     def _is_failed(self, part: PartitionSnapshot) -> bool:
-        return bool(part.code) or (self._once and part.state != DONE)
+        return bool(part.code) or (self._once and part.state not in (DONE, TAKEN_OVER))
 
     def lines(self) -> Iterator[str]:
         """A line for every flow that ran; what failed in it was said when it happened."""

@@ -96,6 +96,8 @@ def partition_state(partition: Partition, lag: int) -> str:
         return partition.progress.state
     if partition.placement is Placement.PENDING and partition.failure is not None:
         return "RETRYING"
+    if partition.placement is Placement.DONE and partition.progress is not None:
+        return "TAKEN_OVER" if partition.progress.state == "TAKEN_OVER" else "DONE"
     return partition.placement.value
 
 
