@@ -194,6 +194,8 @@ def _heading(flow: FlowSnapshot) -> Iterator[str | tuple[str, str]]:
         yield f"  {plural(len(flow.partitions), 'partition')}"
     if flow.lanes:
         yield f", {plural(flow.lanes, 'lane')}"
+    elif flow.partitions and flow.state == "STARTING":
+        yield ", waiting for Spark"
     if flow.guarantee:
         yield f"  {flow.guarantee}"
     if flow.reason:

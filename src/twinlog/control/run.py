@@ -31,6 +31,7 @@ from twinlog.spark.codec import MessageCodec
 
 log = logging.getLogger(__name__)
 
+START_IS_WAITED_FOR_S: Final = 3.0
 LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
 
 
@@ -188,7 +189,8 @@ class _Engine:
         return max(1, min(lanes, self._slots // (2 * flows)))
 
     def stop(self) -> None:
-        self._thread.join()
+        # a Spark that is still coming up ends with this process: its input closes then
+        self._thread.join(START_IS_WAITED_FOR_S)
         if self._engine is not None:
             from twinlog.spark.session import stop_session
 
