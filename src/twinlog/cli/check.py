@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.output import Format, format_option, write_json
+from twinlog.cli.tables import write_all
 from twinlog.quantities import plural
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 JSON_VERSION: Final = 1
 TOPICS_SHOWN: Final = 50
 SAME_CODE_SHOWN: Final = 10
-PLAIN_WIDTH: Final = 160
 
 
 @click.command("check")
@@ -46,58 +45,48 @@ def check(file: Path, clusters: str | None, probe: bool, output: Format) -> int:
     if output is Format.JSON:
         write_json("check", JSON_VERSION, report.as_json())
     else:
-        _write(report)
+        write_all(_parts(report))
     return 1 if report.problems else 0
 
 
-def _write(report: CheckReport) -> None:
-    wide = None if sys.stdout.isatty() else PLAIN_WIDTH
-    console = Console(file=sys.stdout, width=wide, highlight=False, soft_wrap=True)
+def _parts(report: CheckReport) -> Iterator[RenderableType]:
     for warning in report.warnings:
-        console.print(Text.assemble(("warning: ", "yellow"), warning))
+        yield Text.assemble(("warning: ", "yellow"), warning)
     for cluster in report.clusters:
         if cluster.problem is not None:
-            console.print(_problem(f"cluster {cluster.alias}", str(cluster.problem)))
+            yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
         else:
-            what = (
-                f"cluster {cluster.alias}: {cluster.addresses}, {plural(cluster.brokers, 'broker')}"
-            )
-            console.print(f"{what}, id {cluster.cluster_id}")
+            brokers = plural(cluster.brokers, "broker")
+            where = f"{cluster.addresses}, {brokers}, id {cluster.cluster_id}"
+            yield Text(f"cluster {cluster.alias}: {where}")
     for flow in report.flows:
-        _write_flow(console, flow)
+        yield from _flow_parts(flow)
     count = len(report.problems)
     if count:
-        console.print(Text(f"{plural(count, 'problem')}", style="bold red"))
+        yield Text(plural(count, "problem"), style="bold red")
     else:
-        console.print(Text("no problem found", style="green"))
+        yield Text("no problem found", style="green")
 
 
-def _write_flow(console: Console, flow: FlowReport) -> None:
-    console.print()
-    heading = Text.assemble((flow.flow, "bold"), ": ")
-    heading.append(
-        f"{plural(len(flow.topics), 'topic')} with {plural(flow.partitions, 'partition')}"
-        if flow.topics
-        else "no topic would be mirrored"
-    )
-    console.print(heading)
+def _flow_parts(flow: FlowReport) -> Iterator[RenderableType]:
+    what = f"{plural(len(flow.topics), 'topic')} with {plural(flow.partitions, 'partition')}"
+    yield Text()
+    yield Text.assemble((flow.flow, "bold"), ": ", what if flow.topics else "no topic to mirror")
     if flow.topics:
-        console.print(_table(flow.topics))
+        yield _table(flow.topics)
     if len(flow.topics) > TOPICS_SHOWN:
-        console.print(f"  and {len(flow.topics) - TOPICS_SHOWN} more (--format json has all)")
+        yield Text(f"  and {len(flow.topics) - TOPICS_SHOWN} more (--format json has all)")
     if flow.guarantee is not None:
         missing = ", ".join(flow.missing_capabilities)
-        console.print(
-            f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else "")
-        )
+        yield Text(f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else ""))
     for note in flow.notes:
-        console.print(Text.assemble("  ", ("note: ", "cyan"), note))
+        yield Text.assemble("  ", ("note: ", "cyan"), note)
     for line in _problem_lines(flow):
-        console.print(_problem("  problem", line))
+        yield _problem("  problem", line)
 
 
 def _table(topics: Iterable[TopicReport]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 2), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("  topic", no_wrap=True)
     table.add_column("partitions", justify="right")
     table.add_column("remote topic", no_wrap=True)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.output import Format, format_option, write_json, write_line
+from twinlog.cli.tables import write_all
 from twinlog.quantities import count, duration, plural, ranges
 
 JSON_VERSION: Final = 1
 STALE_MS: Final = 10_000
 """A mirror writes its numbers once a second."""
-
-PLAIN_WIDTH: Final = 160
 
 
 @click.command("status")
@@ -57,7 +55,7 @@ def status(file: Path | None, output: Format) -> int:
             "far the copy got"
         )
     else:
-        _write(mirrors)
+        write_all(_parts(mirrors))
     return 1 if any(flow["state"] == "FAILED" for one in mirrors for flow in one["flows"]) else 0
 
 
@@ -74,16 +72,18 @@ def _offline(file: Path) -> dict[str, Any]:
     }
 
 
-def _write(mirrors: Iterable[Mapping[str, Any]]) -> None:
-    wide = None if sys.stdout.isatty() else PLAIN_WIDTH
-    console = Console(file=sys.stdout, width=wide, highlight=False)
+def _parts(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[RenderableType]:
     now_ms = int(time.time() * 1000)
     for one in mirrors:
-        console.print(_mirror_line(one, now_ms))
+        yield _mirror_line(one, now_ms)
         for flow in one["flows"]:
-            console.print(_flow_line(flow, now_ms))
+            yield _flow_line(flow, now_ms)
             if flow["partitions"]:
-                console.print(_table(flow, now_ms))
+                found = rows(flow)
+                yield _table(found, now_ms)
+                for row in found:
+                    if row.trouble:
+                        yield Text(f"  {row.topic}, {row.partitions}: {row.trouble}", style="red")
 
 
 def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
@@ -154,18 +154,18 @@ def rows(flow: Mapping[str, Any]) -> list[Row]:
     return out
 
 
-def _table(flow: Mapping[str, Any], now_ms: int) -> Table:
+def _table(found: Iterable[Row], now_ms: int) -> Table:
     from twinlog.cli.progress import state_style
 
-    table = Table(box=None, padding=(0, 2, 0, 2), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("  topic", no_wrap=True)
     table.add_column("remote topic", no_wrap=True)
-    table.add_column("partitions")
+    table.add_column("partitions", min_width=10, overflow="fold")
     table.add_column("state", no_wrap=True)
     for name in ("lag", "lag in time", "copied"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("since", no_wrap=True)
-    for row in rows(flow):
+    for row in found:
         table.add_row(
             f"  {row.topic}",
             row.target_topic,
@@ -176,8 +176,6 @@ def _table(flow: Mapping[str, Any], now_ms: int) -> Table:
             count(row.records),
             since(row.since_ms, now_ms) if row.since_ms else "",
         )
-        if row.trouble:
-            table.add_row("", "", "", Text(row.trouble, style="red"))
     return table
 
 

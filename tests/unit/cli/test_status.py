@@ -53,7 +53,8 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     assert "A->B  PARTLY_FAILED  since" in text
     assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +100", text)
-    assert "A.payments-0: no [FOREIGN_DATA]" in text
+    assert "  payments, 0: A.payments-0: no [FOREIGN_DATA]" in text
+    assert all(line == line.rstrip() for line in text.splitlines())
 
 
 def test_a_running_mirror_as_json(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
