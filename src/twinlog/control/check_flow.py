@@ -9,9 +9,10 @@ from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups import check_group_read
 from twinlog.cluster.internal_log import read_to_end
-from twinlog.cluster.metadata import ClusterMetadata, Operation, TopicMetadata
+from twinlog.cluster.metadata import Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
 from twinlog.control.check_report import FlowReport, Plan, Problem, TopicReport
+from twinlog.control.check_rights import denied, may, seen_by
 from twinlog.control.flow_setup import EXPIRY_CONFIG, FlowSetup
 from twinlog.control.map_reader import MapReader
 from twinlog.control.probe import PROBE_TOPIC
@@ -142,37 +143,29 @@ class _Look:
             self._problem(error, topic)
             return
         if not answer.is_new:
-            self._problem(self._unauthorized("target", "DESCRIBE", remote), topic)
+            self._problem(denied(self._flow.flow.target, "DESCRIBE", remote), topic)
 
     # -- rights --------------------------------------------------------------------------------
 
-    def _unauthorized(self, side: str, right: str, topic: str) -> TwinlogError:
-        alias = self._flow.flow.source if side == "source" else self._flow.flow.target
-        return Unauthorized(
-            f"cluster {alias}: our user may not {right} topic {topic}: grant {right} on topic "
-            f"{topic}",
-            code="TOPIC_UNAUTHORIZED",
-        )
-
     def source_rights(self) -> None:
-        seen = _seen(self._clients.lane_source, self._clients.source, self._here, self._mirrored)
+        seen = seen_by(self._clients.lane_source, self._clients.source, self._here, self._mirrored)
         for name in self._mirrored:
-            if not _may(seen, name, Operation.READ):
-                self._problem(self._unauthorized("source", "READ", name), name)
+            if not may(seen, name, Operation.READ):
+                self._problem(denied(self._flow.flow.source, "READ", name), name)
 
     def target_rights(self) -> None:
         there = {
             name: remote for name, remote in self._remote.items() if remote in self._there.topics
         }
-        seen = _seen(self._clients.lane_target, self._clients.target, self._there, there.values())
+        seen = seen_by(self._clients.lane_target, self._clients.target, self._there, there.values())
         for name, remote in there.items():
             for right in (Operation.WRITE, Operation.READ):
-                if not _may(seen, remote, right):
-                    self._problem(self._unauthorized("target", right.name, remote), name)
+                if not may(seen, remote, right):
+                    self._problem(denied(self._flow.flow.target, right.name, remote), name)
             wanted, count = self._mirrored[name], self._there.topics[remote]
             grows = len(count.partitions) < len(wanted.partitions)
-            if grows and not _may(self._there, remote, Operation.ALTER):
-                self._problem(self._unauthorized("target", "ALTER", remote), name)
+            if grows and not may(self._there, remote, Operation.ALTER):
+                self._problem(denied(self._flow.flow.target, "ALTER", remote), name)
 
     def internal_topics(self) -> None:
         names = (STATE_TOPIC, offset_map_topic(self._flow.flow.source), PROBE_TOPIC)
@@ -182,8 +175,8 @@ class _Look:
                 self._validate(name, 1, factor, {}, None)
                 continue
             for right in (Operation.WRITE, Operation.READ):
-                if not _may(self._there, name, right):
-                    self._problem(self._unauthorized("target", right.name, name))
+                if not may(self._there, name, right):
+                    self._problem(denied(self._flow.flow.target, right.name, name))
 
     def group(self) -> None:
         """One driver leads a flow, by membership of a group."""
@@ -196,7 +189,7 @@ class _Look:
 
     def state(self) -> None:
         """Whether the state on the target is this flow's."""
-        if STATE_TOPIC not in self._there.topics or not _may(
+        if STATE_TOPIC not in self._there.topics or not may(
             self._there, STATE_TOPIC, Operation.READ
         ):
             return
@@ -231,7 +224,7 @@ class _Look:
             for topic in self._report.topics
             if topic.plan is not Plan.CREATE
             for tp in _partitions(topic)
-            if _may(self._there, topic.remote_topic, Operation.READ)
+            if may(self._there, topic.remote_topic, Operation.READ)
         }
         if not there:
             return
@@ -267,7 +260,7 @@ class _Look:
     def _mapped(self) -> Iterable[PartitionKey]:
         topic = offset_map_topic(self._flow.flow.source)
         found = self._there.topics.get(topic)
-        if found is None or not _may(self._there, topic, Operation.READ):
+        if found is None or not may(self._there, topic, Operation.READ):
             return ()
         return MapReader(self._clients.target, topic, len(found.partitions)).read()
 
@@ -284,24 +277,6 @@ class _Look:
                 "trouble; set "
                 "twinlog.target.producer.id.expiration.ms to the brokers' value"
             )
-
-
-def _seen(
-    lane: ClusterClient, usual: ClusterClient, known: ClusterMetadata, topics: Iterable[str]
-) -> ClusterMetadata:
-    """The topics as the lanes' user sees them."""
-    if lane is usual:
-        return known
-    names = sorted(topics)
-    return lane.metadata(names) if names else known
-
-
-def _may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
-    """False only where the brokers say that it is denied; old ones do not say."""
-    found = metadata.topics.get(topic)
-    if found is None or found.error:
-        return False
-    return found.operations is None or right in found.operations
 
 
 def _partitions(topic: TopicReport) -> list[TopicPartition]:
