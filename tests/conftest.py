@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -53,6 +54,19 @@ def pytest_runtest_makereport(
             if isinstance(cluster, LocalCluster) and cluster.folder is not None:
                 report.sections.append((f"brokers of {name}", cluster.logs()))
     return report
+
+
+@pytest.fixture(autouse=True)
+def plain_py4j() -> None:
+    """Undo what a Spark session of an earlier test did to py4j for the whole process.
+
+    PySpark replaces py4j's way of raising errors and needs a running SparkContext for it; the JVM
+    of the `java` fixture has none.
+    """
+    context = sys.modules.get("pyspark.core.context")
+    if context is not None and context.SparkContext._jvm is None:
+        gateway, protocol = sys.modules["py4j.java_gateway"], sys.modules["py4j.protocol"]
+        vars(gateway)["get_return_value"] = vars(protocol)["get_return_value"]
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 import threading
 import time
@@ -108,7 +109,9 @@ def forget_token(settings: OAuthSettings) -> None:
 
 def unsecured_token(claims_json: str, lifetime_s: int, now_s: float) -> str:
     """An unsigned JWT (RFC 7515, A.5), which brokers accept only when set up for tests."""
-    claims = {"iat": now_s, "exp": now_s + lifetime_s, **json.loads(claims_json)}
+    # whole seconds: Java rounds to milliseconds, and a token issued in the future is refused
+    issued_s = math.floor(now_s)
+    claims = {"iat": issued_s, "exp": issued_s + lifetime_s, **json.loads(claims_json)}
     return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
 
 
