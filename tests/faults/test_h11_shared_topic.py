@@ -1,4 +1,4 @@
-"""H11 and the identity policy: others write to the target topic, between our records and after them."""
+"""H11 and the identity policy: others write to the target, between our records and after them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ LOOKS_S = 8.0
 
 
 @pytest.fixture
-def flow(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
+def flow(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.prefixed = False
         rig.create()
@@ -85,8 +87,10 @@ def test_records_of_others_between_ours_are_known_to_the_map(flow: Rig) -> None:
 
 def test_jump_that_a_dead_lane_could_not_note_is_found_at_the_next_start(flow: Rig) -> None:
     flow.put(range(10))
-    before_the_row = "import twinlog.mirror.copy as c, os, signal\n" \
+    before_the_row = (
+        "import twinlog.mirror.copy as c, os, signal\n"
         "c.PartitionCopy._trouble = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
     with flow.mirror(prelude=before_the_row) as mirror:
         flow.copied(10)
         write_foreign(flow)

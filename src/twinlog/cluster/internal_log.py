@@ -18,6 +18,7 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 __all__ = [
     "FetchedRecords",
     "append",
+    "ends_of_logs",
     "ensure_compacted_topic",
     "fetch_records",
     "produce_batch",

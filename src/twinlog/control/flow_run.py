@@ -48,10 +48,10 @@ SOCKET_GIVES_UP_MS: Final = 10_000
 
 ONCE_GIVES_UP_S: Final = 60.0
 STALE_PLAN: Final = frozenset(
-    {"SOURCE_RECREATED", "TARGET_RECREATED", "TOPIC_MISSING", "RECORD_TOO_LARGE"}
+    {"SOURCE_RECREATED", "TARGET_RECREATED", "TOPIC_MISSING", "RECORD_TOO_LARGE", "OTHER_WRITER"}
 )
 """Troubles that a fresh look at both clusters may end: other topic ids, another
-max.message.bytes.
+max.message.bytes, LogAppendTime.
 """
 
 LEASE_RETRY_S: Final = 2.0

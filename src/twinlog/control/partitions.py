@@ -45,6 +45,8 @@ class PartitionPlan:
     source_topic_id: TopicId
     target_topic_id: TopicId
     limit_bytes: int
+    stamps_own_time: bool = False
+    """The target topic says LogAppendTime."""
     end: int = FOREVER
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
@@ -195,7 +195,7 @@ def _plan(
     if not names:
         return
     there = target.metadata(sorted({remote[name] for name in names})).topics
-    limits = _limits(target, [remote[name] for name in names])
+    rules = _target_rules(target, [remote[name] for name in names])
     for name in names:
         found = there.get(remote[name])
         if found is None or found.error:
@@ -207,17 +207,30 @@ def _plan(
                     target=TopicPartition(remote[name], partition.partition),
                     source_topic_id=topics[name].topic_id,
                     target_topic_id=found.topic_id,
-                    limit_bytes=limits.get(remote[name], DEFAULT_LIMIT_BYTES),
+                    limit_bytes=rules.get(remote[name], UNKNOWN_RULES).limit_bytes,
+                    stamps_own_time=rules.get(remote[name], UNKNOWN_RULES).stamps_own_time,
                 )
             )
 
 
-def _limits(target: ClusterClient, names: list[str]) -> dict[str, int]:
-    limits: dict[str, int] = {}
+class _TargetRules(NamedTuple):
+    """What a target topic's configs say of batches; defaults where they may not be read."""
+
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
+    stamps_own_time: bool = False
+
+
+UNKNOWN_RULES: Final = _TargetRules()
+
+
+def _target_rules(target: ClusterClient, names: list[str]) -> dict[str, _TargetRules]:
+    rules: dict[str, _TargetRules] = {}
     for name, answer in admin.describe_topic_configs(target, names).items():
         if isinstance(answer, TwinlogError):
             continue
-        for entry in answer:
-            if entry.name == "max.message.bytes" and entry.value:
-                limits[name] = int(entry.value)
-    return limits
+        values = {entry.name: entry.value for entry in answer}
+        rules[name] = _TargetRules(
+            int(values.get("max.message.bytes") or DEFAULT_LIMIT_BYTES),
+            values.get("message.timestamp.type") == "LogAppendTime",
+        )
+    return rules

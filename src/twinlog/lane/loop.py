@@ -295,6 +295,7 @@ class LaneLoop:
             tail=tail,
             end=take.end,
             limit_bytes=take.limit_bytes,
+            stamps_own_time=take.stamps_own_time,
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=int(time.time() * 1000),
         )

@@ -58,6 +58,8 @@ class TakePartition:
     term: Term
     limit_bytes: int
     """The target's max.message.bytes for this topic."""
+    stamps_own_time: bool
+    """The target topic says LogAppendTime."""
     start: str
     began_at: int
     """Where the copy began in a target topic that was deleted since; -1 when there was none."""

@@ -132,6 +132,7 @@ class PartitionCopy:
         limit_bytes: int,
         last_run: Run | None,
         now_ms: int,
+        stamps_own_time: bool = False,
     ) -> None:
         self.source = source
         self.target = target
@@ -168,6 +169,7 @@ class PartitionCopy:
         """Requests of an unprotected partition may still be on their way."""
         self._rules = rules
         self._k = start.k
+        self._stamps_own_time = stamps_own_time
         self._is_listed = start.is_protected
         self._is_proven = False
         self._trouble_until_ms = now_ms + TROUBLE_MS
@@ -287,7 +289,7 @@ class PartitionCopy:
         if base_offset != expected:
             self._off_by(batch, base_offset - expected, now_ms)
             return
-        if log_append_time_ms != -1 and self._is_create_time(log_append_time_ms, batch):
+        if log_append_time_ms != -1 and self._is_repeat(log_append_time_ms, batch):
             self._trouble(self._other_writer(batch), now_ms)
             return
         self._clean(batch, base_offset)
@@ -304,11 +306,11 @@ class PartitionCopy:
         if self.state is CopyState.COPYING and not self._in_flight and not self._queue:
             self.acked_upstream = max(self.acked_upstream, self.intake.position)
 
-    @staticmethod
-    def _is_create_time(log_append_time_ms: int, batch: OutBatch) -> bool:
+    def _is_repeat(self, log_append_time_ms: int, batch: OutBatch) -> bool:
         # A repeat is answered with the timestamp of the batch in the log. On a LogAppendTime topic
-        # both a fresh append and a repeat carry the broker's clock, which is no timestamp of ours.
-        return log_append_time_ms <= batch.max_timestamp
+        # both a fresh append and a repeat carry the broker's clock, which says nothing; that the
+        # topic is one may not be known, but then the clock is hardly behind the records.
+        return not self._stamps_own_time and log_append_time_ms <= batch.max_timestamp
 
     def _off_by(self, batch: OutBatch, distance: int, now_ms: int) -> None:
         where = f"{self.target} at ordinal {batch.ordinal}"

@@ -1,0 +1,45 @@
+"""Damage to a broker's files, done while it is down: what disks and unclean elections do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.record_batch import BatchHeader, read_headers
+
+FIRST_SEGMENT = "00000000000000000000.log"
+
+
+def log_file(cluster: LocalCluster, tp: TopicPartition, node: int = 1) -> Path:
+    return cluster.data_folder(node) / str(tp) / FIRST_SEGMENT
+
+
+def _batches(log: Path) -> Iterator[tuple[BatchHeader, int]]:
+    """Headers with their places in the file; what was allocated ahead of use is left out."""
+    yield from read_headers(memoryview(bytearray(log.read_bytes())))
+
+
+def cut_log(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
+    """The log ends before the batch that begins here, as if the rest had never been written."""
+    log = log_file(cluster, tp, node)
+    at = next(at for header, at in _batches(log) if header.base_offset == offset)
+    with log.open("r+b") as file:
+        file.truncate(at)
+    for derived in ("index", "timeindex", "snapshot"):
+        for file_of in log.parent.glob(f"*.{derived}"):
+            file_of.unlink()
+    # the broker is to look at the files, not at what it believed when it was shut down
+    (log.parent.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
+
+
+def flip_byte(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
+    """Turn the last byte of the batch that begins here, as a failing disk does."""
+    log = log_file(cluster, tp, node)
+    header, at = next((h, at) for h, at in _batches(log) if h.base_offset == offset)
+    with log.open("r+b") as file:
+        file.seek(at + header.length - 1)
+        (byte,) = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 0xFF]))

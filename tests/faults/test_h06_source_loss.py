@@ -1,0 +1,126 @@
+"""H6: the source lost records, or wrote its log anew, behind our back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import Rig, freeze, thaw
+from tests.faults.surgery import cut_log
+from tests.support.client import eventually
+from tests.support.topics import delete_records
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+ACCEPT = {"twinlog.source.loss": "accept"}
+
+
+@pytest.fixture
+def flow(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(source_cluster, target_cluster, tmp_path) as rig:
+        rig.create()
+        yield rig
+
+
+def test_records_deleted_before_they_were_copied(flow: Rig) -> None:
+    flow.put(range(10))
+    flow.copy_once()
+    flow.put(range(10, 50))
+    delete_records(flow.source, flow.topic, before=30)
+    code, message = flow.fail_once()
+    assert code == "SOURCE_TRUNCATED"
+    assert f"{flow.topic}-0: the source deleted upstream offsets [10, 30)" in message
+    assert "twinlog.source.loss=accept" in message
+    assert flow.numbers() == list(range(10))
+
+    flow.copy_once(ACCEPT)
+    assert flow.numbers() == [*range(10), *range(30, 50)]
+    flow.offsets_are_exact()
+    flow.copy_once()  # nothing of it is forgotten
+
+
+def test_records_deleted_after_they_were_copied_are_no_loss(flow: Rig) -> None:
+    flow.put(range(10))
+    with flow.mirror() as mirror:
+        flow.copied(10)
+        delete_records(flow.source, flow.topic)  # all copied: no loss
+        flow.put(range(10, 20))
+        flow.copied(20)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
+        mirror.stop()
+    assert flow.numbers() == list(range(20))
+
+
+def rewrite(rig: Rig) -> None:
+    """The source forgets upstream records [30, ...)."""
+    cut_log(rig.source, rig.here, 30)
+    rig.source.restart(1)
+
+
+def put_others(rig: Rig, numbers: range) -> None:
+    def done() -> bool:
+        rig.put([n + 1000 for n in numbers])  # refused until the broker knows that it leads
+        return True
+
+    eventually(done)
+
+
+def fill(rig: Rig) -> None:
+    rig.create()
+    for start in range(0, 50, 10):
+        rig.put(range(start, start + 10))
+
+
+def expect_diverged(code: str, message: str) -> None:
+    assert code == "SOURCE_DIVERGED"
+    assert "[30, 50)" in message
+
+
+def test_log_cut_under_a_running_mirror(rig: Rig) -> None:
+    fill(rig)
+    with rig.mirror() as mirror:
+        rig.copied(50)
+        rig.source.kill(1)
+        rewrite(rig)
+        (part,) = mirror.eventually(lambda parts: parts[0].state == "FAILED")
+        expect_diverged(part.code, part.message)
+        mirror.stop()
+    assert rig.numbers() == list(range(50))
+
+
+def test_log_cut_and_refilled_while_the_lane_was_away(rig: Rig) -> None:
+    """A reader that knows no epochs goes on at 50 as if nothing had happened."""
+    fill(rig)
+    with rig.mirror() as mirror:
+        rig.copied(50)
+        freeze(mirror.leases.pids())
+        rig.source.kill(1)
+        rewrite(rig)
+        put_others(rig, range(30, 80))
+        plain = raw.values(rig.source_client, rig.here, 50)
+        assert plain[0] == b"u1050", "the simpler version copies on from here"
+        thaw(mirror.leases.pids())
+        (part,) = mirror.eventually(lambda parts: parts[0].state == "FAILED")
+        expect_diverged(part.code, part.message)
+        mirror.stop()
+    # and it stays so for who comes later and was told nothing
+    expect_diverged(*rig.fail_once())
+    assert rig.numbers() == list(range(50))
+
+
+def test_log_cut_while_no_mirror_ran(rig: Rig) -> None:
+    fill(rig)
+    rig.copy_once()
+    rig.source.kill(1)
+    rewrite(rig)
+    expect_diverged(*rig.fail_once())  # shorter than what was copied
+    for refill in (range(30, 40), range(40, 50), range(50, 90)):
+        put_others(rig, refill)
+        expect_diverged(*rig.fail_once())
+    assert rig.numbers() == list(range(50))
