@@ -103,6 +103,30 @@ def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(ri
     assert rig.end() == 20
 
 
+def test_compacted_target_that_refuses_a_record_without_key_gets_nothing_behind_it(
+    rig: Rig,
+) -> None:
+    # however long ago the last trouble was: the lane does not count on the target to take a batch
+    rig.create()
+    create_topic(rig.target, rig.remote, configs={"cleanup.policy": "compact"})
+    rig.put(range(10), age_ms=OLD)
+    with rig.mirror(prelude=NEVER_ONE_AT_A_TIME) as mirror:
+        rig.copied(10)
+        rig.forgotten()
+        rig.put_at_once(
+            [rig.record(n, age_ms=OLD)._replace(key=None) for n in range(10, 15)],
+            [rig.record(n, age_ms=OLD) for n in range(15, 20)],
+            [rig.record(n, age_ms=OLD) for n in range(20, 25)],
+        )
+        mirror.eventually(lambda parts: parts[0].code == "RECORD_REFUSED")
+        assert rig.numbers() == list(range(10))
+        alter_topic_configs(rig.target, rig.remote, {"cleanup.policy": "delete"})
+        rig.copied(25)
+        mirror.stop()
+    rig.same()
+    rig.offsets_are_exact()
+
+
 def in_flight_while_the_target_hangs(rig: Rig, *, age_ms: int) -> int:
     """How many batches a lane has sent that were not answered."""
     rig.create()

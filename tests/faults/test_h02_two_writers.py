@@ -101,19 +101,19 @@ def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
 @pytest.mark.parametrize("victim", ["lane", "broker"])
 def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
     rig.create()
-    for at in range(1500):
+    for at in range(1000):
         rig.put([at], age_ms=OLD)
-    with rig.mirror() as mirror:
+    with rig.mirror(prelude="import twinlog.lane.loop as l; l.USER_TIMEOUT_MS = 2000\n") as mirror:
         rig.copied(100)
         if victim == "lane":
             kill(mirror.leases.pids())
         else:
             rig.target.kill(1)
             rig.target.restart(1)
-        assert rig.end() < 1500
-        rig.copied(1500, within=40)
+        assert rig.end() < 1000
+        rig.copied(1000, within=40)
         mirror.stop()
-    assert rig.numbers() == list(range(1500))
+    assert rig.numbers() == list(range(1000))
     rig.same()
     rig.offsets_are_exact()
 

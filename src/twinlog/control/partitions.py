@@ -47,6 +47,8 @@ class PartitionPlan:
     limit_bytes: int
     stamps_own_time: bool = False
     """The target topic says LogAppendTime."""
+    is_picky: bool = False
+    """The target topic may refuse single records for another reason than their size."""
     end: int = FOREVER
 
 

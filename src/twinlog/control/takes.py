@@ -32,6 +32,7 @@ def take_of(partition: Partition, maps: Maps, start: str) -> TakePartition:
         term=partition.term,
         limit_bytes=plan.limit_bytes,
         stamps_own_time=plan.stamps_own_time,
+        is_picky=plan.is_picky,
         start=start,
         began_at=-1 if known is not None else _began_at(plan, maps),
         had_other_source=known is None and _had_other_source(plan, maps),

@@ -32,6 +32,12 @@ log = logging.getLogger(__name__)
 DEFAULT_LIMIT_BYTES: Final = 1_048_588
 """max.message.bytes where it may not be read."""
 
+BEFORE_MAX: Final = "message.timestamp.before.max.ms"
+NO_LIMIT_MS: Final = (1 << 63) - 1
+AFTER_MAX: Final = "message.timestamp.after.max.ms"
+HOUR_MS: Final = 3_600_000
+"""The default, which `mirror.copy` counts on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProblem:
@@ -209,6 +215,7 @@ def _plan(
                     target_topic_id=found.topic_id,
                     limit_bytes=rules.get(remote[name], UNKNOWN_RULES).limit_bytes,
                     stamps_own_time=rules.get(remote[name], UNKNOWN_RULES).stamps_own_time,
+                    is_picky=rules.get(remote[name], UNKNOWN_RULES).is_picky,
                 )
             )
 
@@ -218,6 +225,8 @@ class _TargetRules(NamedTuple):
 
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     stamps_own_time: bool = False
+    is_picky: bool = True
+    """It may refuse single records: those without a key, or with certain timestamps."""
 
 
 UNKNOWN_RULES: Final = _TargetRules()
@@ -228,9 +237,13 @@ def _target_rules(target: ClusterClient, names: list[str]) -> dict[str, _TargetR
     for name, answer in admin.describe_topic_configs(target, names).items():
         if isinstance(answer, TwinlogError):
             continue
-        values = {entry.name: entry.value for entry in answer}
+        values = {entry.name: entry.value for entry in answer if entry.value}
+        picky = "compact" in values.get("cleanup.policy", "")
+        picky = picky or int(values.get(BEFORE_MAX, NO_LIMIT_MS)) < NO_LIMIT_MS
+        picky = picky or int(values.get(AFTER_MAX, HOUR_MS)) < HOUR_MS
         rules[name] = _TargetRules(
-            int(values.get("max.message.bytes") or DEFAULT_LIMIT_BYTES),
+            int(values.get("max.message.bytes", DEFAULT_LIMIT_BYTES)),
             values.get("message.timestamp.type") == "LogAppendTime",
+            picky,
         )
     return rules

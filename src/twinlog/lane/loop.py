@@ -296,6 +296,7 @@ class LaneLoop:
             end=take.end,
             limit_bytes=take.limit_bytes,
             stamps_own_time=take.stamps_own_time,
+            is_picky=take.is_picky,
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=int(time.time() * 1000),
         )

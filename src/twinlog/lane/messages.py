@@ -60,6 +60,8 @@ class TakePartition:
     """The target's max.message.bytes for this topic."""
     stamps_own_time: bool
     """The target topic says LogAppendTime."""
+    is_picky: bool
+    """It may refuse single records for another reason: compaction, limits of timestamps."""
     start: str
     began_at: int
     """Where the copy began in a target topic that was deleted since; -1 when there was none."""

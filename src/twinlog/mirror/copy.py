@@ -13,7 +13,8 @@ partition is taken anew (`position.py`): what stands on the target is looked up,
 `window` says how many batches may be in flight:
 
 - 1 until the first clean answer after a start (the first request goes alone);
-- 1 while the partition is unprotected and there was trouble within the last 60 s;
+- 1 while the partition is unprotected and there was trouble within the last 60 s, or the target
+  topic may refuse single records;
 - else `PIPELINE`: what a broker appends in order on one connection anyway.
 
 A partition is protected while the broker surely remembers our producer id here: it forgets an id
@@ -37,6 +38,8 @@ from twinlog.model import TopicId, TopicPartition
 PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
 EXPIRY_MARGIN_MS: Final = 300_000
+FUTURE_MS: Final = 1_800_000
+"""Half the default of message.timestamp.after.max.ms: a record further ahead may be refused."""
 
 RETRIABLE_ERRORS: Final = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 74, 75, 78, 100})
 """Leaders, ISR, time-outs, storage, unknown topic or id: the partition is looked at again, then
@@ -130,6 +133,7 @@ class PartitionCopy:
         tail: MapTail,
         end: int,
         limit_bytes: int,
+        is_picky: bool = False,
         last_run: Run | None,
         now_ms: int,
         stamps_own_time: bool = False,
@@ -168,6 +172,7 @@ class PartitionCopy:
         self.lost_answers_unprotected = False
         """Requests of an unprotected partition may still be on their way."""
         self._rules = rules
+        self._is_picky = is_picky
         self._k = start.k
         self._stamps_own_time = stamps_own_time
         self._is_listed = start.is_protected
@@ -251,9 +256,13 @@ class PartitionCopy:
     def _window(self, batch: OutBatch, now_ms: int) -> int:
         if not self._is_proven:
             return 1
-        if now_ms >= self._trouble_until_ms or self.is_protected(batch.max_timestamp, now_ms):
+        together = (*self._in_flight, batch)
+        if all(self.is_protected(one.max_timestamp, now_ms) for one in together):
             return PIPELINE
-        return 1
+        # a batch that is refused must have none behind it
+        latest = now_ms + FUTURE_MS
+        may_be_refused = self._is_picky or any(one.max_timestamp > latest for one in together)
+        return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
         """Compare-and-append holds: the broker has our producer state and keeps it after this

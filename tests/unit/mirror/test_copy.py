@@ -140,6 +140,16 @@ def test_unprotected_partition_has_one_request_in_flight_after_trouble(
     assert len(sent(copy, NOW + TROUBLE_MS)) == PIPELINE, "a minute of clean answers"
 
 
+def test_nothing_is_sent_behind_a_batch_that_makes_the_target_forget_us() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 1), batch(1, 1, timestamp=NOW - 2 * DAY), batch(2, 1)), ())
+    sent(copy)
+    answer(copy, K)
+    assert [b.upstream for b in sent(copy)] == [1]
+    answer(copy, K + 1)
+    assert [b.upstream for b in sent(copy)] == [2]
+
+
 def test_batch_waits_for_the_row_that_announces_it() -> None:
     copy = a_copy()
     copy.on_fetched(fetched(batch(0, 2), batch(5, 2)), ())
