@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 from twinlog.cluster.client import ClusterClient
@@ -20,6 +21,7 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 
 OUT_OF_ORDER_SEQUENCE = 45
 UNKNOWN_TOPIC_ID = 100
+NO_LEADER_YET = (3, 5, 6)
 
 
 class Answer(NamedTuple):
@@ -41,7 +43,21 @@ def send(
     batch: bytes | bytearray,
     topic_id: TopicId = NO_TOPIC_ID,
 ) -> Answer:
-    """Append one encoded batch; with a topic id that topic and no other of its name."""
+    """Append one encoded batch; with a topic id that topic and no other of its name.
+
+    A leader that does not know yet that it is one is asked again.
+    """
+    for _ in range(100):
+        answer = _send(client, tp, batch, topic_id)
+        if answer.error not in NO_LEADER_YET:
+            break
+        time.sleep(0.05)
+    return answer
+
+
+def _send(
+    client: ClusterClient, tp: TopicPartition, batch: bytes | bytearray, topic_id: TopicId
+) -> Answer:
     found = client.metadata([tp.topic], allow_missing=False).partition(tp)
     assert found is not None
     version = VERSION_BY_NAME if topic_id == NO_TOPIC_ID else VERSION_BY_ID

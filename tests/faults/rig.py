@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -146,8 +146,13 @@ class Rig:
         wanted = list(numbers)
         eventually(lambda: _plain(self.on_source()) == wanted, 15, what=f"compaction to {wanted}")
 
-    def put_at_once(self, *batches: Sequence[Record]) -> None:
-        """Append several batches in one transaction: a mirror fetches all of them together."""
+    def put_at_once(
+        self, *batches: Sequence[Record], before: Callable[[], None] = lambda: None
+    ) -> None:
+        """Append several batches in one transaction: a mirror fetches all of them together.
+
+        `before` is called when everything but the commit is done.
+        """
         client = producer(self.source, config={"transactional.id": f"test-{secrets.token_hex(4)}"})
         client.init_transactions(20)
         client.begin_transaction()
@@ -158,6 +163,7 @@ class Rig:
                     self.topic, r.value, r.key, partition=0, timestamp=r.timestamp, headers=headers
                 )
             client.flush(20)
+        before()
         client.commit_transaction(20)
 
     # -- the mirror ----------------------------------------------------------------------------

@@ -133,9 +133,10 @@ def in_flight_while_the_target_hangs(rig: Rig, *, age_ms: int) -> int:
     rig.put(range(10), age_ms=age_ms)
     with rig.mirror() as mirror:
         rig.copied(10)
-        rig.target.freeze(1)
+        batches = [[rig.record(n, age_ms=age_ms)] for n in range(10, 18)]
         try:
-            rig.put_at_once(*([rig.record(n, age_ms=age_ms)] for n in range(10, 18)))
+            # not for long: a broker that is silent for 6 s loses its partitions
+            rig.put_at_once(*batches, before=lambda: rig.target.freeze(1))
             time.sleep(1.0)
             freeze(mirror.leases.pids())
         finally:
