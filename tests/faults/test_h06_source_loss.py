@@ -114,6 +114,20 @@ def test_log_cut_and_refilled_while_the_lane_was_away(rig: Rig) -> None:
     assert rig.numbers() == list(range(50))
 
 
+def test_log_cut_and_refilled_of_a_topic_that_others_write_to(rig: Rig) -> None:
+    rig.prefixed = False
+    fill(rig)
+    rig.copy_once()
+    rig.source.kill(1)
+    rewrite(rig)
+    expect_diverged(*rig.fail_once())
+    put_others(rig, range(30, 80))
+    code, message = rig.fail_once()
+    assert code == "DIVERGED"
+    assert f"offset 49, our last one, is not upstream record 49 of {rig.topic}-0" in message
+    assert rig.numbers() == list(range(50))
+
+
 def test_log_cut_while_no_mirror_ran(rig: Rig) -> None:
     fill(rig)
     rig.copy_once()

@@ -29,7 +29,7 @@ from twinlog.mirror.corrections import Place, continued, found_by_content, witho
 from twinlog.mirror.divergence import Known, Logs, diverged, find_parting
 from twinlog.mirror.offset_map import Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
-from twinlog.mirror.shared_topic import find_our_end, with_jumps
+from twinlog.mirror.shared_topic import OurEnd, find_our_end, record_before, with_jumps
 from twinlog.mirror.start_request import StartRequest, StartRules
 from twinlog.mirror.tail_check import (
     TAIL_RECORDS,
@@ -37,6 +37,7 @@ from twinlog.mirror.tail_check import (
     TargetTail,
     compare,
     read_tail,
+    same_record,
     search,
     source_records,
 )
@@ -300,17 +301,40 @@ class _Look:
                 code="TAKEN_OVER",
             )
         upstream = self._check_source(upstream, ours.ordinal)
+        epoch = self._check_last(ours)
         if ours.foreign is not None:
             upstream = max(upstream, self.here.high_watermark)  # markers, nothing that is copied
         return StartPoint(
             ordinal=ours.ordinal,
             upstream=upstream,
             k=self.there.log_end - ours.ordinal,
-            last_fetched_epoch=-1,
+            last_fetched_epoch=epoch,
             is_protected=self.producer is not None,
             last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
             taken_over=ours.foreign is not None,
             jumps=with_jumps(self.request.runs, ours.jumps, ours.ordinal),
+        )
+
+    def _check_last(self, ours: OurEnd) -> int:
+        """The tail check of a shared topic, where others may lie between our records: the last one
+        only. Returns the source epoch of that record.
+        """
+        run = run_at(self.request.runs, ours.ordinal - 1)
+        if run is None or ours.downstream <= self.there.log_start:
+            return -1
+        offset, upstream = ours.downstream - 1, run.upstream_of(ours.ordinal - 1)
+        raw = self._read(self.target, self.request.target, offset)
+        there = record_before(raw, ours.downstream, self.request.our_producers)
+        here = self._source_record(upstream)
+        if there is None or here is None:
+            return -1
+        if same_record(here[0], there[0], compare_timestamp=there[1]):
+            return here[1]
+        raise PartitionError(
+            f"{self.request.target}: the record at offset {offset}, our last one, is not upstream "
+            f"record {upstream} of {self.request.source}, as the offset map says: the source's log "
+            "was written anew, or the target's",
+            code="DIVERGED",
         )
 
     # -- both

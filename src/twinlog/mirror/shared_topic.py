@@ -8,7 +8,7 @@ wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
 from twinlog.mirror.start_request import StartRequest, StartRules
 from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequence_of
 from twinlog.wire.record_batch import BatchHeader, read_headers
+from twinlog.wire.records import Record, decode_batch
 
 MAX_READS: Final = 2_000
 """About 2 GB of batches behind the last mark; marks are written every few seconds."""
@@ -29,6 +30,8 @@ class OurEnd:
 
     ordinal: int
     """Next ordinal."""
+    downstream: int
+    """Target offset behind our last record, as far as it is known."""
     foreign: int | None
     """Target offset of the first foreign record behind our last one."""
     jumps: tuple[Run, ...]
@@ -47,13 +50,14 @@ def find_our_end(
     """Scan from the mark to the log end; the broker's producer state is the cross-check."""
     first = request.runs[0]
     mark = request.mark or Mark(first.ordinal, first.downstream)
-    ordinal, foreign = mark.ordinal, None
+    ordinal, foreign, downstream = mark.ordinal, None, mark.downstream
     begin = max(mark.downstream, there.log_start)
     jumps: list[Run] = []
     for header in _headers(target, request.target, begin, there.log_end):
         if header.magic >= 2 and header.producer_id in request.our_producers:
             jumps += _jump(ordinal, header, request.runs, jumps)
             ordinal, foreign = _next_ordinal(ordinal, header), None
+            downstream = header.next_offset
         elif foreign is None and _is_foreign(header, rules.known_producers):
             foreign = max(header.base_offset, begin)
     if producer is not None:
@@ -65,7 +69,24 @@ def find_our_end(
                 code="EXTRA_RECORDS",
             )
         ordinal = listed
-    return OurEnd(ordinal=ordinal, foreign=foreign, jumps=tuple(jumps))
+    if ordinal == first.ordinal:
+        downstream = -1  # nothing of ours was ever written
+    return OurEnd(ordinal=ordinal, downstream=downstream, foreign=foreign, jumps=tuple(jumps))
+
+
+def record_before(
+    raw: memoryview, downstream: int, ours: Container[int]
+) -> tuple[Record, bool] | None:
+    """Our record at `downstream` - 1 in fetched bytes, and whether its timestamp is still its own.
+
+    None when it is gone, or not ours.
+    """
+    for header, at in read_headers(raw):
+        if header.next_offset == downstream and header.magic >= 2 and header.producer_id in ours:
+            records = decode_batch(raw[at : at + header.length])
+            if records and records[-1].offset == downstream - 1:
+                return records[-1], not header.is_log_append_time
+    return None
 
 
 def first_foreign(
