@@ -1,0 +1,108 @@
+"""H8: a target that mutes our connection (quota) still serves what it holds after we are gone."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
+
+from tests.faults import raw
+from tests.faults.rig import OLD, Rig, freeze, thaw
+from tests.support.client import eventually
+from tests.support.settings import settings_for
+from tests.support.topics import create_topic
+from twinlog.cluster import admin
+from twinlog.cluster.connection import Connection
+from twinlog.cluster.hot_connection import HotConnection
+from twinlog.cluster.produce import PRODUCE, VERSION_BY_NAME, produce_request
+from twinlog.model import NO_TOPIC_ID
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+BATCH_BYTES = 20_000
+SLOW = 20_000
+"""Bytes a second: one batch of ours mutes the connection for about a second."""
+
+
+def limit(rig: Rig, client_id: str, bytes_per_second: int | None) -> None:
+    """The target's produce quota for a client id; None lifts it."""
+    entry = AlterClientQuotasRequest.EntryData
+    answer = rig.target_client.send(
+        None,
+        AlterClientQuotasRequest(
+            entries=[
+                entry(
+                    entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
+                    ops=[
+                        entry.OpData(
+                            key="producer_byte_rate",
+                            value=float(bytes_per_second or 0),
+                            remove=bytes_per_second is None,
+                        )
+                    ],
+                )
+            ],
+            validate_only=False,
+        ),
+    )
+    assert not answer.entries[0].error_code, answer
+
+
+def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None:
+    """Why the next lane may not start when the target's log end has stood still for a while."""
+    create_topic(rig.target, rig.remote)
+    us = admin.init_producer_id(rig.target_client).producer_id
+    lane = raw.Writer(rig.target_client, rig.there, us)
+    client_id = f"muted-{rig.alias}"
+    limit(rig, client_id, SLOW // 3)
+    host, _, port = rig.target.bootstrap.rpartition(":")
+    settings = settings_for(rig.target.bootstrap)
+    connection = HotConnection(
+        Connection.open(host, int(port), settings, timeout_s=10, user_timeout_ms=0), client_id
+    )
+    for at in range(8):
+        batch = lane.batch([rig.record(at, age_ms=OLD, size=BATCH_BYTES)], at)
+        parts = produce_request(
+            VERSION_BY_NAME, {rig.there: batch}, {rig.remote: NO_TOPIC_ID}, 10_000
+        )
+        connection.submit(PRODUCE, VERSION_BY_NAME, parts, None)
+    eventually(connection.flush)
+    eventually(lambda: rig.end() > 0)
+    grew = []  # the frozen writer does nothing, its connection stays open
+    end, last = rig.end(), time.monotonic()
+    while time.monotonic() - last < 4 and end < 8:
+        if rig.end() > end:
+            end, now = rig.end(), time.monotonic()
+            grew.append(now - last)
+            last = now
+    connection.close()
+    assert grew
+    assert max(grew) > 0.5, "a quiet while in between"
+
+
+def test_lane_frozen_behind_a_quota_writes_nothing_twice(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("flow_run", "flow_setup"):
+        monkeypatch.setattr(f"twinlog.control.{module}.SILENCE_MS", 3_000)
+    rig.create()
+    for at in range(0, 100, 2):
+        rig.put(range(at, at + 2), age_ms=OLD, size=BATCH_BYTES // 2)
+    limit(rig, f"twinlog-{rig.flow}", SLOW)
+    with rig.mirror() as mirror:
+        rig.copied(6)
+        eventually(lambda: mirror.snapshots[0].state == "THROTTLED")
+        pids = mirror.leases.pids()
+        freeze(pids)
+        eventually(lambda: len(mirror.leases.jobs) > 1, 20, what="another lane")
+        limit(rig, f"twinlog-{rig.flow}", None)
+        rig.copied(60, 30)
+        with suppress(ProcessLookupError):  # the lease was cancelled, and its processes with it
+            thaw(pids)
+        rig.copied(100)
+        mirror.stop()
+    assert rig.numbers() == list(range(100))
+    rig.same()
+    rig.offsets_are_exact()
