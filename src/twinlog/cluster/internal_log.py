@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 POLICY: Final = "cleanup.policy"
+SEGMENT_BYTES: Final = 50 * 1024 * 1024
+"""The cleaner leaves the newest segment alone, which by default is one of 1 GB; services that limit
+this setting take no less.
+"""
 READ_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -42,7 +46,7 @@ def ensure_compacted_topic(
         name,
         partitions=partitions,
         replication_factor=replication_factor,
-        configs={POLICY: "compact"},
+        configs={POLICY: "compact", "segment.bytes": str(SEGMENT_BYTES)},
     )
     topic = wait_for_topic(client, name)
     if not created.is_new:
@@ -88,6 +92,8 @@ def read_to_end(
     position = from_offset
     if end is None:
         (end,) = ends_of_logs(client, [tp]).values()
+        if position > end:
+            end = position + 1  # the broker is to refuse it
     while position < end:
         answer = fetch_records(client, {tp: (position, READ_BYTES)})[tp]
         if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":

@@ -30,7 +30,11 @@ class MapReader:
         """The map up to this moment."""
         with self._lock:
             tps = [TopicPartition(self._topic, partition) for partition in self._next]
-            for tp, end in ends_of_logs(self._client, tps).items():
+            ends = ends_of_logs(self._client, tps)
+            if any(end < self._next[tp.partition] for tp, end in ends.items()):
+                log.warning("%s lost its newest rows: reading it anew", self._topic)
+                self._next, self._maps = dict.fromkeys(self._next, 0), {}
+            for tp, end in ends.items():
                 partition, offset = tp.partition, self._next[tp.partition]
                 for record in read_to_end(self._client, self._topic, partition, offset, end=end):
                     self._next[partition] = record.offset + 1

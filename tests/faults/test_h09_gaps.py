@@ -1,0 +1,96 @@
+"""H9: a source with a gap behind every record or two; the map stays small, and the copy keeps up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from tests.faults.rig import MAP_PARTITIONS, Rig
+from tests.support.client import eventually, producer
+from tests.support.topics import alter_topic_configs
+from twinlog.cluster.internal_log import read_to_end
+from twinlog.mirror.naming import offset_map_topic
+from twinlog.mirror.offset_map import RUNS_PER_CHUNK
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+RECORDS = 20_000
+PER_BATCH = 100
+VALUE_BYTES = 200
+AGE_MS = RECORDS * 1_000
+CLEAN_SOON = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+
+
+def map_rows(rig: Rig) -> list[tuple[bytes, int]]:
+    """(key, size) of every row that is in the map topic now."""
+    return [
+        (record.key, len(record.key) + len(record.value))
+        for partition in range(MAP_PARTITIONS)
+        for record in read_to_end(rig.target_client, offset_map_topic(rig.alias), partition)
+        if record.key is not None and record.value is not None
+    ]
+
+
+def newest(rows: list[tuple[bytes, int]]) -> Mapping[bytes, int]:
+    return dict(rows)
+
+
+def test_compacted_source_with_a_gap_behind_every_record(rig: Rig) -> None:
+    rig.create(cleanup_policy="compact", **{k.replace(".", "_"): v for k, v in CLEAN_SOON.items()})
+    # every other record has a key that comes again: the cleaner takes it away
+    again = {n: 10_000_000 for n in range(1, RECORDS, 2)}
+    for start in range(0, RECORDS, PER_BATCH):
+        numbers = range(start, start + PER_BATCH)
+        rig.put(numbers, age_ms=AGE_MS, size=VALUE_BYTES, keys=again)
+    rig.put([RECORDS], age_ms=AGE_MS)
+    left = RECORDS // 2 + 2
+    eventually(lambda: len(rig.on_source()) <= left, 30, what="a compacted source")
+    began = time.monotonic()
+    rig.copy_once()
+    seconds = time.monotonic() - began
+    rig.same()
+    rig.offsets_are_exact()
+    assert seconds < 20, "one round trip for every gap, it seems"
+
+    known = rig.map()
+    assert len(known.runs) >= RECORDS // 2
+    rows = map_rows(rig)
+    data = left * (VALUE_BYTES + 20)
+    assert sum(size for _, size in rows) < data / 3, "before compaction"
+    assert len(newest(rows)) <= len(known.runs) // RUNS_PER_CHUNK + 2, "one value for each chunk"
+    assert sum(newest(rows).values()) < data / 12, "after compaction"
+    # and the cleaner does find it so
+    alter_topic_configs(rig.target, offset_map_topic(rig.alias), CLEAN_SOON)
+    rig.put(range(RECORDS + 1, RECORDS + 11), age_ms=AGE_MS)
+    rig.copy_once()
+    eventually(
+        lambda: len(map_rows(rig)) <= len(newest(map_rows(rig))) + 2, 20, what="a compacted map"
+    )
+    rig.copy_once()
+    rig.offsets_are_exact()
+
+
+def test_transactional_source_with_a_marker_behind_every_pair(rig: Rig) -> None:
+    rig.create()
+    transactions = 300
+    client = producer(rig.source, linger_ms=0, config={"transactional.id": f"pairs-{rig.alias}"})
+    client.init_transactions(20)
+    with rig.mirror() as mirror:
+        for at in range(transactions):
+            client.begin_transaction()
+            for number in (2 * at, 2 * at + 1):
+                out = rig.outgoing(number)
+                client.produce(rig.topic, out.value, out.key, 0, timestamp=out.timestamp)
+            if at % 10 == 9:
+                client.abort_transaction(20)
+            else:
+                client.commit_transaction(20)
+        rig.copied(2 * transactions * 9 // 10)
+        mirror.eventually(lambda parts: parts[0].lag == 0)
+        mirror.stop()
+    rig.same()
+    rig.offsets_are_exact()
+    # a live copy writes its chunk once a round; compaction keeps the newest of each
+    assert sum(newest(map_rows(rig)).values()) < 30 * transactions
