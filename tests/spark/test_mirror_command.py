@@ -24,18 +24,24 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("sp
 PARTITIONS = 4
 
 
+def alias_of(topic: str) -> str:
+    """A flow of the test's own: others lead theirs on the same clusters."""
+    return f"B{topic[-8:]}"
+
+
 def config(
     folder: Path, source: LocalCluster, target: LocalCluster, topic: str, **more: str
 ) -> Path:
     folder.mkdir(exist_ok=True)
+    there = alias_of(topic)
     return write_config(
         folder / "mm2.properties",
         {
-            "clusters": "A, B",
+            "clusters": f"A, {there}",
             "A.bootstrap.servers": source.bootstrap,
-            "B.bootstrap.servers": target.bootstrap,
-            "A->B.enabled": "true",
-            "A->B.topics": topic,
+            f"{there}.bootstrap.servers": target.bootstrap,
+            f"A->{there}.enabled": "true",
+            f"A->{there}.topics": topic,
             "replication.factor": 1,
             **more,
         },
@@ -113,7 +119,7 @@ def test_once_copies_what_is_there_and_tells_it_as_json(
     (flow,) = first.json["flows"]
     assert first.json["command"] == "mirror"
     assert (flow["flow"], flow["partitions"], flow["records"], flow["failed"]) == (
-        "A->B",
+        f"A->{alias_of(fresh_topic)}",
         PARTITIONS,
         2040,
         [],
@@ -121,7 +127,7 @@ def test_once_copies_what_is_there_and_tells_it_as_json(
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 2040
     assert topic_configs(target_cluster, f"A.{fresh_topic}")["retention.ms"] == "7200000"
     told = first.stderr.splitlines()
-    assert [line for line in told if not line.startswith("A->B: ")] == [], "no word of Spark's"
+    assert [line for line in told if not line.startswith("A->B")] == [], "no word of Spark's"
 
     produce(source_cluster, fresh_topic, orders(100, begin=7000))
     with Command(tmp_path / "second", *arguments) as second:
