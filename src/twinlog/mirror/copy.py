@@ -60,6 +60,7 @@ REFUSALS: Final = {
     87: ("RECORD_REFUSED", "a compacted target topic takes no record without a key"),
 }
 BROKEN_LOG: Final = frozenset({"GAP_WRITTEN", "EXTRA_RECORDS"})
+UNDER_MIN_ISR: Final = frozenset({19, 20})
 SEQUENCE_ERRORS: Final = frozenset({45, 46, 47, 59})
 
 
@@ -392,6 +393,13 @@ class PartitionCopy:
         if error in REFUSALS:
             code, advice = REFUSALS[error]
             return PartitionError(f"{what}: refused by the target{said}: {advice}", code=code)
+        if error in UNDER_MIN_ISR:
+            return PartitionError(
+                f"{what}: the target has fewer in-sync replicas than min.insync.replicas{said}; "
+                "waiting until it has enough",
+                code="TARGET_UNDER_MIN_ISR",
+                fate=Fate.RETRIABLE,
+            )
         fate = Fate.RETRIABLE if error in RETRIABLE_ERRORS else Fate.FATAL
         return PartitionError(
             f"{what}: the target answered error {error}{said}", code="TARGET_REFUSED", fate=fate

@@ -1,0 +1,36 @@
+"""H13: what a stock broker can do is found by trying, on one topic that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.settings import HURRIED, settings_for
+from tests.support.topics import end_offsets, topic_names
+from twinlog.cluster.client import ClusterClient
+from twinlog.control.probe import PROBE_TOPIC, ensure_probe_topic, probe
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+
+@pytest.fixture
+def client(target_cluster: LocalCluster) -> Iterator[ClusterClient]:
+    with ClusterClient(settings_for(target_cluster.bootstrap), patience=HURRIED) as made:
+        yield made
+
+
+def test_stock_broker_can_do_everything(
+    target_cluster: LocalCluster, client: ClusterClient
+) -> None:
+    for _ in range(2):
+        ensure_probe_topic(client, 1)
+        before = end_offsets(target_cluster, PROBE_TOPIC)[0]
+        found = probe(client)
+        assert found.missing == ()
+        assert found.guarantee == "exact"
+        # the repeated batch and the one behind the gap were not appended
+        assert end_offsets(target_cluster, PROBE_TOPIC)[0] == before + 1
+    probes = [name for name in topic_names(target_cluster) if "probe" in name]
+    assert probes == [PROBE_TOPIC], "one topic, however often"

@@ -1,0 +1,75 @@
+"""H14: a target under its minimum of replicas, and a source with batches of the old formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.rig import Rig
+from tests.faults.surgery import log_file
+from tests.support.client import eventually, read_all
+from tests.support.records import message
+from tests.support.topics import alter_topic_configs
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+TWO = {"replication.factor": "2", "twinlog.state.topic.replication.factor": "3"}
+UNDER = "TARGET_UNDER_MIN_ISR"
+HURRY = "import twinlog.lane.target_side as t; t.REQUEST_TIMEOUT_MS = 4_000\n"
+"""How long the leader may wait for replicas that do not come."""
+
+
+@pytest.fixture
+def wide(source_cluster: LocalCluster, target3: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
+    with Rig(source_cluster, target3, tmp_path) as rig:
+        rig.create()
+        yield rig
+
+
+def test_target_with_too_few_replicas_is_waited_for(
+    wide: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.partitions.RETRY_FAILED_S", 1.0)
+    wide.put(range(10))
+    with wide.mirror(keys=TWO, prelude=HURRY) as mirror:
+        wide.copied(10)
+        alter_topic_configs(wide.target, wide.remote, {"min.insync.replicas": "2"})
+        part = wide.target_client.metadata([wide.remote]).topics[wide.remote].partitions[0]
+        (follower,) = set(part.replicas) - {part.leader}
+        wide.target.kill(follower)
+        try:
+            wide.put(range(10, 20))
+            (told,) = mirror.eventually(lambda parts: parts[0].code == UNDER, 40)
+            assert told.state == "RETRYING"
+            assert told.message.startswith(f"{wide.remote}")
+        finally:
+            wide.target.restart(follower)
+        wide.copied(20, 45)
+        mirror.eventually(lambda parts: not parts[0].code)
+        mirror.stop()
+    wide.same()
+    wide.offsets_are_exact()
+
+
+@pytest.mark.xdist_group("faults")
+def test_source_with_batches_of_the_old_formats(rig: Rig) -> None:
+    """No broker writes them any more; a topic that is old enough has them on disk."""
+    rig.create()
+    now = rig.began_ms
+    old = [message(magic=0, offset=n, key=b"k%d" % n, value=b"u%d" % n) for n in range(5)]
+    old += [
+        message(magic=1, offset=n, key=b"k%d" % n, value=b"u%d" % n, timestamp=now + n)
+        for n in range(5, 10)
+    ]
+    eventually(lambda: log_file(rig.source, rig.here).exists())
+    rig.source.kill(1)
+    log_file(rig.source, rig.here).write_bytes(b"".join(old))
+    rig.source.restart(1)
+    eventually(lambda: len(read_all(rig.source, rig.topic)) == 10)
+    rig.copy_once()
+    assert rig.numbers() == list(range(10))
+    assert [r.timestamp for r in rig.on_target()][5:] == [now + n for n in range(5, 10)]
+    rig.copy_once()
