@@ -162,6 +162,25 @@ def test_standby_follows_a_leader_that_fell_silent(
 
 
 @pytest.mark.faults
+def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
+    join: Join, source_cluster: LocalCluster, group: str
+) -> None:
+    """The join is held back until a dead leader's session ends: that is almost our own session."""
+    process = start_member(source_cluster.bootstrap, group)
+    process.kill()
+    process.communicate()
+    time.sleep(SESSION_MS / 4000)
+    roles: list[Role] = []
+    follower = join("follower")
+    assert follower.wait_until_leading(2 * SESSION_MS / 1000 + 5)
+    until = time.monotonic() + SESSION_MS / 2000
+    while time.monotonic() < until:
+        roles.append(follower.state.role)
+        time.sleep(0.01)
+    assert set(roles) == {Role.LEADING}
+
+
+@pytest.mark.faults
 def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
     join: Join, source_cluster: LocalCluster, group: str
 ) -> None:

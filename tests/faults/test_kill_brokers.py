@@ -53,19 +53,7 @@ def finish(rig: Rig, mirror: Mirror, load: Load) -> None:
     rig.same()
 
 
-@pytest.mark.parametrize(
-    "side",
-    [
-        "source",
-        pytest.param(
-            "target",
-            marks=pytest.mark.xfail(
-                strict=False,
-                reason="open: its target leader dead, a partition may stand for a minute",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("side", ["source", "target"])
 def test_broker_killed_and_restarted(flow: Rig, side: str) -> None:
     cluster, topic = (flow.source, flow.topic) if side == "source" else (flow.target, flow.remote)
     mirror = Mirror(flow.config(THREE), lanes=2)

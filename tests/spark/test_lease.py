@@ -20,7 +20,7 @@ from tests.support.eventually import eventually
 from twinlog.control.channel_peer import Peer
 from twinlog.control.channel_server import ChannelEvent, ChannelServer, LaneConnected, LaneGone
 from twinlog.spark.lease import LeaseJob
-from twinlog.spark.session import Engine, build_session, stop_session
+from twinlog.spark.session import Engine, start_spark, stop_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -32,9 +32,9 @@ def engine() -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))  # where workers find these tests
         # a failed task is not repeated for ever here, so that a lane that always fails is seen
-        engine = build_session("local[6,2]", 2)
+        engine = start_spark("local[6,2]", 2)
         yield engine
-        stop_session(engine)
+        stop_spark(engine)
 
 
 class Driver:
@@ -48,7 +48,7 @@ class Driver:
 
     def lease(self, number: int, entry: str, lanes: int = 2) -> LeaseJob:
         return LeaseJob(
-            self.engine.session, f"{MODULE}:{entry}", self.server.address, number, lanes
+            self.engine.context, f"{MODULE}:{entry}", self.server.address, number, lanes
         )
 
     def hellos(self, count: int) -> list[Peer]:
@@ -158,22 +158,22 @@ def test_any_other_error_is_one_line(driver: Driver) -> None:
 
 def test_slots_of_a_given_master_are_counted(engine: Engine) -> None:
     assert engine.slots == 6
-    assert engine.session.sparkContext.master == "local[6,2]"
+    assert engine.context.master == "local[6,2]"
 
 
-def test_the_session_says_nothing_and_leaves_no_folder_here(engine: Engine) -> None:
+def test_spark_leaves_no_folder_here_and_never_speculates(engine: Engine) -> None:
     assert threading.main_thread().is_alive()
     assert not Path("spark-warehouse").exists()
     assert not Path("metastore_db").exists()
-    assert engine.session.conf.get("spark.ui.enabled") == "false"
-    assert engine.session.conf.get("spark.speculation") == "false"
+    assert engine.context.getConf().get("spark.ui.enabled") == "false"
+    assert engine.context.getConf().get("spark.speculation") == "false"
 
 
 PROGRAM = """
 import sys, time
-from twinlog.spark.session import build_session
-engine = build_session(None, 1)
-assert engine.session.range(0, 2, 1, 2).count() == 2
+from twinlog.spark.session import start_spark
+engine = start_spark(None, 1)
+assert engine.context.parallelize([], 2).count() == 0
 print(engine.gateway.process.pid, flush=True)
 time.sleep(600)
 """

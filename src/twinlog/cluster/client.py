@@ -36,6 +36,10 @@ API_TIMEOUT_S: Final = 60.0
 CALL_PATIENCE: Final = Patience(backoff=Backoff(cap_ms=2_000))
 """Somebody waits for the call: Java's retry.backoff.max.ms is 1 s."""
 
+ANSWER_TIMEOUT_S: Final = 10.0
+"""For what a broker answers from memory or an index: one that is frozen has been replaced by then.
+"""
+
 METADATA_TIMEOUT_S: Final = 5.0
 """Brokers answer it from memory; one that is frozen must not delay the search for new leaders."""
 
@@ -120,7 +124,9 @@ class ClusterClient:
                 self._ask_metadata([], allow_missing=True)
             known = self._controller if self._controller in self._pool.brokers else None
             self._controller = NO_NODE  # until it has answered
-            answer = self.attempt(known, request, maximum=maximum)
+            answer = self.attempt(
+                known, request, maximum=maximum, timeout_s=self.settings.request_timeout_ms / 1000
+            )
             check(answer)
             self._controller = NO_NODE if known is None else known
             return answer
@@ -136,7 +142,9 @@ class ClusterClient:
         maximum: int | None = None,
         minimum: int | None = None,
     ) -> Any:
-        """The answer of that broker (None: of any), asked once."""
+        """The answer of that broker (None: of any), asked once, within ANSWER_TIMEOUT_S or less."""
+        if timeout_s is None:
+            timeout_s = min(ANSWER_TIMEOUT_S, self.settings.request_timeout_ms / 1000)
         connection = self.connection_to(node)
         try:
             return connection.request(

@@ -13,7 +13,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.errors_table import error_for
 from twinlog.cluster.protocol import Message
 from twinlog.cluster.retry import is_retriable
-from twinlog.errors import TwinlogError
+from twinlog.errors import Disconnected, TwinlogError, Unreachable
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -112,15 +112,23 @@ def describe_broker_configs(
     Of every broker, since each has its own file: a caller wants the smallest limit, not the first
     one.
     """
-    return {node: _describe_broker(client, node, names) for node in client.metadata([]).brokers}
+    found = {node: _describe_broker(client, node, names) for node in client.metadata([]).brokers}
+    return {node: configs for node, configs in found.items() if configs is not None}
 
 
 def _describe_broker(
     client: ClusterClient, node: int, names: Sequence[str]
-) -> dict[str, ConfigEntry]:
-    def ask() -> dict[str, ConfigEntry]:
+) -> dict[str, ConfigEntry] | None:
+    """None for a broker that died meanwhile."""
+
+    def ask() -> dict[str, ConfigEntry] | None:
         request = _request(BROKER, [str(node)], names)
-        result = client.attempt(node, request, minimum=WITH_SOURCE).results[0]
+        try:
+            result = client.attempt(node, request, minimum=WITH_SOURCE).results[0]
+        except (Disconnected, Unreachable):
+            if node in client.metadata([]).brokers:
+                raise
+            return None
         if result.error_code:
             raise error_for(
                 result.error_code,

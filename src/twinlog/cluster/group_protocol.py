@@ -1,11 +1,14 @@
 """Kafka's group protocol as four calls: join, sync, heartbeat, leave.
 
 Each call asks once and raises what the coordinator refused, as BrokerRefused with Kafka's number.
-The coordinator is looked up when it is not known and forgotten when it says that it is none.
+The coordinator is looked up when it is not known, and forgotten when it says that it is none, or
+cannot be reached. One that holds a call back is looked up again and again meanwhile: a broker that
+froze holds it back for ever, while the cluster has long given the group to another one.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +31,9 @@ from twinlog.cluster.errors_table import (
     error_for,
 )
 from twinlog.cluster.protocol import Message
-from twinlog.errors import Disconnected, Unreachable
+from twinlog.errors import Disconnected, TwinlogError, Unreachable
+
+log = logging.getLogger(__name__)
 
 PROTOCOL_TYPE: Final = "twinlog"
 """Our own kind of group: a consumer that uses the same group id by mistake is refused."""
@@ -39,6 +44,8 @@ FIND_ONE: Final = 3
 
 ANSWER_STEP_S: Final = 0.1
 """How often a call that the coordinator holds back looks whether it is still wanted."""
+
+LOOK_UP_EVERY_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +82,7 @@ class GroupCalls:
         """Ours, once the coordinator has given one; empty asks for a new one."""
         self._node: int | None = None
         self._aside: Connection | None = None
+        self._next_look_up = 0.0
 
     def join(self, metadata: bytes, is_wanted: Callable[[], bool]) -> Joined | None:
         """Take part in the next generation; held back until all members have joined or timed out.
@@ -131,13 +139,12 @@ class GroupCalls:
 
     def heartbeat(self, joined: Joined, *, timeout_s: float) -> None:
         """Say that we live."""
-        connection = self._client.connection_to(self._coordinator())
-        self._heartbeat(connection, joined, timeout_s)
+        self._heartbeat(self._connection(), joined, timeout_s)
 
     def heartbeat_aside(self, joined: Joined, *, timeout_s: float) -> None:
         """The same over a second connection, while `join` or `sync` is held back on the first."""
         if self._aside is None or not self._aside.is_usable():
-            self._aside = self._client.open_connection(self._coordinator())
+            self._aside = self._connection(own=True)
         self._heartbeat(self._aside, joined, timeout_s)
 
     def leave(self, *, timeout_s: float) -> None:
@@ -150,8 +157,12 @@ class GroupCalls:
         request = LeaveGroupRequest(
             group_id=self._group.group_id, member_id=self.member_id, members=[identity]
         )
-        node = self._coordinator()
-        self._check(self._client.attempt(node, request, timeout_s=timeout_s), "leaving")
+        try:
+            answer = self._client.attempt(self._coordinator(), request, timeout_s=timeout_s)
+        except (Disconnected, Unreachable):
+            self.forget_coordinator()
+            raise
+        self._check(answer, "leaving")
         self.member_id = ""
 
     def forget_coordinator(self) -> None:
@@ -180,7 +191,8 @@ class GroupCalls:
 
     def _held(self, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
         """An answer that may take as long as a rebalance; None when it is not wanted any more."""
-        connection = self._client.connection_to(self._coordinator())
+        node = self._coordinator()
+        connection = self._connection()
         limit_s = self._group.rebalance_timeout_ms / 1000 + self._group.session_timeout_ms / 1000
         deadline = self._client.deadline(limit_s)
         try:
@@ -189,18 +201,49 @@ class GroupCalls:
                 if not is_wanted():
                     connection.close()  # the answer is still to come
                     return None
+                self._check_still_coordinates(node, connection)
             return connection.finish(timeout_s=max(deadline.left_s, 1.0))
         except (Disconnected, Unreachable):
             self.forget_coordinator()
             raise
 
+    def _check_still_coordinates(self, node: int, connection: Connection) -> None:
+        """Give a held call up when another broker has become the coordinator."""
+        now = self._client.patience.clock()
+        if now < self._next_look_up:
+            return
+        try:
+            found = self._find_coordinator()
+        except TwinlogError as error:
+            log.debug("looking for the coordinator beside a held call failed error=%s", error)
+            found = node
+        self._next_look_up = self._client.patience.clock() + LOOK_UP_EVERY_S
+        if found != node:
+            connection.close()
+            raise Disconnected(
+                f"{connection.peer} does not answer, and no longer coordinates group "
+                f"{self._group.group_id}: broker {found} does"
+            )
+
+    def _connection(self, *, own: bool = False) -> Connection:
+        node = self._coordinator()
+        try:
+            return self._client.open_connection(node) if own else self._client.connection_to(node)
+        except TwinlogError:
+            self.forget_coordinator()
+            raise
+
     def _coordinator(self) -> int:
         if self._node is None:
-            request = FindCoordinatorRequest(key=self._group.group_id, key_type=0)
-            answer = self._client.attempt(None, request, maximum=FIND_ONE)
-            self._check(answer, "looking for the coordinator of")
-            self._node = int(answer.node_id)
+            self._node = self._find_coordinator()
+            self._next_look_up = self._client.patience.clock() + LOOK_UP_EVERY_S
         return self._node
+
+    def _find_coordinator(self) -> int:
+        request = FindCoordinatorRequest(key=self._group.group_id, key_type=0)
+        answer = self._client.attempt(None, request, maximum=FIND_ONE, timeout_s=LOOK_UP_EVERY_S)
+        self._check(answer, "looking for the coordinator of")
+        return int(answer.node_id)
 
     def _check(self, answer: Message, doing: str) -> None:
         code = int(answer.error_code)

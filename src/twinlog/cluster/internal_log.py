@@ -7,6 +7,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.configs import describe_topic_configs
+from twinlog.cluster.errors_table import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.cluster.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.raw_log import FetchedRecords, fetch_records, produce_batch
 from twinlog.cluster.topics import create_topic, wait_for_topic
@@ -41,15 +42,21 @@ def ensure_compacted_topic(
     A topic that exists without `cleanup.policy=compact` is an error: the cluster would delete our
     state.
     """
-    created = create_topic(
-        client,
-        name,
-        partitions=partitions,
-        replication_factor=replication_factor,
-        configs={POLICY: "compact", "segment.bytes": str(SEGMENT_BYTES)},
-    )
+    # asked first: a user without the right to create may find it, and so may we while the
+    # controller is away
+    error = client.metadata([name]).topics[name].error
+    exists = error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED)
+    if not exists:
+        created = create_topic(
+            client,
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs={POLICY: "compact", "segment.bytes": str(SEGMENT_BYTES)},
+        )
+        exists = not created.is_new
     topic = wait_for_topic(client, name)
-    if not created.is_new:
+    if exists:
         _check_policy(client, name)
     return len(topic.partitions)
 

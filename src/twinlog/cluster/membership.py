@@ -163,7 +163,9 @@ class Membership:
         if leader is None:
             return
         self._heard_at = max(sent, self._heard_at)
-        if self._is_silent():  # the join was held back for long: no fresh sign of life
+        if self._clock() - self._heard_at >= self._heartbeat_s:
+            # the join was held back: our time since it was sent is (almost) up, and a lead that
+            # ends before its first heartbeat would only start lanes in order to stop them
             self._heartbeat(joined)
         self._enter(joined, leader)
         self._stay(joined, leader)

@@ -16,7 +16,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.errors_table import error_for
-from twinlog.cluster.per_leader import LEADER_TIMEOUT_S, Led, ask_leaders, by_topic
+from twinlog.cluster.per_leader import Led, ask_leaders, by_topic
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
@@ -93,7 +93,6 @@ def list_offsets(
         answer = client.attempt(
             node,
             request,
-            timeout_s=LEADER_TIMEOUT_S,
             minimum=WITH_LEADER_EPOCH,
             maximum=UP_TO_THE_TIER,
         )
@@ -158,7 +157,7 @@ def _epoch_ends(
             ],
         )
         out: dict[TopicPartition, EpochEnd | TwinlogError] = {}
-        for topic in client.attempt(node, request, timeout_s=LEADER_TIMEOUT_S).topics:
+        for topic in client.attempt(node, request).topics:
             for found in topic.partitions:
                 tp = TopicPartition(str(topic.topic), int(found.partition))
                 out[tp] = EpochEnd(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.errors_table import (
@@ -16,9 +16,6 @@ from twinlog.errors import Disconnected, TwinlogError, Unreachable
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 T = TypeVar("T")
-
-LEADER_TIMEOUT_S: Final = 10.0
-"""For answers from a leader's memory or index: within it a frozen leader has been replaced."""
 
 
 class Led(NamedTuple):

@@ -11,7 +11,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.errors_table import COORDINATOR_LOAD_IN_PROGRESS, error_for
-from twinlog.cluster.per_leader import LEADER_TIMEOUT_S, Led, ask_leaders, by_topic
+from twinlog.cluster.per_leader import Led, ask_leaders, by_topic
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
@@ -98,7 +98,7 @@ def describe_producers(
             ]
         )
         out: dict[TopicPartition, Producers | TwinlogError] = {}
-        for topic in client.attempt(node, request, timeout_s=LEADER_TIMEOUT_S).topics:
+        for topic in client.attempt(node, request).topics:
             for found in topic.partitions:
                 tp = TopicPartition(str(topic.name), int(found.partition_index))
                 out[tp] = {

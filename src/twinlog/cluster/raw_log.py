@@ -15,7 +15,7 @@ from twinlog.cluster.errors_table import UNKNOWN_TOPIC_OR_PARTITION, error_for
 from twinlog.cluster.fetch import AbortedTransaction
 from twinlog.cluster.metadata import NO_EPOCH
 from twinlog.cluster.offsets import CONSUMER, Isolation
-from twinlog.cluster.per_leader import LEADER_TIMEOUT_S, Led, ask_leaders, by_topic
+from twinlog.cluster.per_leader import Led, ask_leaders, by_topic
 from twinlog.cluster.protocol import Message
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
@@ -146,9 +146,7 @@ def _fetch(
         forgotten_topics_data=[],
         rack_id="",
     )
-    answer = client.attempt(
-        node, request, timeout_s=LEADER_TIMEOUT_S, minimum=WITH_EPOCH, maximum=BY_NAME
-    )
+    answer = client.attempt(node, request, minimum=WITH_EPOCH, maximum=BY_NAME)
     out: dict[TopicPartition, FetchedRecords | TwinlogError] = {
         led.tp: _error(client, UNKNOWN_TOPIC_OR_PARTITION, "reading", led.tp, "READ")
         for led in leds
@@ -206,6 +204,8 @@ def produce_batch(
             )
         ],
     )
+    if timeout_s is None:
+        timeout_s = client.settings.request_timeout_ms / 1000
     answer = client.attempt(
         partition.leader, request, timeout_s=timeout_s, minimum=V2_BATCHES, maximum=BY_NAME
     )

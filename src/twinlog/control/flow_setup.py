@@ -96,6 +96,14 @@ class PreparedFlow:
         """Note on the target that all lanes have drained, and give the lead away."""
         self.setup.close(self.generation if drained else None)
 
+    def rest(self) -> None:
+        """Close the connections after the lead was lost; the membership goes on trying.
+
+        The coordinator may know it still, having been away itself: then we lead again at once,
+        where a new member would have to wait for the session of the old one to end.
+        """
+        self.setup.disconnect()
+
 
 @dataclass(slots=True, kw_only=True)
 class FlowSetup:
@@ -372,10 +380,18 @@ class FlowSetup:
                 if self.membership is not None:
                     self.membership.leave()
                     self.membership = None
-                for client in (self._source_client, self._target_client, self._map_client):
-                    if client is not None:
-                        client.close()
-                self._source_client = self._target_client = self._map_client = None
+                self._disconnect()
+
+    def disconnect(self) -> None:
+        """Close the connections; the next step opens new ones."""
+        with self._lock:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        for client in (self._source_client, self._target_client, self._map_client):
+            if client is not None:
+                client.close()
+        self._source_client = self._target_client = self._map_client = None
 
 
 def _newest_generation(map_reader: MapReader) -> int:

@@ -168,12 +168,12 @@ class _Engine:
     def _run(self) -> None:
         try:
             from twinlog.spark.lease import LeaseStarter
-            from twinlog.spark.session import build_session
+            from twinlog.spark.session import start_spark
 
-            self._engine = engine = build_session(self._master, self._lanes)
+            self._engine = engine = start_spark(self._master, self._lanes)
             self._slots = engine.slots  # first: with a starter, lanes are counted
             self._supervisor.set_starter(
-                LeaseStarter(engine.session, LANE_ENTRY, self._server.address)
+                LeaseStarter(engine.context, LANE_ENTRY, self._server.address)
             )
         except BaseException as error:  # noqa: BLE001 (raised again in the supervisor's thread)
             self._supervisor.fail(error)
@@ -192,6 +192,6 @@ class _Engine:
         # a Spark that is still coming up ends with this process: its input closes then
         self._thread.join(START_IS_WAITED_FOR_S)
         if self._engine is not None:
-            from twinlog.spark.session import stop_session
+            from twinlog.spark.session import stop_spark
 
-            stop_session(self._engine)
+            stop_spark(self._engine)

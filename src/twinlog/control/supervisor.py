@@ -39,6 +39,7 @@ STOP_WITHIN_S: Final = 8.0
 
 LEAVE_WITHIN_S: Final = 2.0
 MAX_SETUP_PAUSE_S: Final = 30.0
+LOOK_AGAIN_S: Final = 0.5
 ONE_LINE_EVERY_S: Final = 60.0
 ONCE_GIVES_UP_S: Final = 60.0
 
@@ -61,7 +62,7 @@ class _Flow:
     """Why the flow was given up."""
     began: float = field(default_factory=time.monotonic)
     told_at: float = -ONE_LINE_EVERY_S
-    pause_s: float = 0.5
+    pause_s: float = LOOK_AGAIN_S
     next_try: float = 0.0
     is_trying: bool = False
     next_refresh: float = 0.0
@@ -76,7 +77,7 @@ class _Flow:
         self.run, self.prepared = None, None
         self.lost_lead = self.closing = False
         self.degraded = "the lead was lost"
-        self.next_try = time.monotonic()
+        self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic()
 
     @property
     def is_over(self) -> bool:
@@ -248,8 +249,11 @@ class Supervisor:
             if (self._once and waited > ONCE_GIVES_UP_S) or (hopeless and self._is_final(error)):
                 flow.error = error
                 return
-            flow.next_try = time.monotonic() + flow.pause_s
-            flow.pause_s = min(flow.pause_s * 2, MAX_SETUP_PAUSE_S)
+            if isinstance(error, SetupWaiting):
+                flow.next_try = time.monotonic() + LOOK_AGAIN_S  # a free lead must not wait for us
+            else:
+                flow.next_try = time.monotonic() + flow.pause_s
+                flow.pause_s = min(flow.pause_s * 2, MAX_SETUP_PAUSE_S)
             flow.degraded = str(error)
             if time.monotonic() - flow.told_at > ONE_LINE_EVERY_S:
                 flow.told_at = time.monotonic()
@@ -294,9 +298,10 @@ class Supervisor:
         drained = not flow.lost_lead and not any(
             p.wait_until > time.monotonic() for p in flow.run.partitions.values()
         )
+        rests = flow.lost_lead and self._stop_at is None
 
         def done(_: object) -> None:
-            if flow.lost_lead and self._stop_at is None:
+            if rests:
                 flow.begin_again()
             else:
                 flow.closed = True
@@ -306,7 +311,8 @@ class Supervisor:
             done(None)
 
         prepared = flow.prepared
-        self._background(lambda: prepared.close(drained=drained), done, failed)
+        close = prepared.rest if rests else lambda: prepared.close(drained=drained)
+        self._background(close, done, failed)
 
     # -- Host (what a FlowRun asks)
     # --------------------------------------------------------------------------

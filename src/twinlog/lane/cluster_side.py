@@ -27,6 +27,11 @@ CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 40.0
 """A broker answers a Produce within its own time limit of 30 s."""
 
+SUSPECT_AFTER_S: Final = 5.0
+"""A broker that owes an answer for so long is looked up: one that the cluster has fenced meanwhile
+(9 s without a heartbeat, by default) will not answer, and its partitions lead elsewhere.
+"""
+
 CLOSE_WITHIN_S: Final = 0.5
 MIN_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 30.0
@@ -78,11 +83,14 @@ class ClusterSide:
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held by the job that uses `client`."""
     _client: ClusterClient | None = None
+    _metadata_client: ClusterClient | None = None
+    """Its own, without the lock: new leaders must be found while a look waits for a dead broker."""
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     _broken: dict[int, Disconnected] = field(default_factory=dict)
     _connecting: set[int] = field(default_factory=set)
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
+    _next_suspicion: float = 0.0
     _refreshing: bool = False
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
@@ -120,8 +128,9 @@ class ClusterSide:
         return self._refreshing or bool(self._wanted_topics)
 
     def _read_metadata(self, topics: list[str]) -> tuple[list[str], object]:
-        with self.lock:
-            return topics, self.client.metadata(topics)
+        if self._metadata_client is None:
+            self._metadata_client = ClusterClient(self.settings)
+        return topics, self._metadata_client.metadata(topics)
 
     def _learned(self, answer: tuple[list[str], object]) -> None:
         topics, metadata = answer
@@ -142,13 +151,18 @@ class ClusterSide:
             self.names[found.topic_id.raw] = topic
             for partition in found.partitions:
                 tp = TopicPartition(topic, partition.partition)
-                if partition.leader < 0:
+                if partition.leader not in self._brokers:
                     self.leaders.pop(tp, None)
                     leaderless = True
                 else:
                     self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
         if leaderless:
             self._wanted_topics |= set(topics)
+        # a broker that went away may have led topics that were not asked about now
+        gone = [tp for tp, led in self.leaders.items() if led.node not in self._brokers]
+        for tp in gone:
+            self.forget_leader(tp)
+        if leaderless or gone:
             self._refresh_pause.grow()
         else:
             self._refresh_pause.reset()
@@ -199,21 +213,24 @@ class ClusterSide:
             self._connecting.discard(node)
             pause.grow()
             self.problem = str(error)
-            self._wanted_topics |= {
-                tp.topic for tp, led in self.leaders.items() if led.node == node
-            }
+            self._look_for_leaders_of(node)
 
         self.background.submit(open_connection, opened, failed)
 
     def take_broken(self) -> Iterator[tuple[int, Disconnected]]:
         """Connections that broke while we sent, or whose broker does not answer any more."""
         yield from list(self._broken.items())
-        late = time.monotonic() - ANSWER_WITHIN_S
+        now = time.monotonic()
         for node, connection in list(self.connections.items()):
-            since = connection.waiting_since
-            if since is not None and since < late:
-                peer, seconds = connection.peer, ANSWER_WITHIN_S
-                yield node, Disconnected(f"{peer} has not answered for {seconds:.0f} s")
+            waited = now - (connection.waiting_since or now)
+            if waited > ANSWER_WITHIN_S or (waited > SUSPECT_AFTER_S and node not in self._brokers):
+                yield node, Disconnected(f"{connection.peer} has not answered for {waited:.0f} s")
+            elif waited > SUSPECT_AFTER_S and now >= self._next_suspicion:
+                self._next_suspicion = now + SUSPECT_AFTER_S / 2
+                self._look_for_leaders_of(node)
+
+    def _look_for_leaders_of(self, node: int) -> None:
+        self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
 
     def is_warm(self, topics: Iterable[str]) -> bool:
         """The leaders of these topics are known and connected; asking starts what is missing."""
@@ -231,7 +248,7 @@ class ClusterSide:
         self.selector.unregister(connection)
         unanswered = connection.unanswered()
         connection.close()
-        self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
+        self._look_for_leaders_of(node)
         return unanswered
 
     def flush(self, node: int, connection: HotConnection) -> None:
@@ -254,3 +271,5 @@ class ClusterSide:
             if self._client is not None:
                 self._client.close()
             self.lock.release()
+        if self._metadata_client is not None and not self._refreshing:
+            self._metadata_client.close()

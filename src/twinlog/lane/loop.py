@@ -129,7 +129,7 @@ class LaneLoop:
         """Partitions to which something happened that may end their stay."""
         self._reporter = Reporter(self._source, self._target, self._target_cluster)
         self._source_cluster.on_leaders = self._source.on_new_leaders
-        self._target_cluster.on_leaders = self._target.wake_all
+        self._target_cluster.on_leaders = self._target.on_new_leaders
         self._target_cluster.on_connected = lambda _node: self._target.wake_all()
         self._hurry_until = 0.0
         self._is_ready = False

@@ -1,9 +1,9 @@
 """Writing: batches of many partitions to a request, many requests in flight, one connection per
 target broker.
 
-A partition keeps the broker it started on: when its leader moves, the answer is an error, the
-partition drains and is started anew. So all its requests are on one connection, and the broker
-takes them in order.
+A partition keeps its broker while anything is in flight: when its leader moves, the answer is an
+error, the partition drains and is started anew. So all its requests are on one connection, and the
+broker takes them in order.
 """
 
 from __future__ import annotations
@@ -87,6 +87,20 @@ class TargetSide:
                 return
             node = self._homes[copy.target] = leader.node
         self._ready.setdefault(node, {})[copy.target] = copy
+
+    def on_new_leaders(self) -> None:
+        """Metadata was read: partitions that have nothing in flight follow their leader.
+
+        One that never sent to its broker, or has all answers, hears of no error and no lost
+        connection: without this it would wait for a dead broker until that comes back.
+        """
+        for tp, node in list(self._homes.items()):
+            leader = self.side.leaders.get(tp)
+            if leader is None or leader.node == node or self.partitions[tp].in_flight:
+                continue
+            del self._homes[tp]
+            self._ready.get(node, {}).pop(tp, None)
+        self.wake_all()
 
     def wake_all(self) -> None:
         """Leaders or connections changed: everything is worth another look."""

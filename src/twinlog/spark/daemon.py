@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import gc
 
-import pyarrow  # noqa: F401 (for the lanes)
-import pyspark.sql.conversion
-import pyspark.sql.pandas.types
-import pyspark.worker  # noqa: F401
+import pyspark.worker  # noqa: F401 (for the lanes)
 from pyspark.daemon import manager
 
 import twinlog.spark.lane

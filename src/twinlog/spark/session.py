@@ -1,4 +1,4 @@
-"""Spark for this process: a session that is quick to start, small and silent."""
+"""Spark for this process: quick to start, small and silent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark import SparkConf, SparkContext
 
 from twinlog.spark.gateway import Gateway, start_jvm, submit_jvm
 from twinlog.spark.masters import TASK_FAILURES, is_local, local_master, task_slots, usable_cores
@@ -32,14 +31,8 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
-    "spark.sql.ui.retainedExecutions": "50",
     "spark.python.daemon.module": "twinlog.spark.daemon",
     "spark.python.worker.faulthandler.enabled": "false",
-    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "false",
-    # a lease is a plan of two steps: compiling Java for it costs more than it could save
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
 }
 
 
@@ -47,13 +40,13 @@ SETTINGS: Final = {
 class Engine:
     """A running Spark."""
 
-    session: SparkSession
+    context: SparkContext
     gateway: Gateway
     slots: int | None
     """Task slots of a given master; None here, where there are as many as are needed."""
 
 
-def build_session(master: str | None, lanes: int) -> Engine:
+def start_spark(master: str | None, lanes: int) -> Engine:
     """Start Spark here, or connect to a master; `lanes` is what all flows together want."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.ERROR)
@@ -69,30 +62,28 @@ def build_session(master: str | None, lanes: int) -> Engine:
         url = str(master)
         gateway = submit_jvm(options, {"spark.master": url, **SETTINGS})
     try:
-        builder = SparkSession.builder.appName("twinlog").master(url)
-        for key, value in SETTINGS.items():
-            builder = builder.config(key, value)
-        session = builder.getOrCreate()
-        slots = None if master is None else task_slots(session.sparkContext, 2 * lanes)
+        conf = SparkConf().setAppName("twinlog").setMaster(url).setAll([*SETTINGS.items()])
+        context = SparkContext(conf=conf)
+        slots = None if master is None else task_slots(context, 2 * lanes)
     except BaseException:
         forget_gateway()
         gateway.stop()
         raise
-    return Engine(session=session, gateway=gateway, slots=slots)
+    return Engine(context=context, gateway=gateway, slots=slots)
 
 
-def stop_session(engine: Engine) -> None:
+def stop_spark(engine: Engine) -> None:
     """End Spark and its JVM, whatever state they are in."""
-    stopping = threading.Thread(target=_stop, args=(engine.session,), daemon=True)
+    stopping = threading.Thread(target=_stop, args=(engine.context,), daemon=True)
     stopping.start()
     stopping.join(STOP_WITHIN_S)
     forget_gateway()
     engine.gateway.stop()
 
 
-def _stop(session: SparkSession) -> None:
+def _stop(context: SparkContext) -> None:
     try:
-        session.stop()
+        context.stop()
     except Exception as error:  # noqa: BLE001 (py4j raises anything when the JVM is gone)
         log.info("Spark had ended already: %s", type(error).__name__)
 
