@@ -43,6 +43,7 @@ class HotConnection:
         self._is_tls = isinstance(self._sock, ssl.SSLSocket)
         self.api_versions = connection.api_versions
         self.peer = f"{connection.host}:{connection.port}"
+        self._session_ends_at = connection.session_ends_at
         self._client_id = client_id.encode()
         self._correlation = 0
         self._outgoing: deque[memoryview] = deque()
@@ -61,6 +62,11 @@ class HotConnection:
     def in_flight(self) -> int:
         """Requests whose answers have not been received."""
         return len(self._in_flight)
+
+    @property
+    def is_ending(self) -> bool:
+        """Nothing may be asked any more: the broker is about to end the SASL session (KIP-368)."""
+        return self._session_ends_at is not None and time.monotonic() >= self._session_ends_at
 
     @property
     def waiting_since(self) -> float | None:

@@ -177,10 +177,12 @@ class ClusterSide:
     # -----------------------------------------------------------------------------------
 
     def connection_to(self, node: int) -> HotConnection | None:
-        """The open connection, or None while one is being made."""
+        """The open connection, or None while one is being made or ends."""
         found = self.connections.get(node)
         if found is None:
             self._connect(node)
+        elif found.is_ending:
+            return None  # it is dropped once its last answer is here
         return found
 
     def _connect(self, node: int) -> None:
@@ -218,11 +220,16 @@ class ClusterSide:
         self.background.submit(open_connection, opened, failed)
 
     def take_broken(self) -> Iterator[tuple[int, Disconnected]]:
-        """Connections that broke while we sent, or whose broker does not answer any more."""
+        """Connections that broke while we sent, whose broker does not answer any more, or whose
+        session ends.
+        """
         yield from list(self._broken.items())
         now = time.monotonic()
         for node, connection in list(self.connections.items()):
             waited = now - (connection.waiting_since or now)
+            if connection.is_ending and not connection.in_flight:
+                yield node, Disconnected(f"the session with {connection.peer} ends; beginning anew")
+                continue
             if waited > ANSWER_WITHIN_S or (waited > SUSPECT_AFTER_S and node not in self._brokers):
                 yield node, Disconnected(f"{connection.peer} has not answered for {waited:.0f} s")
             elif waited > SUSPECT_AFTER_S and now >= self._next_suspicion:

@@ -1,0 +1,47 @@
+"""Brokers that end SASL sessions (KIP-368): connections are replaced before that, unhurt."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.load import Load
+from tests.support.client import read_all
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+
+pytestmark = [pytest.mark.broker, pytest.mark.faults]
+
+SESSION_MS = 3_000
+RUNS_S = 10.0
+
+
+def test_no_connection_is_used_beyond_its_session(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "twinlog.control")
+    security = SandboxSecurity(listeners=("SASL_PLAINTEXT",), users={"mirror": "mirror-secret"})
+    short = {"connections.max.reauth.ms": str(SESSION_MS)}
+    with LocalCluster("reauth", security=security, config=short, jvm_flags=QUICK_JVM) as cluster:
+        create_topic(cluster, "orders", 2)
+        path = tmp_path / "mm2.properties"
+        lines = ["clusters = A, B", "A->B.enabled = true", "A->B.topics = orders"]
+        lines += ["replication.factor = 1", "twinlog.state.topic.replication.factor = 1"]
+        login = cluster.client_properties("SASL_PLAINTEXT", "mirror", mechanism="SCRAM-SHA-512")
+        lines += [f"{alias}.{key} = {value}" for alias in "AB" for key, value in login.items()]
+        path.write_text("\n".join(lines) + "\n")
+        with Mirror(path) as mirror, Load(cluster, "orders", partitions=2) as load:
+            mirror.eventually(lambda parts: all(p.records > 20 for p in parts))
+            time.sleep(RUNS_S)  # three sessions of every connection
+            count = load.stop()
+            mirror.eventually(lambda parts: sum(p.records for p in parts) >= count)
+            mirror.stop()
+        copied = sorted((r.partition, r.offset, r.value) for r in read_all(cluster, "A.orders"))
+        assert copied == sorted(
+            (r.partition, r.offset, r.value) for r in read_all(cluster, "orders")
+        )
+    assert "TARGET_DISCONNECTED" not in caplog.text
