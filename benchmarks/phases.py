@@ -10,7 +10,7 @@ from benchmarks.watch import CopyNumbers
 __all__ = ["phases_of"]
 
 _SPARK: Final = (
-    ("Spark's JVM started", ("org.apache.spark.deploy.SparkSubmit",), 1),
+    ("Spark's JVM started", ("org.apache.spark.api.python.PythonGatewayServer",), 1),
     ("Python worker daemon started", ("pyspark", "daemon"), 1),
     # the daemon forks its workers, which keep its command line
     ("first lane's process started", ("pyspark", "daemon"), 2),
