@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.mirror.copy import StartPoint
 from twinlog.mirror.offset_map import Mark, Run, Term
+from twinlog.mirror.timings import NO_TIMINGS, Timings
 from twinlog.model import TopicId, TopicPartition
 
 
@@ -164,6 +165,10 @@ class PartitionProgress:
     last_timestamp: int
     is_protected: bool
     target_epoch: int
+    age: Timings = NO_TIMINGS
+    """Of the batches read since the last report."""
+    latency: Timings = NO_TIMINGS
+    """Of the batches acknowledged since the last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,8 @@ class Reporter:
             last_timestamp=copy.last_timestamp,
             is_protected=copy.is_protected(now_ms, now_ms),
             target_epoch=-1 if leader is None else leader.epoch,
+            age=copy.ages.take(),
+            latency=copy.latencies.take(),
         )
 
 

@@ -9,6 +9,7 @@ wait has ended.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -35,6 +36,9 @@ SHORT_WAIT_MS: Final = 5
 PARTITION_MAX_BYTES: Final = 2 << 20
 RESPONSE_MAX_BYTES: Final = 8 << 20
 MIN_ROOM_BYTES: Final = 1 << 20
+RESTLESS_S: Final = 5.0
+"""A partition that lost its broker is likely to find another within this time."""
+
 
 STALE_LEADER: Final = frozenset({3, 5, 6, 9, 56, 74, 75, 78, 100, 103})
 """Unknown topic or id, no leader, not the leader, fenced or unknown epoch: look who leads now."""
@@ -75,10 +79,11 @@ class SourceSide:
     _homeless: set[TopicPartition] = field(default_factory=set)
     _paused: set[TopicPartition] = field(default_factory=set)
 
+    _restless_until: float = 0.0
     def add(self, copy: PartitionCopy) -> None:
         self.partitions[copy.source] = SourceState(copy)
         if copy.wants_fetch:
-            self._homeless.add(copy.source)
+            self._seek_home(copy.source)
 
     def remove(self, tp: TopicPartition) -> None:
         self.partitions.pop(tp, None)
@@ -88,6 +93,10 @@ class SourceSide:
 
     def _unplace(self, tp: TopicPartition) -> None:
         node = self._homes.pop(tp, None)
+    def _seek_home(self, tp: TopicPartition) -> None:
+        self._homeless.add(tp)
+        self._restless_until = time.monotonic() + RESTLESS_S
+
         if node is not None and node in self._brokers:
             self._brokers[node].session.forget(tp)
 
@@ -101,7 +110,8 @@ class SourceSide:
         room = self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
         if room < MIN_ROOM_BYTES:
             return
-        wait_ms = SHORT_WAIT_MS if hurry or self._paused or self._homeless else LONG_WAIT_MS
+        hurry = hurry or (bool(self._homeless) and time.monotonic() < self._restless_until)
+        wait_ms = SHORT_WAIT_MS if hurry or self._paused else LONG_WAIT_MS
         for node, broker in self._brokers.items():
             if broker.is_fetching or not len(broker.session):
                 continue
@@ -122,6 +132,7 @@ class SourceSide:
                 self.side.need_topics((tp.topic,))
                 continue
             if self._is_recreated(tp):
+                self._look_whether_it_is_there(tp)
                 continue
             connection = self.side.connection_to(leader.node)
             if connection is None:
@@ -181,7 +192,7 @@ class SourceSide:
         for tp in list(self._paused):
             if self.partitions[tp].copy.queued_bytes <= limit:
                 self._paused.discard(tp)
-                self._homeless.add(tp)
+                self._seek_home(tp)
 
     def _share(self) -> int:
         """Bytes that one partition may hold before it is left out."""
@@ -224,7 +235,7 @@ class SourceSide:
             return
         copy = state.copy
         try:
-            copy.on_fetched(fetched.records, fetched.aborted)
+            copy.on_fetched(fetched.records, fetched.aborted, int(time.time() * 1000))
         except TwinlogError as error:
             self.on_trouble(tp, _at(error, tp, copy.intake.position))
             return
@@ -241,7 +252,7 @@ class SourceSide:
         self._unplace(tp)
         if error in STALE_LEADER:
             self.side.forget_leader(tp)
-            self._homeless.add(tp)
+            self._seek_home(tp)
         elif error == OFFSET_OUT_OF_RANGE:
             self.on_trouble(
                 tp,
@@ -285,7 +296,7 @@ class SourceSide:
             return
         for tp in [tp for tp, home in self._homes.items() if home == node]:
             del self._homes[tp]
-            self._homeless.add(tp)
+            self._seek_home(tp)
 
     def on_new_leaders(self) -> None:
         """Metadata was read: partitions whose leader moved are asked for at the new one."""
@@ -293,7 +304,7 @@ class SourceSide:
             leader = self.side.leaders.get(tp)
             if leader is not None and leader.node != node:
                 self._unplace(tp)
-                self._homeless.add(tp)
+                self._seek_home(tp)
 
     def states(self) -> Iterator[SourceState]:
         return iter(self.partitions.values())

@@ -33,6 +33,7 @@ from typing import Final
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.offset_map import MapTail, Mark, Run, upstream_range
+from twinlog.mirror.timings import TimingSum
 from twinlog.model import TopicId, TopicPartition
 
 PIPELINE: Final = 16
@@ -164,6 +165,8 @@ class PartitionCopy:
         """Source leader epoch of the last record that is on the target."""
         self.acked_records = 0
         self.acked_bytes = 0
+        self.ages, self.latencies = TimingSum(), TimingSum()
+        """Of batches when they were read, and when they were acknowledged."""
         self.queued_bytes = 0
         self.last_timestamp = start.last_timestamp
         self.trouble: PartitionError | None = None
@@ -189,13 +192,14 @@ class PartitionCopy:
     # -- in
     # ------------------------------------------------------------------------------------------
 
-    def on_fetched(self, records: memoryview, aborted: Iterable[Aborted]) -> int:
+    def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         """Queue what a Fetch answer brought; returns the bytes now held for it."""
         before = self.queued_bytes
         for batch in self.intake.take(records, aborted, self.end):
             for run in batch.runs:
                 self.tail.announce(run, batch.fingerprint)
             self._queue.append(batch)
+            self.ages.add(now_ms, batch.max_timestamp)
             self.queued_bytes += len(batch.data)
         if self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
             self.tail.dirty = True
@@ -302,9 +306,9 @@ class PartitionCopy:
         if log_append_time_ms != -1 and self._is_repeat(log_append_time_ms, batch):
             self._trouble(self._other_writer(batch), now_ms)
             return
-        self._clean(batch, base_offset)
+        self._clean(batch, base_offset, now_ms)
 
-    def _clean(self, batch: OutBatch, base_offset: int) -> None:
+    def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         self.acked_ordinal = batch.next_ordinal
         self.acked_upstream = batch.upstream_next
         self.acked_downstream = base_offset + batch.count
@@ -312,6 +316,7 @@ class PartitionCopy:
         self.acked_bytes += len(batch.data)
         self.acked_epoch = batch.leader_epoch
         self.last_timestamp = batch.max_timestamp
+        self.latencies.add(now_ms, batch.max_timestamp)
         self._is_proven = self._is_listed = True
         if self.state is CopyState.COPYING and not self._in_flight and not self._queue:
             self.acked_upstream = max(self.acked_upstream, self.intake.position)
@@ -359,7 +364,7 @@ class PartitionCopy:
         self._k += distance
         self.intake.k = self._k
         self.tail.announce(Run(batch.ordinal, batch.upstream, self._k + batch.ordinal), None)
-        self._clean(batch, self._k + batch.ordinal)
+        self._clean(batch, self._k + batch.ordinal, now_ms)
         self._trouble(
             PartitionError(
                 f"{where}: others wrote {distance} records at target offsets [{begin}, "

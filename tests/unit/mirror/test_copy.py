@@ -103,7 +103,7 @@ def answer(copy: PartitionCopy, base_offset: int, *, error: int = 0, append_time
 
 def test_header_carries_our_producer_and_the_ordinal_as_sequence() -> None:
     copy = a_copy(ordinal=(1 << 31) + 5, upstream=40)
-    copy.on_fetched(fetched(batch(40, 3)), ())
+    copy.on_fetched(fetched(batch(40, 3)), (), NOW)
     (out,) = sent(copy)
     ((header, _),) = read_headers(out.data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 0, 5)
@@ -112,7 +112,7 @@ def test_header_carries_our_producer_and_the_ordinal_as_sequence() -> None:
 
 def test_first_request_goes_alone_then_the_window_opens() -> None:
     copy = a_copy()
-    copy.on_fetched(fetched(*(batch(n, 1) for n in range(PIPELINE + 5))), ())
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(PIPELINE + 5))), (), NOW)
     assert len(sent(copy)) == 1
     answer(copy, K)
     assert len(sent(copy)) == PIPELINE
@@ -131,7 +131,7 @@ def test_unprotected_partition_has_one_request_in_flight_after_trouble(
 ) -> None:
     copy = a_copy(**change)  # type: ignore[arg-type]
     age = 2 * DAY if "last_timestamp" in change else 0
-    copy.on_fetched(fetched(*(batch(n, 1, timestamp=NOW - age) for n in range(40))), ())
+    copy.on_fetched(fetched(*(batch(n, 1, timestamp=NOW - age) for n in range(40))), (), NOW)
     sent(copy)
     answer(copy, K)
     assert len(sent(copy)) == window
@@ -142,7 +142,9 @@ def test_unprotected_partition_has_one_request_in_flight_after_trouble(
 
 def test_nothing_is_sent_behind_a_batch_that_makes_the_target_forget_us() -> None:
     copy = a_copy()
-    copy.on_fetched(fetched(batch(0, 1), batch(1, 1, timestamp=NOW - 2 * DAY), batch(2, 1)), ())
+    copy.on_fetched(
+        fetched(batch(0, 1), batch(1, 1, timestamp=NOW - 2 * DAY), batch(2, 1)), (), NOW
+    )
     sent(copy)
     answer(copy, K)
     assert [b.upstream for b in sent(copy)] == [1]
@@ -152,7 +154,7 @@ def test_nothing_is_sent_behind_a_batch_that_makes_the_target_forget_us() -> Non
 
 def test_batch_waits_for_the_row_that_announces_it() -> None:
     copy = a_copy()
-    copy.on_fetched(fetched(batch(0, 2), batch(5, 2)), ())
+    copy.on_fetched(fetched(batch(0, 2), batch(5, 2)), (), NOW)
     assert [b.upstream for b in sent(copy)] == [0]
     answer(copy, K)
     assert sent(copy) == []
@@ -163,7 +165,7 @@ def test_batch_waits_for_the_row_that_announces_it() -> None:
 
 def test_cold_start_sends_nothing_before_its_cut_is_durable() -> None:
     copy = a_copy(durable=False)
-    copy.on_fetched(fetched(batch(0, 2)), ())
+    copy.on_fetched(fetched(batch(0, 2)), (), NOW)
     assert sent(copy) == []
     assert copy.tail.dirty
     copy.tail.on_durable(Run(0, 0, K))
@@ -172,7 +174,7 @@ def test_cold_start_sends_nothing_before_its_cut_is_durable() -> None:
 
 def test_lower_offset_than_k_promises_is_a_gap_with_its_exact_range() -> None:
     copy = a_copy()
-    copy.on_fetched(fetched(batch(0, 10), batch(10, 10), batch(20, 10)), ())
+    copy.on_fetched(fetched(batch(0, 10), batch(10, 10), batch(20, 10)), (), NOW)
     sent(copy)
     answer(copy, K)
     sent(copy)
@@ -186,7 +188,7 @@ def test_lower_offset_than_k_promises_is_a_gap_with_its_exact_range() -> None:
 
 def test_higher_offset_than_k_promises_is_extra_records() -> None:
     copy = a_copy()
-    copy.on_fetched(fetched(batch(0, 10)), ())
+    copy.on_fetched(fetched(batch(0, 10)), (), NOW)
     sent(copy)
     answer(copy, K + 3)
     assert copy.trouble is not None
@@ -196,7 +198,7 @@ def test_higher_offset_than_k_promises_is_extra_records() -> None:
 
 def test_answer_of_a_repeat_that_we_did_not_send_means_another_writer() -> None:
     copy = a_copy()
-    copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - 5)), ())
+    copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - 5)), (), NOW)
     sent(copy)
     answer(copy, K, append_time=NOW - 5)
     assert copy.trouble is not None
@@ -205,7 +207,7 @@ def test_answer_of_a_repeat_that_we_did_not_send_means_another_writer() -> None:
 
 def test_nothing_is_sent_after_an_error_until_everything_is_answered() -> None:
     copy = a_copy()
-    copy.on_fetched(fetched(*(batch(n, 1) for n in range(8))), ())
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(8))), (), NOW)
     sent(copy)
     answer(copy, K)
     assert len(sent(copy)) == 7
@@ -220,7 +222,7 @@ def test_nothing_is_sent_after_an_error_until_everything_is_answered() -> None:
 def test_unknown_outcome_of_an_unprotected_partition_is_remembered() -> None:
     protected, bare = a_copy(), a_copy(expiry=None)
     for copy in (protected, bare):
-        copy.on_fetched(fetched(batch(0, 1)), ())
+        copy.on_fetched(fetched(batch(0, 1)), (), NOW)
         sent(copy)
         copy.on_disconnected(copy._other_writer(copy._in_flight[0]), NOW)
     assert not protected.lost_answers_unprotected
@@ -232,12 +234,12 @@ def test_flipped_bit_is_never_sent() -> None:
     bad = bytearray(batch(4, 2))
     bad[-3] ^= 1
     with pytest.raises(CorruptData, match="4"):
-        copy.on_fetched(fetched(batch(0, 4), bytes(bad)), ())
+        copy.on_fetched(fetched(batch(0, 4), bytes(bad)), (), NOW)
 
 
 def test_release_drops_what_was_not_sent_and_keeps_what_was_answered() -> None:
     copy = a_copy()
-    copy.on_fetched(fetched(*(batch(n, 1) for n in range(5))), ())
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(5))), (), NOW)
     sent(copy)
     copy.drain()
     answer(copy, K)
@@ -248,11 +250,11 @@ def test_release_drops_what_was_not_sent_and_keeps_what_was_answered() -> None:
 
 def test_end_is_reached_behind_trailing_markers() -> None:
     copy = a_copy(end=12)
-    copy.on_fetched(fetched(batch(0, 10)), ())
+    copy.on_fetched(fetched(batch(0, 10)), (), NOW)
     sent(copy)
     answer(copy, K)
     assert not copy.is_done
-    copy.on_fetched(fetched(control(10, 1), control(11, 2)), ())
+    copy.on_fetched(fetched(control(10, 1), control(11, 2)), (), NOW)
     assert copy.is_done
 
 
