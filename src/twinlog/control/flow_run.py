@@ -17,13 +17,20 @@ from __future__ import annotations
 import itertools
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from twinlog.clock import boot_clock
 from twinlog.control.channel_peer import Peer
 from twinlog.control.lanes import Job, Lane, Lease, LeaseState, spread
-from twinlog.control.partitions import LaneKey, Partition, PartitionPlan, Placement
+from twinlog.control.partitions import (
+    UNREACHABLE,
+    LaneKey,
+    Partition,
+    PartitionPlan,
+    Placement,
+)
 from twinlog.control.takes import take_of
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
@@ -94,6 +101,8 @@ class FlowRun:
         self.generation = generation
         self.partitions: dict[TopicPartition, Partition] = {}
         self.leases: list[Lease] = []
+        self.errors: Counter[str] = Counter()
+        """How often each code came up."""
         self.is_stopping = False
         self.wants_discovery = False
         """A topic is not what the plan says: look at both clusters again."""
@@ -223,6 +232,7 @@ class FlowRun:
         pause_s = min(LEASE_RETRY_S * 2**self._failed_leases, MAX_LEASE_RETRY_S)
         self._next_lease_try = time.monotonic() + pause_s
         if self._once and self._failed_leases >= ONCE_LEASE_TRIES:
+        self.errors[error.code] += 1
             for partition in self.partitions.values():
                 if partition.placement is Placement.PENDING:
                     partition.troubled(error.code, error.message, retriable=False)
@@ -370,6 +380,8 @@ class FlowRun:
         lane.degraded = reason
         for partition in lane.partitions.values():
             if reason:
+        if reason and not lane.degraded:
+            self.errors[UNREACHABLE] += 1
                 partition.unreachable(reason)
             else:
                 partition.reachable()
@@ -396,6 +408,7 @@ class FlowRun:
         if trouble.code in STALE_PLAN:
             self.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
+        self.errors[trouble.code] += 1
         if trouble.wait_ms:
             partition.wait_until = max(
                 partition.wait_until, time.monotonic() + trouble.wait_ms / 1000

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from twinlog.control.timing_window import TimingWindow
 from twinlog.lane.messages import HandOver, PartitionProgress
 from twinlog.mirror.offset_map import Term
 from twinlog.model import TopicId, TopicPartition
@@ -76,6 +77,8 @@ class Partition:
     progress: PartitionProgress | None = None
     reported_ms: int = 0
     """When `progress` came."""
+    age: TimingWindow = field(default_factory=TimingWindow)
+    latency: TimingWindow = field(default_factory=TimingWindow)
     acked_ordinal: int = -1
     acked_epoch: int = -1
     records: int = 0
@@ -111,6 +114,9 @@ class Partition:
             self.failure = None
         self.progress = progress
         self.reported_ms = int(time.time() * 1000)
+        now = time.monotonic()
+        self.age.add(now, progress.age)
+        self.latency.add(now, progress.latency)
 
     def leave(self, placement: Placement) -> None:
         """The lane does not have it any more: its counts are added up."""

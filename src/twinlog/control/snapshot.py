@@ -5,12 +5,14 @@ report.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from twinlog.control.flow_run import FlowRun
 from twinlog.control.partitions import Partition, Placement
+from twinlog.control.timing_window import TimingView
 from twinlog.control.topic_discovery import TopicProblem
 
 REPORT_IS_FRESH_MS: Final = 2_500
@@ -33,6 +35,12 @@ class PartitionSnapshot:
     code: str = ""
     message: str = ""
     since_ms: int = 0
+    upstream: int = -1
+    """The next upstream offset; -1 while it is not known."""
+    age: TimingView | None = None
+    """Of batches when they were read; None before the first."""
+    latency: TimingView | None = None
+    """Of batches when they were acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,8 @@ class FlowSnapshot:
     partitions: tuple[PartitionSnapshot, ...]
     code: str = ""
     """Of the error that ended the flow, where one did."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """How often each code came up in this process."""
 
     @property
     def records(self) -> int:
@@ -59,12 +69,17 @@ class FlowSnapshot:
         return sum(p.bytes for p in self.partitions)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        value = asdict(self)
+        for partition in value["partitions"]:
+            # for `/metrics` only: the status file is written every second
+            del partition["age"], partition["latency"]
+        return value
 
 
 def partition_snapshot(partition: Partition, now_ms: int) -> PartitionSnapshot:
     """The partition as the driver knows it."""
     progress, failure = partition.progress, partition.failure
+    now = time.monotonic()
     lag = lag_ms = -1
     if progress is not None and progress.source_end >= 0:
         lag = max(0, progress.source_end - progress.upstream)
@@ -85,6 +100,9 @@ def partition_snapshot(partition: Partition, now_ms: int) -> PartitionSnapshot:
         code="" if failure is None else failure.code,
         message="" if failure is None else failure.message,
         since_ms=0 if failure is None else failure.since_ms,
+        upstream=-1 if progress is None else progress.upstream,
+        age=partition.age.view(now),
+        latency=partition.latency.view(now),
     )
 
 
@@ -121,7 +139,11 @@ def problem_snapshots(problems: Iterable[TopicProblem]) -> Iterator[PartitionSna
 
 
 def flow_snapshot(
-    flow: FlowRun, guarantee: str, degraded: str, problems: Iterable[TopicProblem]
+    flow: FlowRun,
+    guarantee: str,
+    degraded: str,
+    problems: Iterable[TopicProblem],
+    earlier_errors: Counter[str],
 ) -> FlowSnapshot:
     """The flow with all its partitions."""
     now_ms = int(time.time() * 1000)
@@ -141,6 +163,7 @@ def flow_snapshot(
         lanes=len(lanes),
         since_ms=now_ms - int((time.monotonic() - flow.started) * 1000),
         partitions=parts,
+        errors=dict(flow.errors + earlier_errors),
     )
 
 

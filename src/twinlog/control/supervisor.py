@@ -17,6 +17,7 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -60,6 +61,8 @@ class _Flow:
     degraded: str = ""
     error: TwinlogError | None = None
     """Why the flow was given up."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """How often each code came up outside the present run."""
     began: float = field(default_factory=time.monotonic)
     told_at: float = -ONE_LINE_EVERY_S
     pause_s: float = LOOK_AGAIN_S
@@ -74,6 +77,8 @@ class _Flow:
 
     def begin_again(self) -> None:
         """As if it had never run."""
+        if self.run is not None:
+            self.errors.update(self.run.errors)
         self.run, self.prepared = None, None
         self.lost_lead = self.closing = False
         self.degraded = "the lead was lost"
@@ -244,6 +249,8 @@ class Supervisor:
 
         def failed(error: TwinlogError) -> None:
             flow.is_trying = False
+            if not isinstance(error, SetupWaiting):
+                flow.errors[error.code] += 1
             waited = time.monotonic() - flow.began
             hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
             if (self._once and waited > ONCE_GIVES_UP_S) or (hopeless and self._is_final(error)):
@@ -409,7 +416,11 @@ class Supervisor:
     def _snapshot(flow: _Flow) -> FlowSnapshot:
         if flow.run is not None and flow.prepared is not None:
             return flow_snapshot(
-                flow.run, flow.prepared.guarantee, flow.degraded, flow.prepared.problems
+                flow.run,
+                flow.prepared.guarantee,
+                flow.degraded,
+                flow.prepared.problems,
+                flow.errors,
             )
         error = flow.error
         return FlowSnapshot(
@@ -422,6 +433,7 @@ class Supervisor:
             since_ms=int((time.time() - (time.monotonic() - flow.began)) * 1000),
             partitions=(),
             code="" if error is None else error.code,
+            errors=dict(flow.errors),
         )
 
     @property
