@@ -10,8 +10,8 @@ from twinlog.lane.background import Background
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.log_view import ClusterLogView
 from twinlog.lane.messages import TakePartition, Work
+from twinlog.mirror.cold_start import find_starts
 from twinlog.mirror.copy import CopyRules, StartPoint
-from twinlog.mirror.position import find_starts
 from twinlog.mirror.start_request import StartRequest, StartRules
 from twinlog.model import TopicPartition
 

@@ -1,8 +1,7 @@
-"""Where a partition goes on: a cold start looks at both logs and trusts nothing that it can check.
+"""Where one partition goes on: a look at both logs that trusts nothing that it can check.
 
-In order, for every partition at once:
+In order, after the topics are known to be the ones the map speaks of (`cold_start`):
 
-(a) the topics are the ones the map speaks of (ids), else `TARGET_RECREATED` / `SOURCE_RECREATED`;
 (b) the target's log end by OffsetForLeaderEpoch; a high watermark below it: `TARGET_UNDER_MIN_ISR`,
     wait;
 (c) next ordinal = log end - K, cross-checked with what the broker remembers of our producer id and
@@ -22,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError
+from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.mirror.break_search import distance, find_break
 from twinlog.mirror.copy import StartPoint
 from twinlog.mirror.corrections import Place, continued, found_by_content, without_newest
@@ -42,7 +41,7 @@ from twinlog.mirror.tail_check import (
     source_records,
 )
 from twinlog.mirror.unread import holds_records
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition, sequence_of
+from twinlog.model import TopicPartition, sequence_of
 from twinlog.wire.records import Record
 
 MAX_TAIL_READS: Final = 20
@@ -52,67 +51,21 @@ NEIGHBOURHOOD: Final = 2_000
 """Upstream offsets to both sides of the expected place in which the tail is searched."""
 
 
-def find_starts(
-    requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
-) -> dict[TopicPartition, StartPoint | TwinlogError]:
-    """A start point or the reason against it, by *source* topic-partition."""
-    out: dict[TopicPartition, StartPoint | TwinlogError] = {}
-    source_ids = source.topic_ids({r.source.topic for r in requests})
-    target_ids = target.topic_ids({r.target.topic for r in requests})
-    there_still: list[StartRequest] = []
-    for one in requests:
-        try:
-            _check_ids(one, source_ids, target_ids)
-        except TwinlogError as error:
-            out[one.source] = error
-        else:
-            there_still.append(one)
-    # only of these: a client waits seconds for a topic that it does not find
-    sources, targets = {r.source for r in there_still}, {r.target for r in there_still}
-    source_ends, target_ends = source.ends(sources), target.ends(targets)
-    producers = target.producers(targets, rules.producer_id)
-    for one in there_still:
-        try:
-            here = _ends(one.source, source_ends, source)
-            there = _ends(one.target, target_ends, target)
-            tail = None if producers is None else producers.get(one.target)
-            look = _Look(one, here, there, tail, producers is not None, source, target, rules)
-            out[one.source] = look.shared() if not rules.is_ours_alone else look.own()
-        except TwinlogError as error:
-            out[one.source] = error
-    return out
+def tail_start(there: LogEnds) -> int:
+    """Where the tail check begins to read the target."""
+    return max(there.log_start, there.log_end - TAIL_RECORDS)
 
 
-def _check_ids(
-    one: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
-) -> None:
-    for tp, expected, known, code, side in (
-        (one.source, one.source_topic_id, sources, "SOURCE_RECREATED", "source"),
-        (one.target, one.target_topic_id, targets, "TARGET_RECREATED", "target"),
-    ):
-        found = known.get(tp.topic)
-        if found is None:
-            raise PartitionError(
-                f"{tp}: the topic does not exist on the {side} any more, or may not be described",
-                code="TOPIC_MISSING",
-            )
-        if NO_TOPIC_ID not in (expected, found) and expected != found:
-            raise PartitionError(
-                f"{tp}: the {side} topic was deleted and created again since this copy began",
-                code=code,
-            )
+def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
+    """Where it then begins to read the source, if no record of the tail is missing."""
+    if not runs or there.log_end <= there.log_start:
+        return None
+    ordinal = tail_start(there) - (runs[0].downstream - runs[0].ordinal)
+    first = run_at(runs, ordinal) or runs[0]
+    return first.upstream_of(max(first.ordinal, ordinal))
 
 
-def _ends(tp: TopicPartition, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> LogEnds:
-    found = ends.get(tp)
-    if found is not None:
-        return found
-    raise view.problems.get(tp) or PartitionError(
-        f"{tp}: its leader does not answer for it", code="NO_LEADER", fate=Fate.RETRIABLE
-    )
-
-
-class _Look:
+class Look:
     """One partition's start, with all answers at hand."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
@@ -343,7 +296,7 @@ class _Look:
     def _target_tail(self) -> TargetTail:
         records: list[Record] = []
         tail = TargetTail(records=(), last_header=None, is_log_append_time=False)
-        offset = max(self.there.log_start, self.there.log_end - TAIL_RECORDS)
+        offset = tail_start(self.there)
         for _ in range(MAX_TAIL_READS):
             if offset >= self.there.log_end:
                 break
