@@ -43,3 +43,12 @@ def flip_byte(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int 
         (byte,) = file.read(1)
         file.seek(-1, 1)
         file.write(bytes([byte ^ 0xFF]))
+
+
+def spoil_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
+    """The batch that begins here says that it is shorter than any batch can be."""
+    log = log_file(cluster, tp, node)
+    at = next(at for header, at in _batches(log) if header.base_offset == offset)
+    with log.open("r+b") as file:
+        file.seek(at + 8)
+        file.write(b"\x00\x00\x00\x05")

@@ -106,6 +106,8 @@ class FlowRun:
         self.is_stopping = False
         self.wants_discovery = False
         """A topic is not what the plan says: look at both clusters again."""
+        self.lost_topics_at: float | None = None
+        """When discovery last missed a topic: deleted, or hidden by a right that was taken away."""
         self.started = time.monotonic()
         self.copying_since: float | None = None
         """Since the first lane was ready: before it Spark is coming up."""
@@ -138,6 +140,8 @@ class FlowRun:
             else:
                 if known.plan.target_topic_id != plan.target_topic_id:
                     known.acked_ordinal, known.retry_at = -1, 0.0  # another log begins
+                if known.plan.limit_bytes != plan.limit_bytes:
+                    known.retry_at = 0.0  # what was too large may be no more
                 known.plan = plan
                 known.is_wanted = True
                 if known.placement is Placement.RELEASED:
@@ -145,6 +149,8 @@ class FlowRun:
         for tp, partition in self.partitions.items():
             if tp not in wanted and partition.is_wanted:
                 partition.is_wanted = False
+                partition.failure = None  # whatever it was, it is nobody's concern any more
+                self.lost_topics_at = time.monotonic()
                 self._release([partition])
                 if partition.lane is None:
                     partition.leave(Placement.RELEASED)
@@ -229,10 +235,10 @@ class FlowRun:
         """The Spark job ended by itself; without a ready lane it is likely to do so again."""
         log.warning("%s: a lease ended early: %s", self.name, error)
         self._failed_leases += 1
+        self.errors[error.code] += 1
         pause_s = min(LEASE_RETRY_S * 2**self._failed_leases, MAX_LEASE_RETRY_S)
         self._next_lease_try = time.monotonic() + pause_s
         if self._once and self._failed_leases >= ONCE_LEASE_TRIES:
-        self.errors[error.code] += 1
             for partition in self.partitions.values():
                 if partition.placement is Placement.PENDING:
                     partition.troubled(error.code, error.message, retriable=False)
@@ -377,11 +383,11 @@ class FlowRun:
 
     def _on_degraded(self, lane: Lane, reason: str) -> None:
         """A lane cannot reach a cluster, or can again."""
+        if reason and not lane.degraded:
+            self.errors[UNREACHABLE] += 1
         lane.degraded = reason
         for partition in lane.partitions.values():
             if reason:
-        if reason and not lane.degraded:
-            self.errors[UNREACHABLE] += 1
                 partition.unreachable(reason)
             else:
                 partition.reachable()
@@ -405,10 +411,10 @@ class FlowRun:
         if partition is None:
             return
         before = partition.failure
+        self.errors[trouble.code] += 1
         if trouble.code in STALE_PLAN:
             self.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
-        self.errors[trouble.code] += 1
         if trouble.wait_ms:
             partition.wait_until = max(
                 partition.wait_until, time.monotonic() + trouble.wait_ms / 1000

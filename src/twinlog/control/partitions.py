@@ -19,8 +19,8 @@ from twinlog.lane.messages import HandOver, PartitionProgress
 from twinlog.mirror.offset_map import Term
 from twinlog.model import TopicId, TopicPartition
 
-RETRY_FAILED_S: Final = 30.0
-"""A partition that failed is tried again within this time."""
+RETRY_FAILED_S: Final = 25.0
+"""A partition that failed is tried again after this time: within 30 s, with what a try takes."""
 
 UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1

@@ -284,11 +284,13 @@ class Supervisor:
 
         def done(plans: Any) -> None:
             flow.is_refreshing = False
-            pause_s = flow.setup.refresh_s
-            if prepared.problems:
-                pause_s = min(pause_s, RETRY_FAILED_S)
-            flow.next_refresh = time.monotonic() + pause_s
             run.set_plans(plans)
+            now, pause_s = time.monotonic(), flow.setup.refresh_s
+            # what is gone may be given back: for a while it is looked for more often
+            lost = run.lost_topics_at is not None and now - run.lost_topics_at < pause_s
+            if prepared.problems or lost:
+                pause_s = min(pause_s, RETRY_FAILED_S)
+            flow.next_refresh = now + pause_s
 
         def failed(error: TwinlogError) -> None:
             flow.is_refreshing = False

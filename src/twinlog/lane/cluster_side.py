@@ -90,6 +90,9 @@ class ClusterSide:
     _connecting: set[int] = field(default_factory=set)
     _node_pause: dict[int, _Pause] = field(default_factory=dict)
     _wanted_topics: set[str] = field(default_factory=set)
+    _asked_before: set[str] = field(default_factory=set)
+    """Those of them that had no answer or no leader: only they wait for the pause to end."""
+    _told_topics: set[str] = field(default_factory=set)
     _next_suspicion: float = 0.0
     _refreshing: bool = False
     _refresh_pause: _Pause = field(default_factory=_Pause)
@@ -117,15 +120,12 @@ class ClusterSide:
         """Start a refresh where one is due; called by the loop on every turn."""
         if not self._wanted_topics or self._refreshing:
             return
-        if time.monotonic() < self._refresh_pause.until:
+        waits = time.monotonic() < self._refresh_pause.until
+        topics = sorted(self._wanted_topics - self._asked_before if waits else self._wanted_topics)
+        if not topics:
             return
-        topics = sorted(self._wanted_topics)
         self._refreshing = True
         self.background.submit(lambda: self._read_metadata(topics), self._learned, self._failed)
-
-    @property
-    def is_refreshing(self) -> bool:
-        return self._refreshing or bool(self._wanted_topics)
 
     def _read_metadata(self, topics: list[str]) -> tuple[list[str], object]:
         if self._metadata_client is None:
@@ -140,12 +140,14 @@ class ClusterSide:
             node: (broker.host, broker.port)
             for node, broker in metadata.brokers.items()  # type: ignore[attr-defined]
         }
-        leaderless = False
+        self._told_topics |= set(topics)
+        self._asked_before -= set(topics)
+        leaderless: set[str] = set()
         for topic in topics:
             found = metadata.topics.get(topic)  # type: ignore[attr-defined]
             self._wanted_topics.discard(topic)
             if found is None or found.error:
-                leaderless = True
+                leaderless.add(topic)
                 continue
             self.topic_ids[topic] = found.topic_id
             self.names[found.topic_id.raw] = topic
@@ -153,11 +155,12 @@ class ClusterSide:
                 tp = TopicPartition(topic, partition.partition)
                 if partition.leader not in self._brokers:
                     self.leaders.pop(tp, None)
-                    leaderless = True
+                    leaderless.add(topic)
                 else:
                     self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
-        if leaderless:
-            self._wanted_topics |= set(topics)
+        # one of them must not slow down the search for the others' leaders
+        self._wanted_topics |= leaderless
+        self._asked_before |= leaderless
         # a broker that went away may have led topics that were not asked about now
         gone = [tp for tp, led in self.leaders.items() if led.node not in self._brokers]
         for tp in gone:
@@ -170,6 +173,7 @@ class ClusterSide:
 
     def _failed(self, error: TwinlogError) -> None:
         self._refreshing = False
+        self._asked_before |= self._wanted_topics
         self.problem = str(error)
         self._refresh_pause.grow()
 
@@ -240,11 +244,14 @@ class ClusterSide:
         self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
 
     def is_warm(self, topics: Iterable[str]) -> bool:
-        """The leaders of these topics are known and connected; asking starts what is missing."""
+        """The leaders of these topics are known and connected; asking starts what is missing.
+
+        A partition without a leader is not waited for: the others are not to wait with it.
+        """
         wanted = set(topics)
         nodes = {led.node for tp, led in self.leaders.items() if tp.topic in wanted}
         connected = [self.connection_to(node) is not None for node in nodes]
-        return all(connected) and not self.is_refreshing
+        return all(connected) and wanted <= self._told_topics
 
     def drop(self, node: int) -> list[object]:
         """Close a broken connection; returns the contexts of its unanswered requests."""

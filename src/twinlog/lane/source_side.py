@@ -39,11 +39,11 @@ MIN_ROOM_BYTES: Final = 1 << 20
 RESTLESS_S: Final = 5.0
 """A partition that lost its broker is likely to find another within this time."""
 
-
 STALE_LEADER: Final = frozenset({3, 5, 6, 9, 56, 74, 75, 78, 100, 103})
 """Unknown topic or id, no leader, not the leader, fenced or unknown epoch: look who leads now."""
 
 OFFSET_OUT_OF_RANGE: Final = 1
+CORRUPT_MESSAGE: Final = 2
 UNAUTHORIZED: Final = 29
 
 
@@ -77,9 +77,9 @@ class SourceSide:
     _brokers: dict[int, _Broker] = field(default_factory=dict)
     _homes: dict[TopicPartition, int] = field(default_factory=dict)
     _homeless: set[TopicPartition] = field(default_factory=set)
+    _restless_until: float = 0.0
     _paused: set[TopicPartition] = field(default_factory=set)
 
-    _restless_until: float = 0.0
     def add(self, copy: PartitionCopy) -> None:
         self.partitions[copy.source] = SourceState(copy)
         if copy.wants_fetch:
@@ -91,12 +91,12 @@ class SourceSide:
         self._homeless.discard(tp)
         self._paused.discard(tp)
 
-    def _unplace(self, tp: TopicPartition) -> None:
-        node = self._homes.pop(tp, None)
     def _seek_home(self, tp: TopicPartition) -> None:
         self._homeless.add(tp)
         self._restless_until = time.monotonic() + RESTLESS_S
 
+    def _unplace(self, tp: TopicPartition) -> None:
+        node = self._homes.pop(tp, None)
         if node is not None and node in self._brokers:
             self._brokers[node].session.forget(tp)
 
@@ -132,7 +132,6 @@ class SourceSide:
                 self.side.need_topics((tp.topic,))
                 continue
             if self._is_recreated(tp):
-                self._look_whether_it_is_there(tp)
                 continue
             connection = self.side.connection_to(leader.node)
             if connection is None:
@@ -268,6 +267,15 @@ class SourceSide:
                 PartitionError(
                     f"{tp}: the source refuses to let us read: allow READ on topic {tp.topic}",
                     code="TOPIC_UNAUTHORIZED",
+                ),
+            )
+        elif error == CORRUPT_MESSAGE:
+            position = self.partitions[tp].copy.intake.position
+            self.on_trouble(
+                tp,
+                CorruptData(
+                    f"{tp}: from upstream offset {position}: the source finds its own log corrupt; "
+                    "see the log of its broker"
                 ),
             )
         else:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from twinlog.errors import CorruptData
+from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.offset_map import Run
 from twinlog.model import SEQUENCE_MODULUS, sequence_of
 from twinlog.wire.record_batch import (
@@ -102,17 +102,35 @@ class Intake:
         self._read_committed = read_committed
 
     def take(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[OutBatch]:
-        """Batches of one Fetch answer that begin below `end`; CorruptData names the bad offset."""
+        """Batches of one Fetch answer that begin below `end`.
+
+        What stands before a bad batch is returned, and the next answer begins with that one:
+        TwinlogError, which names its offset, is raised only when nothing is in front of it.
+        """
         out: list[OutBatch] = []
         rolled_back = _RolledBack(aborted) if self._read_committed else None
-        for header, at in read_headers(records):
-            if header.next_offset <= self.position:
-                if rolled_back is not None:
-                    rolled_back.skip(header, records[at : at + header.length])
-                continue
-            if header.base_offset >= end:
-                break
-            out += self._one(header, records[at : at + header.length], rolled_back)
+        is_whole = not records  # a broker sends the first batch as a whole, whatever its size
+        good = self.ordinal, self.last_fetched_epoch, self._last_run
+        try:
+            for header, at in read_headers(records):
+                is_whole = True
+                if header.next_offset <= self.position:
+                    if rolled_back is not None:
+                        rolled_back.skip(header, records[at : at + header.length])
+                    continue
+                if header.base_offset >= end:
+                    break
+                out += self._one(header, records[at : at + header.length], rolled_back)
+                good = self.ordinal, self.last_fetched_epoch, self._last_run
+        except TwinlogError:
+            if not out:
+                raise
+            self.ordinal, self.last_fetched_epoch, self._last_run = good
+        if not is_whole:
+            raise CorruptData(
+                f"batch at offset {self.position}: its length is more than the {len(records)} "
+                "bytes that the source has of it"
+            )
         return out
 
     def _one(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.errors import CorruptData, Fate
+from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.mirror.copy import (
     PIPELINE,
     TROUBLE_MS,
@@ -25,15 +25,13 @@ FOREVER = (1 << 63) - 1
 K = 70
 
 
-def batch(base: int, count: int, *, timestamp: int = NOW, offsets: tuple[int, ...] = ()) -> bytes:
-    """A source batch; `offsets` leaves holes, as the log cleaner does."""
+def batch(base: int, count: int, *, timestamp: int = NOW, value: bytes = b"v") -> bytes:
+    """A source batch."""
     kept = [
-        Record(offset=base + i, timestamp=timestamp, key=b"k%d" % (base + i), value=b"v")
+        Record(offset=base + i, timestamp=timestamp, key=b"k%d" % (base + i), value=value)
         for i in range(count)
     ]
-    if not offsets:
-        return bytes(encode_batch(kept, codec=Codec.NONE, base_offset=base))
-    raise AssertionError("use holey_batch")
+    return bytes(encode_batch(kept, codec=Codec.NONE, base_offset=base))
 
 
 def fetched(*parts: bytes) -> memoryview:
@@ -233,8 +231,44 @@ def test_flipped_bit_is_never_sent() -> None:
     copy = a_copy()
     bad = bytearray(batch(4, 2))
     bad[-3] ^= 1
-    with pytest.raises(CorruptData, match="4"):
-        copy.on_fetched(fetched(batch(0, 4), bytes(bad)), (), NOW)
+    answer = fetched(batch(0, 2), batch(2, 2), bytes(bad), batch(6, 1))
+    copy.on_fetched(answer, (), NOW)  # what stands before it is good
+    assert (copy.intake.position, copy.intake.ordinal) == (4, 4)
+    assert copy.queued_bytes == len(batch(0, 2)) + len(batch(2, 2))
+    with pytest.raises(CorruptData, match="offset 4"):
+        copy.on_fetched(fetched(bytes(bad), batch(6, 1)), (), NOW)
+
+
+def test_header_without_sense_holds_back_nothing_before_it() -> None:
+    copy = a_copy()
+    bad = bytearray(batch(4, 2))
+    bad[8:12] = b"\x00\x00\x00\x05"  # its length
+    copy.on_fetched(fetched(batch(0, 2), batch(2, 2), bytes(bad)), (), NOW)
+    assert (copy.intake.position, copy.intake.ordinal) == (4, 4)
+    with pytest.raises(CorruptData):
+        copy.on_fetched(fetched(bytes(bad)), (), NOW)
+
+
+def test_record_too_large_holds_back_nothing_before_it() -> None:
+    copy = a_copy()
+    copy.intake.limit_bytes = len(batch(0, 1))
+    large = batch(2, 1, value=b"v" * 100)
+    copy.on_fetched(fetched(batch(0, 1), batch(1, 1), large, batch(3, 1)), (), NOW)
+    assert (copy.intake.position, copy.intake.ordinal) == (2, 2)
+    with pytest.raises(PartitionError, match="offset 2"):
+        copy.on_fetched(fetched(large, batch(3, 1)), (), NOW)
+
+
+def test_batch_that_never_becomes_whole_is_corrupt() -> None:
+    """A damaged length: waiting for the rest of it would last for ever, and in silence."""
+    copy = a_copy()
+    bad = bytearray(batch(0, 2))
+    bad[9] = 1
+    with pytest.raises(CorruptData, match="offset 0"):
+        copy.on_fetched(fetched(bytes(bad)), (), NOW)
+    # a batch that is cut off behind whole ones is what every full answer ends with
+    copy.on_fetched(fetched(batch(0, 2), batch(2, 2)[:-4]), (), NOW)
+    assert copy.intake.position == 2
 
 
 def test_release_drops_what_was_not_sent_and_keeps_what_was_answered() -> None:

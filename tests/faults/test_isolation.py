@@ -1,0 +1,185 @@
+"""One bad partition stops alone: it is named with its code, its neighbours on the same lane go on,
+and it is tried again soon and recovers by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.faults import surgery
+from tests.faults.rig import Rig, kill
+from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.mirror import Mirror
+from tests.support.topics import alter_topic_configs, create_topic, delete_topic, end_offsets
+from twinlog.control.snapshot import PartitionSnapshot
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+NEIGHBOURS = 3
+LIMIT = "max.message.bytes"
+LEASE_S = 300.0
+"""No lease changes within a test: what is tried again is tried on the same lane."""
+
+
+@pytest.fixture(autouse=True)
+def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twinlog.control.partitions.RETRY_FAILED_S", 1.0)
+
+
+class Neighbours:
+    """A healthy topic in the same flow and on the same lane; records come to all partitions."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.topic = f"{rig.topic}-healthy"
+        self.remote = f"{rig.alias}.{self.topic}"
+        self._count = 0
+        create_topic(rig.source, self.topic, partitions=NEIGHBOURS)
+
+    def go_on(self) -> None:
+        """New records in every partition are on the target soon."""
+        rig = self._rig
+        self._count += 10
+        records = [
+            Outgoing(b"k", b"%d" % n, partition=partition)
+            for n in range(10)
+            for partition in range(NEIGHBOURS)
+        ]
+        produce(rig.source, self.topic, records)
+        wanted = dict.fromkeys(range(NEIGHBOURS), self._count)
+        eventually(lambda: end_offsets(rig.target, self.remote) == wanted, 5, what="the neighbours")
+
+    def same(self) -> None:
+        assert read_all(self._rig.target, self.remote) == read_all(self._rig.source, self.topic)
+
+
+@contextmanager
+def mirrored(rig: Rig) -> Iterator[tuple[Mirror, Neighbours]]:
+    """The rig's topic beside healthy ones, on one lane under one lease."""
+    neighbours = Neighbours(rig)
+    keys = {f"{rig.flow}.topics": f"{rig.topic}, {neighbours.topic}"}
+    with rig.mirror(lanes=1, lease_s=LEASE_S, keys=keys) as mirror:
+        yield mirror, neighbours
+        mirror.stop()
+    neighbours.same()
+
+
+def of(parts: list[PartitionSnapshot], topic: str) -> list[PartitionSnapshot]:
+    return [part for part in parts if part.topic == topic]
+
+
+def failed(rig: Rig, mirror: Mirror) -> PartitionSnapshot:
+    """The bad partition, when it has failed; nothing else has."""
+
+    parts = mirror.eventually(
+        lambda parts: any(part.state == "FAILED" for part in of(parts, rig.topic)), 15
+    )
+    assert [part.code for part in parts if part.topic != rig.topic] == [""] * NEIGHBOURS
+    return of(parts, rig.topic)[0]
+
+
+def tried_again(rig: Rig, mirror: Mirror) -> None:
+    """It has been given to its lane twice more, and no lease has changed."""
+    before = mirror.partition(rig.here).term
+    eventually(
+        lambda: mirror.partition(rig.here).term.start >= before.start + 2,
+        10,
+        what="two more tries",
+    )
+    assert len(mirror.leases.jobs) == 1
+
+
+def recovered(rig: Rig, mirror: Mirror, count: int) -> None:
+    rig.copied(count, 10)
+    mirror.eventually(lambda parts: not any(part.code for part in parts), 10)
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_record_that_no_batch_of_the_target_can_hold(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(5))
+    with mirrored(rig) as (mirror, neighbours):
+        rig.copied(5)
+        neighbours.go_on()
+        alter_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
+        rig.put(range(5, 10))
+        rig.put([10], size=4000)
+        rig.put([11])
+        bad = failed(rig, mirror)
+        assert bad.code == "RECORD_TOO_LARGE"
+        assert f"{rig.topic}-0" in bad.message
+        assert "upstream offset 10" in bad.message
+        assert LIMIT in bad.message
+        assert rig.numbers() == list(range(10)), "what stands before it is copied"
+        neighbours.go_on()
+        tried_again(rig, mirror)
+        neighbours.go_on()
+        assert rig.numbers() == list(range(10)), "nothing behind it went before it"
+        alter_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
+        recovered(rig, mirror, 12)
+
+
+def test_limit_that_was_lowered_below_whole_batches_only_makes_them_smaller(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(5))
+    with mirrored(rig) as (mirror, neighbours):
+        rig.copied(5)
+        alter_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
+        rig.put(range(5, 25), size=500)  # refused once as one batch, then split
+        neighbours.go_on()
+        recovered(rig, mirror, 25)
+
+
+Damage = Callable[[LocalCluster, TopicPartition, int], None]
+
+
+@pytest.mark.parametrize("damage", [surgery.flip_byte, surgery.spoil_length])
+def test_corrupt_bytes_in_the_source_log(rig: Rig, damage: Damage) -> None:
+    rig.create()
+    for start in range(0, 30, 10):
+        rig.put(range(start, start + 10))
+    log = surgery.log_file(rig.source, rig.here)
+    sound = log.read_bytes()
+    # the file as the running broker serves it: it sends what it reads, unseen
+    damage(rig.source, rig.here, 10)
+    with mirrored(rig) as (mirror, neighbours):
+        bad = failed(rig, mirror)
+        assert bad.code == "CORRUPT_BATCH"
+        assert f"{rig.topic}-0" in bad.message
+        assert "offset 10" in bad.message
+        assert rig.numbers() == list(range(10)), "all before the corrupt batch, nothing of it"
+        neighbours.go_on()
+        tried_again(rig, mirror)
+        neighbours.go_on()
+        assert rig.numbers() == list(range(10))
+        with log.open("r+b") as file:
+            file.write(sound)
+        recovered(rig, mirror, 30)
+
+
+def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twinlog.control.supervisor.RETRY_FAILED_S", 1.0)
+    rig.create()
+    rig.put(range(5))
+    with mirrored(rig) as (mirror, neighbours):
+        rig.copied(5)
+        delete_topic(rig.source, rig.topic)
+        neighbours.go_on()
+        # nor does the lane that comes next wait for what is not there
+        kill(mirror.leases.pids())
+        mirror.eventually(lambda parts: [p.state for p in of(parts, rig.topic)] == ["RELEASED"], 10)
+        neighbours.go_on()
+        assert rig.numbers() == list(range(5))
+        # it is looked for before the next refresh is due
+        create_topic(rig.source, rig.topic)
+        mirror.eventually(
+            lambda parts: [p.code for p in of(parts, rig.topic)] == ["SOURCE_RECREATED"], 10
+        )
+        neighbours.go_on()
+    assert rig.numbers() == list(range(5))
