@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
+from twinlog.cli.logs import LogFormat, configure_logs
 from twinlog.cli.output import Format, format_option, write_json, write_line
 from twinlog.cli.signals import stop_on_signals
 from twinlog.errors import TwinlogError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
 
 JSON_VERSION: Final = 1
+DEFAULT_LISTEN: Final = "127.0.0.1:9405"
+"""Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""
+
 DONE: Final = "DONE"
 TAKEN_OVER: Final = "TAKEN_OVER"
 """Others go on where the copy ended: what a migration ends with."""
@@ -42,14 +46,40 @@ TAKEN_OVER: Final = "TAKEN_OVER"
     help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
 )
 @click.option("--master", metavar="URL", help="Spark master; default: this machine.")
+@click.option(
+    "--listen",
+    metavar="ADDRESS:PORT",
+    default=DEFAULT_LISTEN,
+    show_default=True,
+    help="Where /metrics, /healthz and /readyz are served; `off` for nowhere.",
+)
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Log to this file as well; it is renamed at 10 MB, and five old ones are kept.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([one.value for one in LogFormat]),
+    callback=lambda _context, _parameter, value: LogFormat(value),
+    default=LogFormat.TEXT.value,
+    show_default=True,
+    help="How log lines look, on stderr and in the file.",
+)
 @format_option
-def mirror(
+@click.pass_context
+def mirror(  # noqa: PLR0913 (one an option)
+    context: click.Context,
+    *,
     file: Path,
     clusters: str | None,
     once: bool,
     lanes: int | None,
     lease_s: float | None,
     master: str | None,
+    listen: str,
+    log_file: Path | None,
+    log_format: LogFormat,
     output: Format,
 ) -> int:
     """Mirror the topics of every enabled flow in FILE (an mm2.properties file).
@@ -59,14 +89,27 @@ def mirror(
     """
     from twinlog.cli.configuration import load_file
     from twinlog.cli.progress import shown
+    from twinlog.cli.watched import watched
+    from twinlog.control.monitor_server import parse_listen
     from twinlog.control.run import MirrorOptions, run_mirror
 
+    address = parse_listen(listen)
+    configure_logs(log_file, log_format, verbose=bool(context.find_root().params["verbose"]))
     config = load_file(file, clusters=clusters)
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
     # what a program reads must be the last line of stdout, so people's lines go elsewhere then
     people = sys.stderr if output is Format.JSON else sys.stdout
-    with stop_on_signals() as stop, shown(once=once, stream=people) as progress:
+    with (
+        stop_on_signals() as stop,
+        watched(file, address, stop, people) as watch,
+        shown(once=once, stream=people) as progress,
+    ):
+
+        def on_snapshot(flows: list[FlowSnapshot]) -> None:
+            watch(flows)
+            progress.update(flows)
+
         result = run_mirror(
             config,
             file,
@@ -76,7 +119,7 @@ def mirror(
                 lease_s=lease_s,
                 master=master,
                 stop=stop,
-                on_snapshot=progress.update,
+                on_snapshot=on_snapshot,
             ),
         )
         progress.update(list(result.flows))  # failures of the last second

@@ -1,0 +1,54 @@
+"""What watches a mirror from outside, put together: HTTP, service manager, last events."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from twinlog.cli.output import write_line
+from twinlog.control.events import EventLog
+from twinlog.control.monitor import Monitor
+from twinlog.control.monitor_server import Address, CannotListen, MonitorServer
+from twinlog.control.service import ServiceNotifier
+from twinlog.control.snapshot import FlowSnapshot
+
+OnSnapshot = Callable[[list[FlowSnapshot]], None]
+
+
+@contextmanager
+def watched(
+    config: Path, listen: Address | None, stop: threading.Event, people: TextIO
+) -> Iterator[OnSnapshot]:
+    """Watch what is put into the function that is given; `stop` is set when the mirror ends."""
+    monitor = Monitor()
+    events = EventLog(config)
+    notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
+
+    def update(flows: list[FlowSnapshot]) -> None:
+        monitor.update(flows)
+        notifier.update(flows)
+        events.save()
+
+    with ExitStack() as closing:
+        events.start()
+        closing.callback(events.stop)
+        if listen is not None:
+            _serve(monitor, listen, closing, people)
+        closing.callback(notifier.stopping)
+        yield update
+
+
+def _serve(monitor: Monitor, listen: Address, closing: ExitStack, people: TextIO) -> None:
+    try:
+        server = MonitorServer(monitor, listen)
+    except CannotListen as error:
+        write_line(f"warning: {error}", sys.stderr)
+        return
+    server.start()
+    closing.callback(server.close)
+    write_line(server.line, people)

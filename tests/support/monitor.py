@@ -1,0 +1,69 @@
+"""Asks the three paths as Prometheus and probes do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from twinlog.control.monitor import Monitor
+from twinlog.control.monitor_server import Address, MonitorServer
+
+__all__ = ["LOCAL", "Series", "Told", "ask", "labels", "series", "served"]
+
+LOCAL = Address("127.0.0.1", 0)
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@contextmanager
+def served(monitor: Monitor, address: Address = LOCAL) -> Iterator[MonitorServer]:
+    """A server for a while."""
+    server = MonitorServer(monitor, address)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def ask(address: Address, path: str, method: str = "GET") -> Told:
+    """One request over a connection of its own."""
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=5)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return Told(answer.status, answer.headers, answer.read())
+    finally:
+        connection.close()
+
+
+def series(text: bytes) -> Series:
+    """Every sample by name and labels, as Prometheus' own parser reads them."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def labels(**values: str) -> tuple[tuple[str, str], ...]:
+    """Labels as `series` has them, of the flow A->B unless said otherwise."""
+    return tuple(sorted({"source": "A", "target": "B", **values}.items()))

@@ -1,0 +1,90 @@
+"""The log of a mirror: where it goes, how it looks, how it is rotated."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from twinlog.cli import logs
+from twinlog.cli.logs import LogFormat, configure_logs
+from twinlog.cli.output import configure_logging
+from twinlog.errors import UsageError
+
+log = logging.getLogger("twinlog.control.anything")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("twinlog")
+    handlers, level, our_level = root.handlers[:], root.level, ours.level
+    configure_logging(verbose=False)
+    yield
+    for handler in root.handlers:
+        if handler not in handlers:
+            handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    ours.setLevel(our_level)
+
+
+def test_events_go_to_the_file_and_warnings_to_stderr_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "twinlog.log"
+    configure_logs(file, LogFormat.TEXT, verbose=False)
+    log.info("A->B: began")
+    log.warning("A->B: trouble [UNREACHABLE]")
+    log.debug("too much")
+    logging.getLogger("kafka.client").info("of the library")
+    lines = file.read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == [
+        "INFO A->B: began",
+        "WARNING A->B: trouble [UNREACHABLE]",
+    ]
+    told = capsys.readouterr().err
+    assert "trouble" in told
+    assert "began" not in told
+
+
+def test_json_has_one_object_a_line_with_flow_and_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "twinlog.log"
+    configure_logs(file, LogFormat.JSON, verbose=False)
+    log.warning("A->B: a message\nof two lines [X_Y]; looking again")
+    log.info("connection lost flow=s-1->t.2 node=3")
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.exception("no flow in it")
+    first, second, third = (json.loads(line) for line in file.read_text().splitlines())
+    assert (first["level"], first["flow"], first["code"]) == ("WARNING", "A->B", "X_Y")
+    assert first["logger"] == "twinlog.control.anything"
+    assert first["time"].endswith("+00:00")
+    assert second["flow"] == "s-1->t.2"
+    assert "code" not in second
+    assert "ValueError: broken" in third["traceback"]
+    assert "flow" not in third
+    assert json.loads(capsys.readouterr().err.splitlines()[0]) == first
+
+
+def test_the_file_is_rotated_and_five_old_ones_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "FILE_BYTES", 1000)
+    configure_logs(tmp_path / "twinlog.log", LogFormat.TEXT, verbose=False)
+    for number in range(200):
+        log.info("event %d %s", number, "." * 50)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["twinlog.log", *(f"twinlog.log.{n}" for n in range(1, 6))]
+    assert all(path.stat().st_size <= 1000 for path in tmp_path.iterdir())
+    assert "event 199" in (tmp_path / "twinlog.log").read_text()
+
+
+def test_a_file_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--log-file: .*No such file"):
+        configure_logs(tmp_path / "missing" / "twinlog.log", LogFormat.TEXT, verbose=False)

@@ -1,0 +1,189 @@
+"""The three paths, asked over HTTP, with flows whose numbers a test chooses."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from tests.support.monitor import Series, ask, labels, series, served
+from tests.support.snapshots import flow, partition
+from twinlog import metrics
+from twinlog.control.monitor import Monitor
+from twinlog.control.monitor_server import Address, CannotListen, MonitorServer, parse_listen
+from twinlog.control.timing_window import TimingView
+from twinlog.errors import UsageError
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def metrics_of(*flows: Any) -> Series:
+    monitor = Monitor()
+    monitor.update(list(flows))
+    answer = monitor.answer("/metrics")
+    assert answer is not None
+    return series(answer.body)
+
+
+def test_lag_is_told_in_records_and_seconds_for_every_partition() -> None:
+    found = metrics_of(
+        flow(partition("orders", 0, lag=12, lag_ms=2500, state="COPYING"), partition("orders", 1))
+    )
+    first, second = (labels(topic="orders", partition=str(n)) for n in (0, 1))
+    assert found["twinlog_lag_records", first] == 12
+    assert found["twinlog_lag_seconds", first] == 2.5
+    assert found["twinlog_lag_records", second] == found["twinlog_lag_seconds", second] == 0
+
+
+def test_lag_that_is_not_known_has_no_series() -> None:
+    found = metrics_of(flow(partition(lag=-1, lag_ms=-1)))
+    assert not any(name.startswith("twinlog_lag") for name, _ in found)
+
+
+def test_errors_are_counted_by_code_and_told_where_they_are_now() -> None:
+    stuck = partition("orders", 3, state="FAILED", code="RECORD_TOO_LARGE", message="no")
+    found = metrics_of(flow(stuck, errors={"RECORD_TOO_LARGE": 4, "UNREACHABLE": 1}))
+    assert found["twinlog_errors_total", labels(code="RECORD_TOO_LARGE")] == 4
+    assert found["twinlog_errors_total", labels(code="UNREACHABLE")] == 1
+    where = labels(topic="orders", partition="3", code="RECORD_TOO_LARGE")
+    assert found["twinlog_partition_error", where] == 1
+    assert found["twinlog_partitions", labels(state="FAILED")] == 1
+
+
+def test_series_of_mirrormaker_carry_its_names_and_the_remote_topic() -> None:
+    times = TimingView(last_ms=7, least_ms=2, most_ms=9, average_ms=4.5)
+    found = metrics_of(flow(partition("orders", 0, age=times, latency=times)))
+    where = labels(topic="A.orders", partition="0")
+    expected = {
+        "record_count": 100,
+        "byte_count": 10_000,
+        "record_age_ms": 7,
+        "record_age_ms_min": 2,
+        "record_age_ms_max": 9,
+        "record_age_ms_avg": 4.5,
+        "replication_latency_ms": 7,
+        "replication_latency_ms_avg": 4.5,
+    }
+    prefix = "kafka_connect_mirror_mirrorsourceconnector_"
+    assert {name: found[prefix + name, where] for name in expected} == expected
+
+
+def test_every_metric_that_is_named_is_served_and_no_other() -> None:
+    times = TimingView(last_ms=7, least_ms=2, most_ms=9, average_ms=4.5)
+    stuck = partition(code="X", age=times, latency=times)
+    names = {name for name, _ in metrics_of(flow(stuck, errors={"X": 1}))}
+    ours = {name for name in names if not name.startswith(("process_", "python_"))}
+    assert ours == {metric.name for metric in (*metrics.OURS, *metrics.MM2)}
+
+
+def test_rates_are_those_of_the_last_minute() -> None:
+    clock = Clock()
+    monitor = Monitor(clock=clock)
+    for second in range(121):
+        clock.now = 1000.0 + second
+        # 10 records a second for a minute, then 50
+        records = 10 * second if second <= 60 else 600 + 50 * (second - 60)
+        monitor.update([flow(partition(records=records, bytes=100 * records))])
+    answer = monitor.answer("/metrics")
+    assert answer is not None
+    found, where = series(answer.body), labels(topic="A.orders", partition="0")
+    prefix = "kafka_connect_mirror_mirrorsourceconnector_"
+    assert found[prefix + "record_rate", where] == pytest.approx(50)
+    assert found[prefix + "byte_rate", where] == pytest.approx(5000)
+
+
+def test_text_is_what_prometheus_reads() -> None:
+    monitor = Monitor()
+    monitor.update([flow(partition('or"de\\rs\n'))])
+    with served(monitor) as server:
+        told = ask(server.address, "/metrics")
+    assert (told.status, told.headers.get_content_type()) == (200, "text/plain")
+    found = series(told.body)
+    assert found["twinlog_records_total", labels(topic='or"de\\rs\n', partition="0")] == 100
+
+
+def test_before_the_first_report_the_process_is_healthy_and_nothing_is_ready() -> None:
+    with served(Monitor()) as server:
+        assert ask(server.address, "/healthz").status == 200
+        assert ask(server.address, "/readyz").status == 503
+        assert ask(server.address, "/metrics").status == 200
+
+
+def test_a_supervisor_that_hangs_is_neither_healthy_nor_ready() -> None:
+    clock = Clock()
+    monitor = Monitor(clock=clock)
+    monitor.update([flow(partition())])
+    with served(monitor) as server:
+        assert (ask(server.address, "/healthz").status, ask(server.address, "/readyz").status) == (
+            200,
+            200,
+        )
+        clock.now += 16
+        told = ask(server.address, "/healthz")
+        assert (told.status, told.json["healthy"]) == (503, False)
+        assert ask(server.address, "/readyz").status == 503
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/api", "/status", "/../metrics"])
+def test_there_is_nothing_else(path: str) -> None:
+    with served(Monitor()) as server:
+        assert ask(server.address, path).status == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_written(method: str) -> None:
+    with served(Monitor()) as server:
+        assert ask(server.address, "/metrics", method).status in (405, 501)
+
+
+def test_head_has_no_body() -> None:
+    with served(Monitor()) as server:
+        told = ask(server.address, "/metrics", "HEAD")
+    assert (told.status, told.body) == (200, b"")
+    assert int(told.headers["Content-Length"]) > 0
+
+
+def test_readers_that_say_nothing_do_not_keep_others_out() -> None:
+    with served(Monitor()) as server:
+        silent = [socket.create_connection(server.address) for _ in range(10)]
+        try:
+            assert ask(server.address, "/healthz").status == 200
+        finally:
+            for one in silent:
+                one.close()
+
+
+def test_a_taken_port_says_where_and_what_to_do() -> None:
+    with (
+        served(Monitor()) as server,
+        pytest.raises(CannotListen, match=r"127.0.0.1:\d+: .*in use.*--listen"),
+    ):
+        MonitorServer(Monitor(), server.address)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:9405", Address("127.0.0.1", 9405)),
+        ("[::1]:80", Address("::1", 80)),
+        ("host.example:0", Address("host.example", 0)),
+        ("off", None),
+    ],
+)
+def test_listen(text: str, expected: Address | None) -> None:
+    assert parse_listen(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "9405", ":9405", "a:", "a:b", "::1:80", "a:65536", "a:-1"])
+def test_listen_that_is_no_address(text: str) -> None:
+    with pytest.raises(UsageError, match="--listen"):
+        parse_listen(text)

@@ -1,0 +1,98 @@
+"""Progress, not state: situations of flows over time, and whether they are ready."""
+
+from __future__ import annotations
+
+from tests.support.snapshots import flow, partition
+from twinlog.control.readiness import Readiness
+from twinlog.control.snapshot import FlowSnapshot
+
+
+class Watch:
+    """One flow, told once a second."""
+
+    def __init__(self) -> None:
+        self._readiness = Readiness()
+        self._now = 0.0
+
+    def after(self, seconds: int, snapshot: FlowSnapshot) -> bool:
+        """Ready, when the flow has looked like this for so long."""
+        ready = False
+        for _ in range(seconds):
+            self._now += 1
+            (one,) = self._readiness.update(self._now, [snapshot])
+            ready = one.is_ready
+        return ready
+
+
+def copying(records: int, upstream: int, **changes: object) -> FlowSnapshot:
+    part = partition(records=records, upstream=upstream, state="COPYING", lag=50, lag_ms=9)
+    return flow(part, **changes)
+
+
+def test_a_flow_that_never_moved_is_not_ready() -> None:
+    watch = Watch()
+    assert not watch.after(1, flow(state="STARTING", generation=-1))
+    assert not watch.after(5, copying(0, 1000)), "where it goes on is no movement"
+    assert watch.after(1, copying(1, 1001))
+
+
+def test_running_without_movement_is_ready_for_a_minute_and_no_longer() -> None:
+    watch = Watch()
+    assert watch.after(1, copying(10, 1010))
+    assert watch.after(60, copying(10, 1010))
+    assert not watch.after(1, copying(10, 1010))
+    assert watch.after(1, copying(11, 1011))
+
+
+def test_at_its_end_a_flow_is_ready_for_ever() -> None:
+    watch = Watch()
+    assert watch.after(1000, flow(partition(state="AT_END"), partition(number=1, state="DONE")))
+
+
+def test_one_partition_with_lag_is_not_the_end() -> None:
+    watch = Watch()
+    stuck = partition(number=1, state="FAILED", lag=-1, code="X", message="it is stuck")
+    assert not watch.after(61, flow(partition(records=0), stuck))
+
+
+def test_markers_move_a_flow_without_a_record() -> None:
+    watch = Watch()
+    for upstream in range(1000, 1200):
+        ready = watch.after(1, copying(0, upstream))
+    assert ready
+
+
+def test_going_back_and_forth_is_no_movement() -> None:
+    watch = Watch()
+    watch.after(1, copying(10, 1010))
+    for _ in range(40):
+        watch.after(1, copying(10, 1005))
+        ready = watch.after(1, copying(10, 1010))
+    assert not ready
+
+
+def test_degraded_while_it_moves_is_ready() -> None:
+    watch = Watch()
+    for count in range(200):
+        ready = watch.after(1, copying(count, count, state="DEGRADED", reason="a broker is away"))
+    assert ready
+
+
+def test_an_end_that_nobody_can_see_is_none() -> None:
+    watch = Watch()
+    assert watch.after(1, flow(partition()))
+    away = flow(partition(), state="DEGRADED", reason="A cannot be reached")
+    assert watch.after(60, away)
+    assert not watch.after(1, away)
+
+
+def test_a_flow_without_topics_is_at_its_end() -> None:
+    watch = Watch()
+    assert watch.after(1, flow())
+    assert not Watch().after(1, flow(generation=-1)), "it is not known yet that there are none"
+
+
+def test_the_reason_is_told() -> None:
+    stuck = partition(state="FAILED", lag=-1, code="RECORD_TOO_LARGE", message="too large")
+    (one,) = Readiness().update(0.0, [flow(stuck)])
+    assert (one.is_ready, one.reason) == (False, "too large [RECORD_TOO_LARGE]")

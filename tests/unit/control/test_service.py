@@ -1,0 +1,104 @@
+"""Notifications as systemd receives them: datagrams on a socket of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.snapshots import flow
+from twinlog.control.service import ServiceNotifier
+
+
+@contextmanager
+def manager(address: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(address)
+        sock.setblocking(False)
+        yield sock
+
+
+def received(sock: socket.socket) -> list[str]:
+    out: list[str] = []
+    while True:
+        try:
+            out += sock.recv(4096).decode().splitlines()
+        except BlockingIOError:
+            return out
+
+
+def environment(address: str, **more: str) -> dict[str, str]:
+    return {"NOTIFY_SOCKET": address, **more}
+
+
+def test_ready_comes_once_and_the_status_when_it_changes(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with manager(str(tmp_path / "notify")) as sock:
+        notifier = ServiceNotifier.of(environment(str(tmp_path / "notify")), os.getpid(), stop)
+        assert received(sock) == []
+        notifier.update([flow(state="STARTING")])
+        assert received(sock) == ["READY=1", "STATUS=A->B STARTING"]
+        notifier.update([flow(state="STARTING")])
+        assert received(sock) == []
+        notifier.update([flow(state="RUNNING")])
+        assert received(sock) == ["STATUS=A->B RUNNING"]
+
+
+def test_stopping_comes_once(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with manager(str(tmp_path / "notify")) as sock:
+        notifier = ServiceNotifier.of(environment(str(tmp_path / "notify")), os.getpid(), stop)
+        notifier.update([flow()])
+        stop.set()
+        notifier.update([flow()])
+        notifier.update([flow()])
+        notifier.stopping()
+        assert received(sock) == ["READY=1", "STATUS=A->B RUNNING", "STOPPING=1"]
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted"),
+    [
+        ({"WATCHDOG_USEC": "30000000"}, True),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}, True),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, False),
+        ({"WATCHDOG_USEC": "0"}, False),
+        ({}, False),
+    ],
+)
+def test_the_watchdog_is_fed_by_each_report_where_it_is_on(
+    tmp_path: Path, more: dict[str, str], wanted: bool
+) -> None:
+    with manager(str(tmp_path / "notify")) as sock:
+        notifier = ServiceNotifier.of(
+            environment(str(tmp_path / "notify"), **more), os.getpid(), threading.Event()
+        )
+        for _ in range(3):
+            notifier.update([flow()])
+        assert received(sock).count("WATCHDOG=1") == (3 if wanted else 0)
+
+
+def test_an_abstract_address() -> None:
+    name = f"twinlog-test-{os.getpid()}"
+    with manager(f"\0{name}") as sock:
+        notifier = ServiceNotifier.of(environment(f"@{name}"), os.getpid(), threading.Event())
+        notifier.update([flow()])
+        assert "READY=1" in received(sock)
+
+
+def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path) -> None:
+    gone = environment(str(tmp_path / "gone"))
+    notifier = ServiceNotifier.of(gone, os.getpid(), threading.Event())
+    notifier.update([flow()])
+    notifier.stopping()
+
+
+def test_without_a_service_manager_nothing_is_sent() -> None:
+    notifier = ServiceNotifier.of({"WATCHDOG_USEC": "1000"}, os.getpid(), threading.Event())
+    notifier.update([flow()])
+    notifier.stopping()
