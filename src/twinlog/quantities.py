@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 _SIZES: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
@@ -55,3 +56,10 @@ def ranges(numbers: list[int]) -> str:
             parts.append(str(start) if start == last else f"{start}-{last}")
         start = last = number
     return ",".join(parts)
+
+
+def first_few(names: Iterable[str], shown: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    known = list(names)
+    text = ", ".join(known[:shown])
+    return text if len(known) <= shown else f"{text} and {len(known) - shown} more"

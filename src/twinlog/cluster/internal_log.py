@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -11,7 +11,7 @@ from twinlog.cluster.errors_table import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOP
 from twinlog.cluster.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.raw_log import FetchedRecords, fetch_records, produce_batch
 from twinlog.cluster.topics import create_topic, wait_for_topic
-from twinlog.errors import BrokerRefused, ConfigError, CorruptData, TwinlogError
+from twinlog.errors import BrokerRefused, ConfigError, CorruptData, TwinlogError, Unauthorized
 from twinlog.model import TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
@@ -35,12 +35,17 @@ READ_BYTES: Final = 4 * 1024 * 1024
 
 
 def ensure_compacted_topic(
-    client: ClusterClient, name: str, *, partitions: int, replication_factor: int
+    client: ClusterClient,
+    name: str,
+    *,
+    partitions: int,
+    replication_factor: int,
+    on_unseen: Callable[[Unauthorized], None] | None = None,
 ) -> int:
     """Create the topic where it is missing; its number of partitions, which may be another one.
 
     A topic that exists without `cleanup.policy=compact` is an error: the cluster would delete our
-    state.
+    state. Where our user may not see that, `on_unseen` is told, or else it is raised.
     """
     # asked first: a user without the right to create may find it, and so may we while the
     # controller is away
@@ -57,7 +62,12 @@ def ensure_compacted_topic(
         exists = not created.is_new
     topic = wait_for_topic(client, name)
     if exists:
-        _check_policy(client, name)
+        try:
+            _check_policy(client, name)
+        except Unauthorized as error:
+            if on_unseen is None:
+                raise
+            on_unseen(error)
     return len(topic.partitions)
 
 

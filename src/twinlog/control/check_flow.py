@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
@@ -12,18 +12,21 @@ from twinlog.cluster.internal_log import read_to_end
 from twinlog.cluster.metadata import Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
 from twinlog.control.check_report import FlowReport, Plan, Problem, TopicReport
-from twinlog.control.check_rights import denied, may, seen_by
+from twinlog.control.check_rights import denied, may, seen_by, unseen_configs
 from twinlog.control.flow_setup import EXPIRY_CONFIG, FlowSetup
 from twinlog.control.map_reader import MapReader
-from twinlog.control.probe import PROBE_TOPIC
-from twinlog.control.topic_discovery import mirrored_topics, new_topic_configs
+from twinlog.control.probe import PROBE_TOPIC, UNTRIED
+from twinlog.control.topic_discovery import (
+    absence,
+    absent,
+    mirrored_topics,
+    new_topic_configs,
+)
 from twinlog.errors import PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.generations import winning_claims
 from twinlog.mirror.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.offset_map import PartitionKey
 from twinlog.model import TopicPartition
-
-PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
 class Clients(Protocol):
@@ -76,13 +79,7 @@ class _Look:
         configs = new_topic_configs(self._flow, self._clients.source, missing)
         for name, topic in self._mirrored.items():
             self._report.topics.append(self._topic(topic, configs.get(name, {})))
-        for entry in self._flow.topics.entries:
-            if set(entry) <= PLAIN_NAME and entry not in self._here.topics:
-                self._report.notes.append(
-                    f"topic {entry} is not there on {self._flow.flow.source}, or may not be "
-                    "described; it is "
-                    "mirrored as soon as it is"
-                )
+        self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
         if missing:
             self._creation(missing, configs)
 
@@ -121,16 +118,14 @@ class _Look:
             return
         for name in missing:
             partitions = len(self._mirrored[name].partitions)
-            self._validate(self._remote[name], partitions, factor, configs.get(name, {}), name)
+            error = self._refused(self._remote[name], partitions, factor, configs.get(name, {}))
+            if error is not None:
+                self._problem(error, name)
 
-    def _validate(
-        self,
-        remote: str,
-        partitions: int,
-        factor: int,
-        configs: Mapping[str, str],
-        topic: str | None,
-    ) -> None:
+    def _refused(
+        self, remote: str, partitions: int, factor: int, configs: Mapping[str, str]
+    ) -> TwinlogError | None:
+        """Why the cluster would not create the topic."""
         try:
             answer = admin.validate_topic(
                 self._clients.target,
@@ -140,10 +135,10 @@ class _Look:
                 configs=configs,
             )
         except TwinlogError as error:
-            self._problem(error, topic)
-            return
-        if not answer.is_new:
-            self._problem(denied(self._flow.flow.target, "DESCRIBE", remote), topic)
+            return error
+        if answer.is_new:
+            return None
+        return denied(self._flow.flow.target, "DESCRIBE", remote)
 
     # -- rights --------------------------------------------------------------------------------
 
@@ -152,6 +147,10 @@ class _Look:
         for name in self._mirrored:
             if not may(seen, name, Operation.READ):
                 self._problem(denied(self._flow.flow.source, "READ", name), name)
+        new = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
+        self._report.notes += unseen_configs(
+            self._here, self._flow.flow.source, new, "configs are not copied"
+        )
 
     def target_rights(self) -> None:
         there = {
@@ -166,17 +165,40 @@ class _Look:
             grows = len(count.partitions) < len(wanted.partitions)
             if grows and not may(self._there, remote, Operation.ALTER):
                 self._problem(denied(self._flow.flow.target, "ALTER", remote), name)
+        self._report.notes += unseen_configs(
+            self._there,
+            self._flow.flow.target,
+            there.values(),
+            "limits are taken as Kafka's defaults",
+        )
 
     def internal_topics(self) -> None:
-        names = (STATE_TOPIC, offset_map_topic(self._flow.flow.source), PROBE_TOPIC)
-        for name in names:
-            if name not in self._there.topics:
-                factor = self._flow.state_topic_replication_factor
-                self._validate(name, 1, factor, {}, None)
-                continue
-            for right in (Operation.WRITE, Operation.READ):
-                if not may(self._there, name, right):
-                    self._problem(denied(self._flow.flow.target, right.name, name))
+        own = (STATE_TOPIC, offset_map_topic(self._flow.flow.source))
+        for name in own:
+            for error in self._own_topic(name):
+                self._problem(error)
+        self._report.notes += unseen_configs(
+            self._there,
+            self._flow.flow.target,
+            [name for name in own if name in self._there.topics],
+            "cleanup.policy is not checked",
+        )
+        self._report.notes += [
+            f"what {self._flow.flow.target} can do cannot be tried, so the guarantee would be "
+            f"'{UNTRIED.guarantee}': {error}"
+            for error in self._own_topic(PROBE_TOPIC)
+        ]
+
+    def _own_topic(self, name: str) -> Iterator[TwinlogError]:
+        if name not in self._there.topics:
+            factor = self._flow.state_topic_replication_factor
+            error = self._refused(name, 1, factor, {})
+            if error is not None:
+                yield error
+            return
+        for right in (Operation.WRITE, Operation.READ):
+            if not may(self._there, name, right):
+                yield denied(self._flow.flow.target, right.name, name)
 
     def group(self) -> None:
         """One driver leads a flow, by membership of a group."""

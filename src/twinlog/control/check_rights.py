@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.metadata import ClusterMetadata, Operation
 from twinlog.errors import Unauthorized
+from twinlog.quantities import first_few, plural
 
 
 def denied(alias: str, right: str, topic: str) -> Unauthorized:
@@ -33,3 +34,16 @@ def may(metadata: ClusterMetadata, topic: str, right: Operation) -> bool:
     if found is None or found.error:
         return False
     return found.operations is None or right in found.operations
+
+
+def unseen_configs(
+    metadata: ClusterMetadata, alias: str, topics: Iterable[str], so: str
+) -> list[str]:
+    """A note on topics whose configs may not be read, or none."""
+    unseen = [name for name in topics if not may(metadata, name, Operation.DESCRIBE_CONFIGS)]
+    if not unseen:
+        return []
+    return [
+        f"{so} for {plural(len(unseen), 'topic')} of {alias} ({first_few(unseen)}): grant "
+        f"DESCRIBE_CONFIGS on topic {unseen[0]}"
+    ]

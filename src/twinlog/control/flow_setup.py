@@ -29,13 +29,15 @@ from typing import Final
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import append, ensure_compacted_topic, read_to_end
-from twinlog.cluster.membership import Membership
+from twinlog.cluster.membership import Membership, MembershipState, Role
+from twinlog.cluster.metadata import Operation
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.config.schema import FlowConfig, IsolationLevel, PolicyKind
+from twinlog.control.check_rights import denied, may
 from twinlog.control.flow_run import SILENCE_MS
 from twinlog.control.map_reader import MapReader
 from twinlog.control.partitions import PartitionPlan
-from twinlog.control.probe import Capabilities, ensure_probe_topic, probe
+from twinlog.control.probe import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.control.topic_discovery import Discovery, TopicProblem, discover
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
 from twinlog.lane.messages import Work
@@ -96,13 +98,14 @@ class PreparedFlow:
         """Note on the target that all lanes have drained, and give the lead away."""
         self.setup.close(self.generation if drained else None)
 
-    def rest(self) -> None:
-        """Close the connections after the lead was lost; the membership goes on trying.
+    def rest(self, *, drained: bool, successor: FlowSetup | None) -> None:
+        """End this generation but stay a member: for the successor, or until we lead again.
 
-        The coordinator may know it still, having been away itself: then we lead again at once,
-        where a new member would have to wait for the session of the old one to end.
+        After the lead was lost the coordinator may know us still, having been away itself: then we
+        lead again at once, where a new member would have to wait for the session of the old one to
+        end.
         """
-        self.setup.disconnect()
+        self.setup.rest(self.generation if drained else None, successor)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,6 +126,7 @@ class FlowSetup:
     _claimant: str = field(default_factory=lambda: uuid.uuid4().hex)
     _probed: Capabilities | None = None
     _meaning_waits_until: float | None = None
+    _told: set[str] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -152,16 +156,14 @@ class FlowSetup:
             target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
             self._check_clusters(source_id, target_id)
             factor = self.config.state_topic_replication_factor
-            ensure_compacted_topic(target, STATE_TOPIC, partitions=1, replication_factor=factor)
+            self._ensure_own_topic(target, STATE_TOPIC, 1)
             self._lead(once=once)
             map_topic = offset_map_topic(self.config.flow.source)
-            map_partitions = ensure_compacted_topic(
-                target, map_topic, partitions=MAP_PARTITIONS, replication_factor=factor
-            )
+            map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
             map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
             claim, clean = self._claim(target, source_id, target_id, map_reader)
             capabilities = self._capabilities(target, factor)
-            found = discover(self.config, self.policy, source, target)
+            found = self._discover(source, target)
             if once:
                 found.plans = self._with_ends(source, found.plans)
             work = self._work(claim, target, map_topic, map_partitions, found, capabilities)
@@ -189,6 +191,39 @@ class FlowSetup:
             self._map_client = ClusterClient(self.target)
         return self._map_client
 
+    def _tell_once(self, line: str) -> None:
+        """What is left out and stops nothing: said once in the life of this process."""
+        if line not in self._told:
+            self._told.add(line)
+            log.warning("%s", line)
+
+    def _ensure_own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
+        def unseen(error: Unauthorized) -> None:
+            self._tell_once(
+                f"{self.name}: whether {name} has cleanup.policy=compact is not known, and without "
+                f"it the flow's state would be deleted in time: {error}"
+            )
+
+        count = ensure_compacted_topic(
+            target,
+            name,
+            partitions=partitions,
+            replication_factor=self.config.state_topic_replication_factor,
+            on_unseen=unseen,
+        )
+        # while it is empty it could be started with, and never be started with again
+        found = target.metadata([name])
+        for right in (Operation.READ, Operation.WRITE):
+            is_ours = right is Operation.READ or name == STATE_TOPIC or self._lanes_are_us
+            if is_ours and not may(found, name, right):
+                raise denied(self.config.flow.target, right.name, name)
+        return count
+
+    @property
+    def _lanes_are_us(self) -> bool:
+        """The lanes enter the target as the same user."""
+        return self.lane_target == self.target
+
     def _check_clusters(self, source_id: str, target_id: str) -> None:
         if source_id and source_id == target_id and self.is_identity:
             raise FlowError(
@@ -203,8 +238,13 @@ class FlowSetup:
             self.membership = Membership(self.target, f"twinlog-{self.name}")
             self.membership.start()
         wait_s = ONCE_WAITS_FOR_LEAD_S if once else 5.0
-        if self.membership.wait_until_leading(wait_s):
-            return
+        if self.membership.wait_for(_leads_or_may_not, within_s=wait_s):
+            state = self.membership.state
+            if state.role is Role.LEADING:
+                return
+        state = self.membership.state
+        if state.problem is not None and not state.leader:
+            raise state.problem  # we are no member: there may be no other process at all
         leader = self.membership.leader_description
         if once:
             raise NotLeader(
@@ -281,9 +321,8 @@ class FlowSetup:
 
     def _capabilities(self, target: ClusterClient, factor: int) -> Capabilities:
         if self._probed is None:
-            ensure_probe_topic(target, factor)
-            self._probed = probe(target)
-            if self._probed.missing:
+            self._probed = self._probe(target, factor)
+            if self._probed is not UNTRIED and self._probed.missing:
                 log.warning(
                     "%s: the target lacks %s: the guarantee is '%s'",
                     self.name,
@@ -292,11 +331,28 @@ class FlowSetup:
                 )
         return self._probed
 
+    def _probe(self, target: ClusterClient, factor: int) -> Capabilities:
+        try:
+            ensure_probe_topic(target, factor)
+            return probe(target)
+        except Unauthorized as error:
+            self._tell_once(
+                f"{self.name}: what the target can do is not tried, so the guarantee is "
+                f"'{UNTRIED.guarantee}' and every partition counts as unprotected: {error}"
+            )
+            return UNTRIED
+
     def discover(self) -> Discovery:
         """Look for topics now."""
         with self._lock:
             source, target = self._clients()
-            return discover(self.config, self.policy, source, target)
+            return self._discover(source, target)
+
+    def _discover(self, source: ClusterClient, target: ClusterClient) -> Discovery:
+        found = discover(self.config, self.policy, source, target, lanes_are_us=self._lanes_are_us)
+        for line in found.notes:
+            self._tell_once(line)
+        return found
 
     def _with_ends(
         self, source: ClusterClient, plans: Iterable[PartitionPlan]
@@ -354,13 +410,10 @@ class FlowSetup:
             brokers = admin.describe_broker_configs(target, [EXPIRY_CONFIG, OLD_EXPIRY_CONFIG])
         except Unauthorized as error:
             if self.config.producer_id_expiration_ms is None:
-                log.warning(
-                    "%s: %s: every partition counts as unprotected (slower for a minute after "
-                    "trouble); set "
-                    "twinlog.target.producer.id.expiration.ms to the brokers' "
-                    "producer.id.expiration.ms",
-                    self.name,
-                    error,
+                self._tell_once(
+                    f"{self.name}: {error}: every partition counts as unprotected (slower for a "
+                    "minute after trouble); set twinlog.target.producer.id.expiration.ms to the "
+                    "brokers' producer.id.expiration.ms"
                 )
             return self.config.producer_id_expiration_ms
         values = []
@@ -382,16 +435,30 @@ class FlowSetup:
                     self.membership = None
                 self._disconnect()
 
-    def disconnect(self) -> None:
-        """Close the connections; the next step opens new ones."""
+    def rest(self, generation: int | None, successor: FlowSetup | None) -> None:
+        """As `close`, but the membership stays, or goes to the successor where it leads there."""
         with self._lock:
-            self._disconnect()
+            try:
+                if generation is not None:
+                    _write(self._clients()[1], closing(self.name, generation))
+            finally:
+                self._disconnect()
+                if successor is not None and self.membership is not None:
+                    if successor.target == self.target:
+                        successor.membership = self.membership
+                    else:
+                        self.membership.leave()
+                    self.membership = None
 
     def _disconnect(self) -> None:
         for client in (self._source_client, self._target_client, self._map_client):
             if client is not None:
                 client.close()
         self._source_client = self._target_client = self._map_client = None
+
+
+def _leads_or_may_not(state: MembershipState) -> bool:
+    return state.role is Role.LEADING or isinstance(state.problem, Unauthorized)
 
 
 def _newest_generation(map_reader: MapReader) -> int:

@@ -61,20 +61,35 @@ class Capabilities:
         return tuple(f.name for f in fields(self) if not getattr(self, f.name))
 
 
+UNTRIED: Final = Capabilities(
+    any_first_sequence=False,
+    gap_refused=False,
+    repeat_recognised=False,
+    header_kept=False,
+    producers_listed=False,
+    epoch_end=False,
+)
+"""Where our user may not try: nothing is promised."""
+
+
 def ensure_probe_topic(client: ClusterClient, replication_factor: int) -> None:
     """Create the scratch topic once; it keeps an hour of a few small records."""
-    admin.create_topic(
-        client,
-        PROBE_TOPIC,
-        partitions=1,
-        replication_factor=replication_factor,
-        configs={"retention.ms": "3600000", "segment.bytes": "1048576"},
-    )
+    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # to create it may be another's
+        admin.create_topic(
+            client,
+            PROBE_TOPIC,
+            partitions=1,
+            replication_factor=replication_factor,
+            configs={"retention.ms": "3600000", "segment.bytes": "1048576"},
+        )
     admin.wait_for_topic(client, PROBE_TOPIC)
 
 
 def probe(client: ClusterClient) -> Capabilities:
-    """Try everything with a producer id of its own: concurrent probes do not meet."""
+    """Try everything with a producer id of its own: concurrent probes do not meet.
+
+    Raises Unauthorized where our user may not write or read the scratch topic.
+    """
     tp = TopicPartition(PROBE_TOPIC, 0)
     producer_id = admin.init_producer_id(client).producer_id
     first = _send(client, tp, producer_id, FIRST_SEQUENCE)
@@ -114,6 +129,8 @@ def _send(
 
 def _header_kept(client: ClusterClient, tp: TopicPartition, base: int, producer_id: int) -> bool:
     answer = fetch_records(client, {tp: (base, 1 << 16)})[tp]
+    if isinstance(answer, Unauthorized):
+        raise answer  # says nothing of the target
     if isinstance(answer, TwinlogError):
         return False
     for header, _ in read_headers(answer.records):

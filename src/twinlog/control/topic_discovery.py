@@ -8,17 +8,17 @@ deleted or shrunk.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.metadata import ClusterMetadata, TopicMetadata
+from twinlog.cluster.metadata import ClusterMetadata, Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
+from twinlog.control.check_rights import denied, may
 from twinlog.control.partitions import PartitionPlan
-from twinlog.errors import ConfigError, TwinlogError
+from twinlog.errors import ConfigError, TwinlogError, Unauthorized
 from twinlog.mirror.filters import (
     ConfigPropertyFilter,
     TopicConfigEntry,
@@ -26,8 +26,12 @@ from twinlog.mirror.filters import (
 )
 from twinlog.mirror.naming import ReplicationPolicy
 from twinlog.model import TopicPartition
+from twinlog.quantities import first_few, plural
 
-log = logging.getLogger(__name__)
+PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+NEEDED: Final = (Operation.WRITE, Operation.READ)
+"""On remote topics: to copy, and to see how far the copy got."""
 
 DEFAULT_LIMIT_BYTES: Final = 1_048_588
 """max.message.bytes where it may not be read."""
@@ -58,6 +62,8 @@ class Discovery:
     grown: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """Remote topics that a dry run would create."""
+    notes: list[str] = field(default_factory=list)
+    """What is left out without stopping anything, a line each."""
 
 
 def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
@@ -68,6 +74,19 @@ def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, Topic
         for name, topic in sorted(found.topics.items())
         if selector.selects(name) and not topic.is_internal
     }
+
+
+def absent(flow: FlowConfig, found: ClusterMetadata) -> list[str]:
+    """Topics that the configuration names without a pattern, and that the source does not show."""
+    return [e for e in flow.topics.entries if set(e) <= PLAIN_NAME and e not in found.topics]
+
+
+def absence(flow: FlowConfig, name: str) -> str:
+    """What to say of such a topic."""
+    return (
+        f"topic {name} is not there on {flow.flow.source}, or our user may not DESCRIBE it (READ "
+        "is enough); it is mirrored as soon as it is"
+    )
 
 
 def new_topic_configs(
@@ -92,16 +111,23 @@ def discover(
     target: ClusterClient,
     *,
     create: bool = True,
+    lanes_are_us: bool = False,
 ) -> Discovery:
-    """Read both clusters, and create or grow remote topics unless told only to look."""
-    topics = mirrored_topics(flow, source.metadata(None))
+    """Read both clusters, and create or grow remote topics unless told only to look.
+
+    Where the lanes enter the target as our user, topics that they could not go on with are
+    problems: without READ a copy can begin, and never be begun again.
+    """
+    all_topics = source.metadata(None)
+    topics = mirrored_topics(flow, all_topics)
     out = Discovery()
     remote = {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
     there = target.metadata(None)
     missing = [name for name in topics if remote[name] not in there.topics]
     if missing:
         _check_replication_factor(flow, there, missing)
-    source_configs = _configs(source, missing, out, topics)
+    out.notes += [f"{flow.flow}: {absence(flow, name)}" for name in absent(flow, all_topics)]
+    source_configs = _configs(flow, source, missing if create else [], out)
     for name, topic in topics.items():
         try:
             _ensure(
@@ -111,7 +137,7 @@ def discover(
             out.problems.append(
                 TopicProblem(topic=name, partitions=len(topic.partitions), error=error)
             )
-    _plan(topics, remote, target, out)
+    _plan(flow, topics, remote, target, out, lanes_are_us)
     return out
 
 
@@ -130,20 +156,23 @@ def _check_replication_factor(
 
 
 def _configs(
-    source: ClusterClient,
-    names: list[str],
-    out: Discovery,
-    topics: dict[str, TopicMetadata],
+    flow: FlowConfig, source: ClusterClient, names: list[str], out: Discovery
 ) -> dict[str, list[admin.ConfigEntry]]:
+    """Without the right to read them a topic is made with the target's defaults."""
     if not names:
         return {}
     described: dict[str, list[admin.ConfigEntry]] = {}
+    failed: dict[str, TwinlogError] = {}
     for name, answer in admin.describe_topic_configs(source, names).items():
         if isinstance(answer, TwinlogError):
-            # without the right to read them the topic is made with the target's defaults
-            log.warning("topic=%s configs are not copied: %s", name, answer)
+            failed[name] = answer
         else:
             described[name] = answer
+    if failed:
+        out.notes.append(
+            f"{flow.flow}: the configs of {plural(len(failed), 'topic')} are not copied "
+            f"({first_few(failed)}): {next(iter(failed.values()))}"
+        )
     return described
 
 
@@ -191,20 +220,29 @@ def _entry(entry: admin.ConfigEntry) -> TopicConfigEntry:
 
 
 def _plan(
+    flow: FlowConfig,
     topics: dict[str, TopicMetadata],
     remote: dict[str, str],
     target: ClusterClient,
     out: Discovery,
+    lanes_are_us: bool,
 ) -> None:
     bad = {problem.topic for problem in out.problems}
     names = [name for name in topics if name not in bad and remote[name] not in out.missing]
     if not names:
         return
-    there = target.metadata(sorted({remote[name] for name in names})).topics
-    rules = _target_rules(target, [remote[name] for name in names])
+    seen = target.metadata(sorted({remote[name] for name in names}))
+    there = seen.topics
+    rules = _target_rules(flow, target, [remote[name] for name in names], out)
     for name in names:
         found = there.get(remote[name])
         if found is None or found.error:
+            continue
+        lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
+        if lanes_are_us and lacks:
+            error = denied(flow.flow.target, lacks[0].name, remote[name])
+            count = len(topics[name].partitions)
+            out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
             continue
         for partition in topics[name].partitions:
             out.plans.append(
@@ -232,10 +270,15 @@ class _TargetRules(NamedTuple):
 UNKNOWN_RULES: Final = _TargetRules()
 
 
-def _target_rules(target: ClusterClient, names: list[str]) -> dict[str, _TargetRules]:
+def _target_rules(
+    flow: FlowConfig, target: ClusterClient, names: list[str], out: Discovery
+) -> dict[str, _TargetRules]:
     rules: dict[str, _TargetRules] = {}
+    denied: dict[str, TwinlogError] = {}
     for name, answer in admin.describe_topic_configs(target, names).items():
         if isinstance(answer, TwinlogError):
+            if isinstance(answer, Unauthorized):
+                denied[name] = answer
             continue
         values = {entry.name: entry.value for entry in answer if entry.value}
         picky = "compact" in values.get("cleanup.policy", "")
@@ -245,5 +288,10 @@ def _target_rules(target: ClusterClient, names: list[str]) -> dict[str, _TargetR
             int(values.get("max.message.bytes", DEFAULT_LIMIT_BYTES)),
             values.get("message.timestamp.type") == "LogAppendTime",
             picky,
+        )
+    if denied:
+        out.notes.append(
+            f"{flow.flow}: the limits of {plural(len(denied), 'remote topic')} are taken as "
+            f"Kafka's defaults ({first_few(denied)}): {next(iter(denied.values()))}"
         )
     return rules

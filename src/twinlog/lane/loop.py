@@ -377,7 +377,7 @@ class LaneLoop:
         said = f" ({message})" if message else ""
         copy.trouble = copy.trouble or PartitionError(
             f"{copy.source}: the offset map topic {self._work.map_topic} refused a row with error "
-            f"{error}{said}: allow WRITE on it",
+            f"{error}{said}: grant WRITE on it to our user",
             code="MAP_REFUSED",
         )
 

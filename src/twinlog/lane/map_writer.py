@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.cluster.errors_table import lookup
 from twinlog.cluster.produce import PRODUCE, produce_answer, produce_request
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.target_side import REQUEST_TIMEOUT_MS, STALE_LEADER, produce_version
@@ -110,7 +111,7 @@ class MapWriter:
             elif error in STALE_LEADER or error in (7, 13, 19, 20):
                 copy.tail.dirty = True
             else:
-                self.on_refused(copy, error, message)
+                self.on_refused(copy, error, message or lookup(error).name)
             self.note(copy)
 
     def on_disconnected(self, unanswered: list[Round]) -> None:

@@ -51,8 +51,8 @@ REFUSALS: Final = {
     2: ("CORRUPT_BATCH", "the target says that the batch is corrupt"),
     10: ("RECORD_TOO_LARGE", "raise max.message.bytes of the target topic"),
     18: ("RECORD_TOO_LARGE", "raise segment.bytes of the target topic"),
-    29: ("TARGET_UNAUTHORIZED", "allow WRITE on the target topic"),
-    31: ("TARGET_UNAUTHORIZED", "allow IdempotentWrite on the target cluster"),
+    29: ("TOPIC_UNAUTHORIZED", "grant WRITE on topic {topic} of the target to our user"),
+    31: ("CLUSTER_UNAUTHORIZED", "grant IDEMPOTENT_WRITE on the target cluster to our user"),
     32: (
         "RECORD_REFUSED",
         "its timestamp is outside message.timestamp.before/after.max.ms of the target topic",
@@ -397,6 +397,7 @@ class PartitionCopy:
             )
         if error in REFUSALS:
             code, advice = REFUSALS[error]
+            advice = advice.format(topic=self.target.topic)
             return PartitionError(f"{what}: refused by the target{said}: {advice}", code=code)
         if error in UNDER_MIN_ISR:
             return PartitionError(

@@ -1,0 +1,382 @@
+"""What a flow needs on secured clusters: the table of docs/security.md, row by row."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.client import Outgoing, produce, read_all
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.rights import SECRET, Grant, SecuredPair, secured_pair
+from tests.support.settings import settings_for
+from tests.support.topics import create_topic, delete_topic, topic_configs, topic_names
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.security import load_security
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.config.load import load
+from twinlog.control.check import check
+from twinlog.control.offline_status import offline_status
+from twinlog.control.snapshot import FlowSnapshot
+from twinlog.errors import Unauthorized
+from twinlog.mirror.naming import PROBE_TOPIC, STATE_TOPIC
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("least-privilege")]
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
+ROW: Final = re.compile(
+    r"^\| ([^|]+) \| (source|target) \| `(\w+)` on ([^|]+) \| ([^|]+) \|$", re.M
+)
+
+MIRRORED, REMOTE = "mirrored topics", "remote topics"
+STATE, PROBE = f"`{STATE_TOPIC}`", f"`{PROBE_TOPIC}`"
+MAP = "`mm2-twinlog-offset-map.A.internal`"
+GROUP, CLUSTER = "group `twinlog-A->B`", "the cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One right, and what is seen without it."""
+
+    cluster: str
+    operation: str
+    on: str
+    code: str = "TOPIC_UNAUTHORIZED"
+    stops: str = ""
+    """`topic` or `flow`; nothing where the copy goes on."""
+    guarantee: str = "exact"
+    checked: bool = True
+    """`check` can know of it before the topic exists."""
+    says: str = ""
+    """In the line, where that does not name the ACL in the usual way."""
+
+    def __str__(self) -> str:
+        name = self.on.strip("`").removeprefix("mm2-twinlog-").replace(" ", "-")
+        return f"{self.cluster}-{self.operation}-{name}"
+
+
+UNTRIED: Final = "at least once"
+ROWS: Final = (
+    Row(
+        cluster="source",
+        operation="READ",
+        on=MIRRORED,
+        code="",
+        stops="topic",
+        says="is not there on {source}, or our user may not DESCRIBE it (READ is enough)",
+    ),
+    Row(cluster="source", operation="DESCRIBE_CONFIGS", on=MIRRORED),
+    Row(cluster="target", operation="CREATE", on=REMOTE, stops="topic"),
+    Row(cluster="target", operation="WRITE", on=REMOTE, stops="topic", checked=False),
+    Row(cluster="target", operation="READ", on=REMOTE, stops="topic", checked=False),
+    Row(cluster="target", operation="ALTER", on=REMOTE, stops="topic"),
+    Row(cluster="target", operation="DESCRIBE_CONFIGS", on=REMOTE, checked=False),
+    Row(cluster="target", operation="CREATE", on=STATE, stops="flow"),
+    Row(cluster="target", operation="READ", on=STATE, stops="flow"),
+    Row(cluster="target", operation="WRITE", on=STATE, stops="flow"),
+    Row(cluster="target", operation="DESCRIBE_CONFIGS", on=STATE),
+    Row(cluster="target", operation="CREATE", on=MAP, stops="flow"),
+    Row(cluster="target", operation="READ", on=MAP, stops="flow", checked=False),
+    Row(cluster="target", operation="WRITE", on=MAP, stops="flow", checked=False),
+    Row(cluster="target", operation="DESCRIBE_CONFIGS", on=MAP),
+    Row(cluster="target", operation="CREATE", on=PROBE, guarantee=UNTRIED),
+    Row(cluster="target", operation="READ", on=PROBE, guarantee=UNTRIED),
+    Row(cluster="target", operation="WRITE", on=PROBE, guarantee=UNTRIED),
+    Row(cluster="target", operation="READ", on=GROUP, stops="flow", code="GROUP_UNAUTHORIZED"),
+    Row(
+        cluster="target",
+        operation="DESCRIBE_CONFIGS",
+        on=CLUSTER,
+        code="CLUSTER_UNAUTHORIZED",
+        says="twinlog.target.producer.id.expiration.ms",
+    ),
+)
+
+AMQ_SOURCE: Final = (
+    Grant(operation="READ", kind="topic", name="*"),
+    Grant(operation="DESCRIBE_CONFIGS", kind="topic", name="*"),
+    Grant(operation="DESCRIBE", kind="group", name="*"),
+    Grant(operation="DESCRIBE", kind="cluster"),
+)
+AMQ_TARGET: Final = (
+    Grant(operation="ALL", kind="topic", name="*"),
+    Grant(operation="ALL", kind="group", name="*"),
+    Grant(operation="DESCRIBE", kind="cluster"),
+)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[SecuredPair]:
+    with secured_pair("least") as clusters:
+        yield clusters
+
+
+numbers = itertools.count()
+
+
+class Flow:
+    """A flow with aliases, topic and users of its own."""
+
+    def __init__(self, pair: SecuredPair, topic: str, folder: Path) -> None:
+        number = next(numbers)
+        self.pair = pair
+        self.source, self.target = f"a{number}", f"b{number}"
+        self.topic, self.remote = topic, f"{self.source}.{topic}"
+        self.path = folder / "mm2.properties"
+        self.users = ("", "")
+        create_topic(pair.source, topic, 2, configs={"retention.ms": "77000"})
+        self.fill()
+
+    def fill(self) -> None:
+        produce(self.pair.source, self.topic, [Outgoing(value=b"%d" % n) for n in range(30)])
+
+    def grant(self, operation: str, on: str) -> Grant:
+        kind, name = {
+            MIRRORED: ("topic", f"{self.topic}*"),
+            REMOTE: ("topic", f"{self.source}.*"),
+            STATE: ("topic", STATE_TOPIC),
+            PROBE: ("topic", PROBE_TOPIC),
+            MAP: ("topic", f"mm2-twinlog-offset-map.{self.source}.internal"),
+            GROUP: ("group", f"twinlog-{self.source}->{self.target}"),
+            CLUSTER: ("cluster", ""),
+        }[on]
+        return Grant(operation=operation, kind=kind, name=name)
+
+    def only(self, rights: list[Row], *lines: str) -> Path:
+        """The configuration, with users that have just these rights."""
+        users = [
+            self.pair.user(
+                cluster,
+                [self.grant(row.operation, row.on) for row in rights if row.cluster == name],
+            )
+            for name, cluster in (("source", self.pair.source), ("target", self.pair.target))
+        ]
+        self.users = users[0], users[1]
+        return self.write(self.users, *lines)
+
+    def write(
+        self,
+        users: tuple[str, str],
+        *lines: str,
+        listener: str = "SASL_PLAINTEXT",
+        mechanism: str | None = "PLAIN",
+    ) -> Path:
+        return self.pair.config(
+            self.path,
+            users,
+            [f"topics = {self.topic}", *lines],
+            listener=listener,
+            mechanism=mechanism,
+            aliases=(self.source, self.target),
+        )
+
+    def is_copied(self) -> bool:
+        return read_all(self.pair.target, self.remote) == read_all(self.pair.source, self.topic)
+
+
+@pytest.fixture
+def flow(pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
+    return Flow(pair, fresh_topic, tmp_path)
+
+
+def once(config: Path) -> FlowSnapshot:
+    with Mirror(config, once=True) as mirror:
+        (found,) = mirror.wait(30)
+    return found
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+# -- the table -----------------------------------------------------------------------------
+
+
+def test_the_page_has_exactly_these_rows() -> None:
+    written = {
+        (c, operation, on): text for _, c, operation, on, text in ROW.findall(PAGE.read_text())
+    }
+    assert list(written) == [(row.cluster, row.operation, row.on) for row in ROWS]
+    for row, text in zip(ROWS, written.values(), strict=True):
+        assert f"`{row.code or 'TOPIC_UNAUTHORIZED'}`" in text, row
+        assert ("The flow does not run" in text) == (row.stops == "flow"), row
+
+
+def test_these_rights_are_enough(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
+    config = flow.only(list(ROWS))
+    (report,) = check(load(config, environment={})).flows
+    assert (report.problems, report.notes) == ([], [])
+    for _ in range(2):  # the second start reads what the first one wrote
+        found = once(config)
+        assert {(p.state, p.code) for p in found.partitions} == {("DONE", "")}
+        assert found.guarantee == "exact"
+        assert flow.is_copied()
+        flow.fill()
+    assert warned(caplog) == []
+    assert topic_configs(flow.pair.target, flow.remote)["retention.ms"] == "77000"
+
+
+@pytest.mark.parametrize("missing", ROWS, ids=str)
+def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
+    target = flow.pair.target
+    config = flow.only([row for row in ROWS if row is not missing])
+    _prepare(missing, flow)
+    acl = flow.grant(missing.operation, missing.on)
+    resource = "the cluster" if acl.kind == "cluster" else f"{acl.kind} {acl.name}"
+    if missing.on == MIRRORED:
+        resource = f"topic {flow.topic}"
+    elif missing.on == REMOTE:
+        resource = f"topic {flow.remote}"
+    says = missing.says.format(source=flow.source) or f"grant {missing.operation} on {resource}"
+
+    (report,) = check(load(config, environment={})).flows
+    problems = [problem.message for problem in report.problems]
+    if not missing.checked:
+        assert problems == []
+    elif missing.stops and missing.code:
+        (problem,) = problems
+        assert says in problem
+        assert report.problems[0].code == missing.code
+    else:
+        (note,) = report.notes
+        assert says in note
+        assert problems == []
+
+    found = once(config)
+    lines = warned(caplog)
+    if missing.stops == "flow":
+        assert (found.state, found.code) == ("FAILED", missing.code)
+        assert says in found.reason
+        assert flow.remote not in topic_names(target)
+        return
+    assert found.guarantee == missing.guarantee
+    if missing.stops == "topic" and missing.code:
+        assert {(p.state, p.code) for p in found.partitions} == {("FAILED", missing.code)}
+        assert all(says in p.message for p in found.partitions)
+        return
+    (line,) = lines
+    assert says in line
+    assert (f"[{missing.code}]" in line) == bool(missing.code)
+    assert flow.is_copied() == (not missing.stops)
+
+
+def _prepare(missing: Row, flow: Flow) -> None:
+    """Make the situation in which the right is needed."""
+    target = flow.pair.target
+    if missing.operation == "CREATE" and missing.on in (STATE, PROBE):
+        if missing.on.strip("`") in topic_names(target):
+            delete_topic(target, missing.on.strip("`"))
+    elif missing.on in (STATE, PROBE) and missing.on.strip("`") not in topic_names(target):
+        create_topic(target, missing.on.strip("`"), configs={"cleanup.policy": "compact"})
+    elif missing.operation == "ALTER":
+        create_topic(target, flow.remote, 1)
+    elif missing.operation == "DESCRIBE_CONFIGS" and missing.on == MAP:
+        create_topic(target, flow.grant("READ", MAP).name, configs={"cleanup.policy": "compact"})
+
+
+def test_create_is_not_needed_for_what_exists(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
+    config = flow.only(list(ROWS))
+    once(config)
+    flow.fill()
+    config = flow.only([row for row in ROWS if row.operation != "CREATE"])
+    (report,) = check(load(config, environment={})).flows
+    assert (report.problems, report.notes) == ([], [])
+    assert once(config).guarantee == "exact"
+    assert flow.is_copied()
+    assert warned(caplog) == []
+
+
+def test_a_right_that_is_given_later_is_noticed(flow: Flow) -> None:
+    rights = [row for row in ROWS if row.on != GROUP]
+    with Mirror(flow.only(rights)) as mirror:
+        eventually(lambda: "GROUP_UNAUTHORIZED" in mirror.supervisor.snapshots()[0].reason, 10)
+        flow.grant("READ", GROUP).give(flow.pair.target, flow.users[1])
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), within=20)
+        assert flow.is_copied()
+        mirror.stop()
+
+
+# -- the two users of a migration ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism"), [("SASL_SSL", "SCRAM-SHA-512"), ("SSL", None)], ids=["scram", "mtls"]
+)
+def test_the_users_of_a_migration(
+    flow: Flow,
+    listener: str,
+    mechanism: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pair = flow.pair
+    users = pair.user(pair.source, AMQ_SOURCE), pair.user(pair.target, AMQ_TARGET)
+    config = flow.write(users, listener=listener, mechanism=mechanism)
+    at_source = topic_names(pair.source)
+
+    loaded = load(config, environment={})
+    report = check(loaded, with_probe=True)
+    assert (report.problems, report.flows[0].guarantee) == ((), "exact")
+    (note,) = report.flows[0].notes
+    assert "twinlog.target.producer.id.expiration.ms" in note
+
+    found = once(config)
+    assert {(p.state, p.code) for p in found.partitions} == {("DONE", "")}
+    flow.fill()
+    with Mirror(config) as mirror:
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
+        flow.fill()
+        mirror.eventually(lambda parts: sum(p.records for p in parts) == 60, within=10)
+        assert flow.is_copied()
+        mirror.stop()
+    (status,) = offline_status(loaded)
+    assert {p.state for p in status.partitions} == {"AT_END"}
+
+    # the offsets topic is for the test's own consumer
+    assert topic_names(pair.source) - {"__consumer_offsets"} == at_source - {"__consumer_offsets"}
+    assert topic_configs(pair.target, flow.remote)["retention.ms"] == "77000"
+    lines = warned(caplog)
+    assert [line for line in lines if "DESCRIBE_CONFIGS on the cluster" not in line] == []
+    assert len(lines) == 2, "one line for each of the two runs"
+    assert SECRET not in f"{report}{status}{lines}"
+
+
+def test_a_known_producer_expiry_needs_no_right_and_no_line(
+    flow: Flow, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair = flow.pair
+    users = pair.user(pair.source, AMQ_SOURCE), pair.user(pair.target, AMQ_TARGET)
+    key = f"{flow.source}->{flow.target}.twinlog.target.producer.id.expiration.ms = 86400000"
+    config = flow.write(users, key)
+    assert check(load(config, environment={})).flows[0].notes == []
+    assert {p.state for p in once(config).partitions} == {"DONE"}
+    assert warned(caplog) == []
+
+
+def test_a_producer_id_needs_write_on_any_topic(pair: SecuredPair, fresh_topic: str) -> None:
+    read = Grant(operation="READ", kind="topic", name=fresh_topic)
+    write = Grant(operation="WRITE", kind="topic", name=fresh_topic)
+    with client_of(pair, [read]) as reader, pytest.raises(Unauthorized, match="WRITE on a topic"):
+        admin.init_producer_id(reader)
+    with client_of(pair, [write]) as writer:
+        assert admin.init_producer_id(writer).producer_id >= 0
+
+
+def client_of(pair: SecuredPair, grants: list[Grant]) -> ClusterClient:
+    user = pair.user(pair.target, grants)
+    properties = pair.target.client_properties("SASL_PLAINTEXT", user, mechanism="PLAIN")
+    plain = settings_for(properties["bootstrap.servers"])
+    settings = ClusterSettings(
+        alias=plain.alias,
+        bootstrap=plain.bootstrap,
+        security=load_security(properties, where="B"),
+        client_id="test",
+    )
+    return ClusterClient(settings)

@@ -1,0 +1,99 @@
+"""Two guarded clusters and fresh users on them: what a mirror does with exactly these rights.
+
+user = pair.source_user(grant("READ", topic=topic))
+config = pair.config(folder, source_user, target_user, topics=topic)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.topics import allow
+from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+
+__all__ = ["CLUSTER", "Grant", "SecuredPair", "secured_pair"]
+
+USERS = tuple(f"user{number}" for number in range(40))
+SECRET = "a-secret-of-"
+CLUSTER = "the cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """One ACL: an operation on a topic or group (`*`: all, `name*`: a prefix), or the cluster."""
+
+    operation: str
+    kind: str
+    """`topic`, `group` or `cluster`."""
+    name: str = ""
+
+    def give(self, cluster: LocalCluster, user: str) -> None:
+        prefixed = self.name.endswith("*") and self.name != "*"
+        name = self.name.rstrip("*") if prefixed else self.name
+        resource = {} if self.kind == "cluster" else {self.kind: name}
+        allow(cluster, user, [self.operation], prefixed=prefixed, **resource)
+
+
+@dataclass(kw_only=True)
+class SecuredPair:
+    """The clusters; each test takes users that nobody had before it."""
+
+    source: LocalCluster
+    target: LocalCluster
+    _free: dict[str, Iterator[str]] = field(default_factory=dict)
+
+    def user(self, cluster: LocalCluster, grants: Iterable[Grant]) -> str:
+        """A user with exactly these rights."""
+        name = next(self._free.setdefault(cluster.name, itertools.chain(USERS)))
+        for grant in grants:
+            grant.give(cluster, name)
+        return name
+
+    def config(
+        self,
+        path: Path,
+        users: tuple[str, str],
+        lines: Iterable[str],
+        *,
+        listener: str = "SASL_PLAINTEXT",
+        mechanism: str | None = "PLAIN",
+        aliases: tuple[str, str] = ("A", "B"),
+    ) -> Path:
+        """The file of one flow, entered on both sides in the same way."""
+        flow = "->".join(aliases)
+        text = [f"clusters = {', '.join(aliases)}", f"{flow}.enabled = true"]
+        text.append("replication.factor = 1")
+        sides = zip(aliases, (self.source, self.target), users, strict=True)
+        for alias, cluster, user in sides:
+            properties: Mapping[str, str] = cluster.client_properties(
+                listener, user, mechanism=mechanism
+            )
+            for key, value in properties.items():
+                escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
+                text.append(f"{alias}.{key} = {escaped}")
+        path.write_text("\n".join([*text, *lines]) + "\n")
+        return path
+
+
+def _guarded(name: str) -> LocalCluster:
+    security = SandboxSecurity(
+        listeners=("SASL_SSL", "SASL_PLAINTEXT", "SSL"),
+        mechanisms=("PLAIN", "SCRAM-SHA-512"),
+        users={user: SECRET + user for user in USERS},
+        client_certificates=True,
+        authorizer=True,
+    )
+    return LocalCluster(name, security=security, jvm_flags=QUICK_JVM)
+
+
+@contextmanager
+def secured_pair(name: str) -> Iterator[SecuredPair]:
+    """Two brokers with TLS, SASL and the standard authorizer."""
+    with ExitStack() as stack:
+        source = stack.enter_context(_guarded(f"{name}-source"))
+        target = stack.enter_context(_guarded(f"{name}-target"))
+        yield SecuredPair(source=source, target=target)
