@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -85,7 +86,8 @@ def mirror(  # noqa: PLR0913 (one an option)
     """Mirror the topics of every enabled flow in FILE (an mm2.properties file).
 
     Without --once it runs until it is stopped: Ctrl-C or SIGTERM end it in order, a second one at
-    once.
+    once. SIGHUP reads FILE again: what is wrong with it changes nothing, else only the flows that
+    differ begin anew.
     """
     from twinlog.cli.configuration import load_file
     from twinlog.cli.progress import shown
@@ -100,8 +102,9 @@ def mirror(  # noqa: PLR0913 (one an option)
         write_line(f"warning: {warning}", sys.stderr)
     # what a program reads must be the last line of stdout, so people's lines go elsewhere then
     people = sys.stderr if output is Format.JSON else sys.stdout
+    reload = None if once else threading.Event()
     with (
-        stop_on_signals() as stop,
+        stop_on_signals(reload) as stop,
         watched(file, address, stop, people) as watch,
         shown(once=once, stream=people) as progress,
     ):
@@ -119,6 +122,8 @@ def mirror(  # noqa: PLR0913 (one an option)
                 lease_s=lease_s,
                 master=master,
                 stop=stop,
+                reload=reload or threading.Event(),
+                read_again=lambda: load_file(file, clusters=clusters),
                 on_snapshot=on_snapshot,
             ),
         )

@@ -1,4 +1,5 @@
 """Ctrl-C and SIGTERM: the first one asks for an orderly end, the second ends the process at once.
+SIGHUP asks to read the configuration again, where a command can; else it is an end as well.
 
 Ending at once is always safe for the copy (the target itself holds all state), only less polite:
 whoever goes on waits until this process's last requests have surely died.
@@ -20,11 +21,15 @@ STDERR: Final = 2
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that the first signal sets; for the main thread."""
+def stop_on_signals(reload: threading.Event | None = None) -> Iterator[threading.Event]:
+    """An event that the first signal sets, as SIGHUP sets `reload`; for the main thread."""
     stop = threading.Event()
+    had_terminal = _has_terminal()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP and reload is not None and had_terminal == _has_terminal():
+            reload.set()
+            return
         if stop.is_set():
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -40,3 +45,12 @@ def stop_on_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _has_terminal() -> bool:
+    """False as well once the terminal has been closed, which is what SIGHUP was made for."""
+    try:
+        os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ is not None else -1)
+    except (OSError, ValueError):
+        return False
+    return True

@@ -60,6 +60,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         start=OffsetReset(values.choice_or("twinlog.source.start", reset.value)),
         accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
         lease_seconds=values.number("twinlog.lease.seconds"),
+        reload_interval_seconds=values.number("twinlog.config.reload.interval.seconds"),
         lane_memory_bytes=values.number("twinlog.lane.memory.bytes"),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=_replication_factor(

@@ -38,6 +38,15 @@ OWN_KEYS = (
         low=1,
     ),
     KeyDefinition(
+        name="twinlog.config.reload.interval.seconds",
+        kind=Kind.INT,
+        default="0",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how often a running mirror looks whether this file changed; 0: only at a SIGHUP",
+        low=0,
+    ),
+    KeyDefinition(
         name="twinlog.lane.memory.bytes",
         kind=Kind.LONG,
         default=str(64 * _MEBIBYTE),

@@ -121,6 +121,8 @@ class FlowConfig:
     accept_source_loss: bool
     """twinlog.source.loss: go on behind records that the source deleted before they were copied."""
     lease_seconds: int
+    reload_interval_seconds: int
+    """twinlog.config.reload.interval.seconds; 0 is never."""
     lane_memory_bytes: int
     producer_id_expiration_ms: int | None
     """twinlog.target.producer.id.expiration.ms; None where nobody said it."""

@@ -155,6 +155,15 @@ class FlowRun:
                 if partition.lane is None:
                     partition.leave(Placement.RELEASED)
 
+    def keep_for_show(self, former: Iterable[Partition]) -> None:
+        """Partitions of an earlier run that are not wanted any more are listed as RELEASED."""
+        for partition in former:
+            if partition.plan.source not in self.partitions:
+                partition.is_wanted = False
+                partition.leave(Placement.RELEASED)
+                partition.failure = None
+                self.partitions[partition.plan.source] = partition
+
     # -- turning
     # -----------------------------------------------------------------------------------------
 

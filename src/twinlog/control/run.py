@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,12 +22,14 @@ from twinlog.config.origin import ClientProperties
 from twinlog.config.schema import FlowConfig, MirrorConfig
 from twinlog.control.channel_server import ChannelServer
 from twinlog.control.flow_setup import FlowSetup
+from twinlog.control.reload import Reloader
 from twinlog.control.snapshot import FlowSnapshot
 from twinlog.control.status_file import StatusFile
 from twinlog.control.supervisor import Supervisor
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import MESSAGES
 from twinlog.mirror.filters import policy_of
+from twinlog.quantities import plural
 from twinlog.spark.codec import MessageCodec
 
 log = logging.getLogger(__name__)
@@ -44,6 +47,10 @@ class MirrorOptions:
     lease_s: float | None = None
     master: str | None = None
     stop: threading.Event = field(default_factory=threading.Event)
+    reload: threading.Event = field(default_factory=threading.Event)
+    """Set when the configuration is to be read again."""
+    read_again: Callable[[], MirrorConfig] | None = None
+    """Reads it; None where it is never read again."""
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
 
 
@@ -99,8 +106,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     # meanwhile
     flows = [flow_setup(flow) for flow in config.flows]
     many = 1 << 30
-    wanted = sum(lanes_of(f.config, local_cores(), options.lanes, many) for f in flows)
-    lease_s = options.lease_s or min(float(flow.lease_seconds) for flow in config.flows)
+    room = {f.name: lanes_of(f.config, local_cores(), options.lanes, many) for f in flows}
     status = StatusFile(path)
 
     def show(snapshots: list[FlowSnapshot]) -> None:
@@ -110,25 +116,40 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     supervisor = Supervisor(
         flows,
         once=options.once,
-        lease_s=lease_s,
+        lease_s=options.lease_s,
         lane_count=lambda setup, partitions: engine.lanes_for(
-            setup.config, options.lanes, partitions, flows=len(flows)
+            setup.config, options.lanes, partitions, flows=supervisor.flow_count
         ),
         on_snapshot=show,
     )
     host = "127.0.0.1" if options.master is None else _address_for_executors(options.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
     server.start()
-    engine = _Engine(supervisor, server, options.master, wanted)
+    engine = _Engine(supervisor, server, options.master, room)
     engine.start()
     try:
-        snapshots = supervisor.run(options.stop)
+        with _reloading(config, options, supervisor):
+            snapshots = supervisor.run(options.stop)
     finally:
         engine.stop()
         server.close()
         status.remove()
     return MirrorResult(
         flows=tuple(snapshots), seconds=supervisor.seconds, errors=tuple(supervisor.errors)
+    )
+
+
+def _reloading(
+    config: MirrorConfig, options: MirrorOptions, supervisor: Supervisor
+) -> AbstractContextManager[object]:
+    if options.read_again is None or options.once:
+        return nullcontext()
+    return Reloader(
+        config,
+        read=options.read_again,
+        setup=flow_setup,
+        supervisor=supervisor,
+        asked=options.reload,
     )
 
 
@@ -152,12 +173,17 @@ class _Engine:
     """Spark, started in its own thread so that nobody waits for it."""
 
     def __init__(
-        self, supervisor: Supervisor, server: ChannelServer, master: str | None, lanes: int
+        self,
+        supervisor: Supervisor,
+        server: ChannelServer,
+        master: str | None,
+        room: Mapping[str, int],
     ) -> None:
         self._supervisor = supervisor
         self._server = server
         self._master = master
-        self._lanes = lanes
+        self._room = room
+        self._told: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
         self._engine: Any = None
         self._slots: int | None = None
@@ -170,7 +196,7 @@ class _Engine:
             from twinlog.spark.lease import LeaseStarter
             from twinlog.spark.session import start_spark
 
-            self._engine = engine = start_spark(self._master, self._lanes)
+            self._engine = engine = start_spark(self._master, sum(self._room.values()))
             self._slots = engine.slots  # first: with a starter, lanes are counted
             self._supervisor.set_starter(
                 LeaseStarter(engine.context, LANE_ENTRY, self._server.address)
@@ -183,10 +209,25 @@ class _Engine:
     ) -> int:
         """How many lanes a flow gets on this Spark."""
         if self._slots is None:
-            return lanes_of(flow, local_cores(), override, partitions)
+            return self._within_room(flow, lanes_of(flow, local_cores(), override, partitions))
         lanes = lanes_of(flow, self._slots, override, partitions)
         # a lease and its successor run side by side
         return max(1, min(lanes, self._slots // (2 * flows)))
+
+    def _within_room(self, flow: FlowConfig, lanes: int) -> int:
+        """This Spark has the slots that it was started with: a reload may want more."""
+        name = str(flow.flow)
+        room = self._room.get(name, 1)
+        if lanes > room and name not in self._told:
+            self._told.add(name)
+            log.warning(
+                "%s: gets %s and not %d until the mirror is started again: its Spark was made for "
+                "the configuration of its start",
+                name,
+                plural(room, "lane"),
+                lanes,
+            )
+        return min(lanes, room)
 
     def stop(self) -> None:
         # a Spark that is still coming up ends with this process: its input closes then

@@ -17,9 +17,7 @@ import logging
 import queue
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from twinlog.control.channel_peer import Peer
@@ -27,6 +25,7 @@ from twinlog.control.channel_server import ChannelEvent, LaneConnected, LaneGone
 from twinlog.control.flow_run import FlowRun
 from twinlog.control.flow_setup import FlowSetup, PreparedFlow, SetupWaiting
 from twinlog.control.lanes import Job, Lane
+from twinlog.control.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
 from twinlog.control.partitions import RETRY_FAILED_S
 from twinlog.control.snapshot import FlowSnapshot, flow_snapshot
 from twinlog.errors import Fate, TwinlogError
@@ -40,8 +39,6 @@ STOP_WITHIN_S: Final = 8.0
 
 LEAVE_WITHIN_S: Final = 2.0
 MAX_SETUP_PAUSE_S: Final = 30.0
-LOOK_AGAIN_S: Final = 0.5
-ONE_LINE_EVERY_S: Final = 60.0
 ONCE_GIVES_UP_S: Final = 60.0
 
 
@@ -49,44 +46,6 @@ class LeaseStarter(Protocol):
     """Starts the Spark job of a lease."""
 
     def start(self, lease: int, lanes: int) -> Job: ...
-
-
-@dataclass(slots=True, kw_only=True)
-class _Flow:
-    """One flow from its set-up to its end."""
-
-    setup: FlowSetup
-    run: FlowRun | None = None
-    prepared: PreparedFlow | None = None
-    degraded: str = ""
-    error: TwinlogError | None = None
-    """Why the flow was given up."""
-    errors: Counter[str] = field(default_factory=Counter)
-    """How often each code came up outside the present run."""
-    began: float = field(default_factory=time.monotonic)
-    told_at: float = -ONE_LINE_EVERY_S
-    pause_s: float = LOOK_AGAIN_S
-    next_try: float = 0.0
-    is_trying: bool = False
-    next_refresh: float = 0.0
-    is_refreshing: bool = False
-    lost_lead: bool = False
-    """Its run ends since another process may lead: it is set up again, and stands by."""
-    closing: bool = False
-    closed: bool = False
-
-    def begin_again(self) -> None:
-        """As if it had never run."""
-        if self.run is not None:
-            self.errors.update(self.run.errors)
-        self.run, self.prepared = None, None
-        self.lost_lead = self.closing = False
-        self.degraded = "the lead was lost"
-        self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic()
-
-    @property
-    def is_over(self) -> bool:
-        return self.closed or (self.error is not None and self.run is None)
 
 
 class Supervisor:
@@ -97,11 +56,11 @@ class Supervisor:
         setups: Iterable[FlowSetup],
         *,
         once: bool,
-        lease_s: float,
+        lease_s: float | None,
         lane_count: Callable[[FlowSetup, int], int],
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
     ) -> None:
-        self._flows = [_Flow(setup=setup) for setup in setups]
+        self._flows = [ManagedFlow(setup=setup) for setup in setups]
         self._once = once
         self._lease_s = lease_s
         self._lane_count = lane_count
@@ -127,6 +86,17 @@ class Supervisor:
         self._events.put(lambda: _raise(error))
 
     @property
+    def flow_count(self) -> int:
+        return max(1, len(self._flows))
+
+    def change(
+        self, changed: Iterable[FlowSetup], added: Iterable[FlowSetup], removed: Iterable[str]
+    ) -> None:
+        """The configuration changed: only these flows end what they do early; from any thread."""
+        arguments = (tuple(changed), tuple(added), frozenset(removed))
+        self._events.put(lambda: self._change(*arguments))
+
+    @property
     def seconds(self) -> float:
         """How long the copying took, from the first lane that was ready to the last flow's end."""
         runs = [flow.run for flow in self._flows if flow.run is not None]
@@ -147,7 +117,7 @@ class Supervisor:
             self._take_events()
             if stop.is_set() and self._stop_at is None:
                 self._begin_stop()
-            for flow in self._flows:
+            for flow in list(self._flows):
                 self._tend(flow)
             self._show()
             if self._stop_at is not None and time.monotonic() > self._stop_at:
@@ -185,8 +155,24 @@ class Supervisor:
     # -- one flow
     # ----------------------------------------------------------------------------------------
 
-    def _tend(self, flow: _Flow) -> None:
+    def _change(
+        self, changed: tuple[FlowSetup, ...], added: tuple[FlowSetup, ...], removed: frozenset[str]
+    ) -> None:
+        if self._stop_at is not None:
+            return
+        successors = {setup.name: setup for setup in changed}
+        for flow in self._flows:
+            flow.successor = successors.get(flow.setup.name, flow.successor)
+            flow.is_removed = flow.is_removed or flow.setup.name in removed
+            if flow.run is not None and flow.is_ending:
+                flow.run.stop()
+        for setup in added:
+            self._flows.append(ManagedFlow(setup=setup))
+
+    def _tend(self, flow: ManagedFlow) -> None:
         now = time.monotonic()
+        if flow.run is None and flow.is_ending and not flow.is_trying:
+            self._end_unstarted(flow)
         if flow.run is None:
             if self._stop_at is not None:
                 flow.closed = True
@@ -205,7 +191,7 @@ class Supervisor:
             flow.run.stop()
         self._refresh_topics(flow, now)
 
-    def _tell_degraded(self, flow: _Flow, now: float) -> None:
+    def _tell_degraded(self, flow: ManagedFlow, now: float) -> None:
         """One line a minute while a cluster cannot be reached, one when it can again."""
         lanes = [] if flow.run is None else flow.run.lanes()
         reason = next((lane.degraded for lane in lanes if lane.degraded), "")
@@ -217,7 +203,17 @@ class Supervisor:
             flow.told_at = now - ONE_LINE_EVERY_S
         flow.degraded = reason
 
-    def _try_setup(self, flow: _Flow) -> None:
+    def _end_unstarted(self, flow: ManagedFlow) -> None:
+        """A flow that was changed or removed while it stood by, was set up, or had failed."""
+        old = flow.setup
+        if flow.is_removed:
+            self._flows.remove(flow)
+        flow.lost_lead = False
+        flow.take_over()
+        if flow.is_removed or flow.setup is not old:
+            threading.Thread(target=_close_quietly, args=(old,), daemon=True).start()
+
+    def _try_setup(self, flow: ManagedFlow) -> None:
         flow.is_trying = True
 
         def ready(prepared: PreparedFlow) -> None:
@@ -230,7 +226,8 @@ class Supervisor:
             index = self._flows.index(flow)
             # lease changes of different flows are spread over the lease, so that not all double
             # their lanes at once
-            first = self._lease_s * (1 - index / len(self._flows) / 2)
+            lease_s = self._lease_s or float(flow.setup.config.lease_seconds)
+            first = lease_s * (1 - index / len(self._flows) / 2)
             flow.run = FlowRun(
                 name=flow.setup.name,
                 host=self,
@@ -238,13 +235,14 @@ class Supervisor:
                 generation=prepared.generation,
                 plans=prepared.plans,
                 lane_count=lambda partitions: self._lane_count(flow.setup, partitions),
-                lease_s=self._lease_s,
+                lease_s=lease_s,
                 first_change_s=first,
                 start=prepared.start,
                 once=self._once,
                 clean=prepared.clean,
             )
-            if self._stop_at is not None:
+            flow.run.keep_for_show(flow.former)
+            if self._stop_at is not None or flow.is_ending:
                 flow.run.stop()
 
         def failed(error: TwinlogError) -> None:
@@ -271,7 +269,7 @@ class Supervisor:
     def _is_final(self, error: TwinlogError) -> bool:
         return self._once or error.exit_code == 2
 
-    def _refresh_topics(self, flow: _Flow, now: float) -> None:
+    def _refresh_topics(self, flow: ManagedFlow, now: float) -> None:
         run, prepared = flow.run, flow.prepared
         if run is None or prepared is None or self._once or run.is_stopping or flow.is_refreshing:
             return
@@ -299,7 +297,7 @@ class Supervisor:
 
         self._background(prepared.discover, done, failed)
 
-    def _close(self, flow: _Flow) -> None:
+    def _close(self, flow: ManagedFlow) -> None:
         if flow.closing or flow.prepared is None or flow.run is None:
             return
         flow.closing = True
@@ -307,11 +305,13 @@ class Supervisor:
         drained = not flow.lost_lead and not any(
             p.wait_until > time.monotonic() for p in flow.run.partitions.values()
         )
-        rests = flow.lost_lead and self._stop_at is None
+        goes_on = flow.is_ending and not flow.is_removed and self._stop_at is None
 
         def done(_: object) -> None:
-            if rests:
+            if goes_on:
                 flow.begin_again()
+            elif flow.is_removed and self._stop_at is None:
+                self._flows.remove(flow)
             else:
                 flow.closed = True
 
@@ -320,7 +320,14 @@ class Supervisor:
             done(None)
 
         prepared = flow.prepared
-        close = prepared.rest if rests else lambda: prepared.close(drained=drained)
+        successor = flow.successor
+
+        def close() -> None:
+            if goes_on:
+                prepared.rest(drained=drained, successor=successor)
+            else:
+                prepared.close(drained=drained)
+
         self._background(close, done, failed)
 
     # -- Host (what a FlowRun asks)
@@ -415,7 +422,7 @@ class Supervisor:
         return [self._snapshot(flow) for flow in self._flows]
 
     @staticmethod
-    def _snapshot(flow: _Flow) -> FlowSnapshot:
+    def _snapshot(flow: ManagedFlow) -> FlowSnapshot:
         if flow.run is not None and flow.prepared is not None:
             return flow_snapshot(
                 flow.run,

@@ -1,0 +1,73 @@
+"""What the supervisor keeps of one flow."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.control.flow_run import FlowRun
+from twinlog.control.flow_setup import FlowSetup, PreparedFlow
+from twinlog.control.partitions import Partition
+from twinlog.errors import TwinlogError
+
+LOOK_AGAIN_S: Final = 0.5
+ONE_LINE_EVERY_S: Final = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ManagedFlow:
+    """One flow from its set-up to its end."""
+
+    setup: FlowSetup
+    run: FlowRun | None = None
+    prepared: PreparedFlow | None = None
+    degraded: str = ""
+    error: TwinlogError | None = None
+    """Why the flow was given up."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """How often each code came up outside the present run."""
+    began: float = field(default_factory=time.monotonic)
+    told_at: float = -ONE_LINE_EVERY_S
+    pause_s: float = LOOK_AGAIN_S
+    next_try: float = 0.0
+    is_trying: bool = False
+    next_refresh: float = 0.0
+    is_refreshing: bool = False
+    lost_lead: bool = False
+    """Its run ends since another process may lead: it is set up again, and stands by."""
+    successor: FlowSetup | None = None
+    """The configuration changed: its run ends, and it is set up again with this."""
+    is_removed: bool = False
+    """The configuration does not have it any more."""
+    former: list[Partition] = field(default_factory=list)
+    """Partitions of earlier runs: those that are not wanted any more are kept for show."""
+    closing: bool = False
+    closed: bool = False
+
+    @property
+    def is_ending(self) -> bool:
+        """A run must not begin, or must end."""
+        return self.lost_lead or self.is_removed or self.successor is not None
+
+    def begin_again(self) -> None:
+        """As if it had never run."""
+        if self.run is not None:
+            self.errors.update(self.run.errors)
+            self.former = [*self.run.partitions.values()]
+        self.degraded = "the lead was lost" if self.lost_lead else ""
+        self.run, self.prepared = None, None
+        self.lost_lead = self.closing = False
+        self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic()
+        self.take_over()
+
+    def take_over(self) -> None:
+        """Go on with the changed configuration, where there is one and nothing runs."""
+        if self.successor is not None:
+            self.setup, self.successor, self.error = self.successor, None, None
+            self.next_try = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return self.closed or (self.error is not None and self.run is None)
