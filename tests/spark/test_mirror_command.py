@@ -112,7 +112,7 @@ def test_once_copies_what_is_there_and_tells_it_as_json(
     produce_transaction(source_cluster, fresh_topic, orders(40, begin=5000), commit=True)
     produce_transaction(source_cluster, fresh_topic, orders(40, begin=6000), commit=False)
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
-    arguments = ("mirror", str(file), "--once", "--format", "json")
+    arguments = ("mirror", str(file), "--once", "--format", "json", "--listen", "off")
 
     with Command(tmp_path / "first", *arguments) as first:
         assert first.wait(90) == 0, first.stderr

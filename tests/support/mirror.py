@@ -31,11 +31,18 @@ class Mirror:
     """
 
     def __init__(
-        self, config: Path, *, once: bool = False, lanes: int | None = None, lease_s: float = 300.0
+        self,
+        config: Path,
+        *,
+        once: bool = False,
+        lanes: int | None = None,
+        lease_s: float = 300.0,
+        on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
     ) -> None:
         loaded = load(config, environment={})
         self.stop_event = threading.Event()
         self.snapshots: list[FlowSnapshot] = []
+        self._on_snapshot = on_snapshot
         self.supervisor = Supervisor(
             [flow_setup(flow) for flow in loaded.flows],
             once=once,
@@ -51,6 +58,7 @@ class Mirror:
 
     def _keep(self, snapshots: list[FlowSnapshot]) -> None:
         self.snapshots = snapshots
+        self._on_snapshot(snapshots)
 
     def _run(self) -> None:
         try:

@@ -1,0 +1,122 @@
+"""What monitoring sees of a real mirror: numbers of both logs, and a copy that stands still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.rig import Rig
+from tests.support.client import Outgoing, eventually, produce
+from tests.support.mirror import Mirror
+from tests.support.monitor import Series, ask, labels, series, served
+from twinlog.control.monitor import Monitor
+from twinlog.control.monitor_server import MonitorServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
+MINUTE_MS = 60_000
+READY_WITHIN_S = 4.0
+"""A minute where nobody waits for it."""
+
+
+def mirror_of(rig: Rig, monitor: Monitor) -> Mirror:
+    return Mirror(rig.config(), lanes=1, on_snapshot=monitor.update)
+
+
+def metrics(server: MonitorServer) -> Series:
+    told = ask(server.address, "/metrics")
+    assert told.status == 200
+    return series(told.body)
+
+
+def when(server: MonitorServer, holds: Callable[[Series], bool]) -> Series:
+    """The numbers once they are as asked for."""
+
+    def look() -> Series:
+        found = metrics(server)
+        assert holds(found), found
+        return found
+
+    return eventually(look, 15)
+
+
+def of(rig: Rig, topic: str) -> tuple[tuple[str, str], ...]:
+    return labels(source=rig.alias, target=rig.target_alias, topic=topic, partition="0")
+
+
+def is_ready(server: MonitorServer) -> bool:
+    return ask(server.address, "/readyz").status == 200
+
+
+def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
+    rig.create()
+    rig.began_ms = int(time.time() * 1000) - 50_000
+    rig.put(range(50))  # record n is 50 - n seconds old
+    monitor = Monitor()
+    with mirror_of(rig, monitor), served(monitor) as server:
+        assert not is_ready(server)
+        rig.copied(50)
+        here, there = of(rig, rig.topic), of(rig, rig.remote)
+        found = when(server, lambda m: m.get(("twinlog_records_total", here)) == 50)
+        assert is_ready(server)
+        assert found["twinlog_lag_records", here] == found["twinlog_lag_seconds", here] == 0
+        assert found[f"{MM2}record_count", there] == 50
+        assert found[f"{MM2}record_rate", there] > 0
+        assert found[f"{MM2}byte_count", there] == found["twinlog_bytes_total", here] > 500
+        # the newest record of the batch was a second old, and it took less than ten
+        age, latency = (
+            found[f"{MM2}record_age_ms", there],
+            found[f"{MM2}replication_latency_ms", there],
+        )
+        assert 1_000 <= age <= latency < 11_000
+        assert found[f"{MM2}replication_latency_ms_max", there] == latency
+        flow = labels(source=rig.alias, target=rig.target_alias)
+        assert found["twinlog_flow_ready", flow] == found["twinlog_flow_lanes", flow] == 1
+        assert not [name for name, _ in found if "checkpoint" in name]
+
+        rig.put(range(50, 60))
+        when(server, lambda m: m[f"{MM2}record_count", there] == 60)
+
+
+def test_a_failing_partition_is_told_by_its_code(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(5))
+    monitor = Monitor()
+    with mirror_of(rig, monitor), served(monitor) as server:
+        rig.copied(5)
+        produce(rig.target, rig.remote, [Outgoing(b"x", b"u900")])
+        rig.put(range(5, 10))
+        flow = {"source": rig.alias, "target": rig.target_alias}
+        counted = ("twinlog_errors_total", labels(**flow, code="EXTRA_RECORDS"))
+        found = when(server, lambda m: counted in m)
+        assert found[counted] >= 1
+        where = labels(**flow, topic=rig.topic, partition="0", code="EXTRA_RECORDS")
+        assert found["twinlog_partition_error", where] == 1
+
+
+def test_a_flow_that_stands_still_is_not_ready_until_it_goes_on(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10), age_ms=MINUTE_MS)
+    monitor = Monitor(ready_within_s=READY_WITHIN_S)
+    with mirror_of(rig, monitor), served(monitor) as server:
+        rig.copied(10)
+        eventually(lambda: is_ready(server), 10)
+        rig.target.freeze(1)
+        try:
+            rig.put(range(10, 20), age_ms=MINUTE_MS)
+            when(server, lambda m: m.get(("twinlog_lag_records", of(rig, rig.topic))) == 10)
+            eventually(lambda: not is_ready(server), READY_WITHIN_S + 5)
+            assert ask(server.address, "/healthz").status == 200, "the process is not to blame"
+            (flow,) = ask(server.address, "/readyz").json["flows"]
+            assert (flow["flow"], flow["is_ready"]) == (rig.flow, False)
+            assert flow["silent_s"] > READY_WITHIN_S
+            waited = metrics(server)
+            lag_s = waited["twinlog_lag_seconds", of(rig, rig.topic)]
+            assert 50 < lag_s < 80, "the age of the last copied record"
+        finally:
+            rig.target.thaw(1)
+        eventually(lambda: is_ready(server), 20)
+        rig.copied(20)
