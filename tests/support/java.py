@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -18,10 +19,10 @@ _STOP_SECONDS = 10
 
 
 @contextmanager
-def kafka_jvm() -> Iterator[Any]:
-    """`jvm.org.apache.kafka...` of a JVM that ends with the block."""
+def kafka_jvm(jars: Path | None = None) -> Iterator[Any]:
+    """`jvm.org.apache.kafka...` of a JVM that ends with the block; the brokers' jars, or others."""
     port, token, process = launch_gateway(
-        classpath=f"{find_or_fetch()}/*",
+        classpath=f"{jars or find_or_fetch()}/*",
         javaopts=["-Xmx256m", "-XX:+UseSerialGC"],
         java_path=str(find_java()),
         die_on_exit=True,

@@ -99,8 +99,10 @@ def _claim(parts: list, fields: dict) -> Claim:  # type: ignore[type-arg]
 
 def _read(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[type-arg]
     try:
-        parts, fields = json.loads(key), json.loads(value)
+        fields = json.loads(value)
         version = fields["v"]
+        # a newer release may have other keys, too
+        parts = [] if version > STATE_VERSION else json.loads(key)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptData(
             f"a record of the state topic cannot be read: {error!r}", code="STATE_CORRUPT"

@@ -129,15 +129,15 @@ class ChunkRow:
     def decode(cls, key: bytes, value: bytes) -> ChunkRow:
         """Read a row; CorruptData when it is none, or was written by a newer version."""
         try:
-            source_id, target_id, partition, generation, start, chunk = json.loads(key)
             fields = json.loads(value)
-            version = fields["v"]
+            version = fields["v"]  # first: a newer release may have other keys, too
             if version > ROW_VERSION:
                 raise CorruptData(
                     f"an offset map row has version {version}, this release reads up to "
                     f"{ROW_VERSION}: upgrade Twinlog",
                     code="STATE_TOO_NEW",
                 )
+            source_id, target_id, partition, generation, start, chunk = json.loads(key)
             deltas, runs, last = fields["runs"], [], Run(0, 0, 0)
             for at in range(0, len(deltas), 3):
                 do, du, dd = deltas[at : at + 3]
