@@ -143,6 +143,9 @@ def log_settings() -> str:
             # "could not be established", up to 20 a second while another node is down
             "logger.network.name": "org.apache.kafka.clients.NetworkClient",
             "logger.network.level": "error",
+            # a line for each segment at each check, where records carry times to come
+            "logger.future.name": "LogFutureTimestampLogger",
+            "logger.future.level": "error",
             "rootLogger.appenderRef.out.ref": "out",
         }
     )
