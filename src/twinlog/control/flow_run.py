@@ -155,14 +155,17 @@ class FlowRun:
                 if partition.lane is None:
                     partition.leave(Placement.RELEASED)
 
-    def keep_for_show(self, former: Iterable[Partition]) -> None:
-        """Partitions of an earlier run that are not wanted any more are listed as RELEASED."""
+    def go_on_from(self, former: Iterable[Partition]) -> None:
+        """Partitions of the run before: counts go on, what is not wanted any more is RELEASED."""
         for partition in former:
-            if partition.plan.source not in self.partitions:
-                partition.is_wanted = False
-                partition.leave(Placement.RELEASED)
-                partition.failure = None
-                self.partitions[partition.plan.source] = partition
+            known = self.partitions.get(partition.plan.source)
+            if known is not None:
+                known.records, known.bytes = partition.total_records, partition.total_bytes
+                continue
+            partition.is_wanted = False
+            partition.leave(Placement.RELEASED)
+            partition.failure = None
+            self.partitions[partition.plan.source] = partition
 
     # -- turning
     # -----------------------------------------------------------------------------------------
@@ -395,7 +398,10 @@ class FlowRun:
         if reason and not lane.degraded:
             self.errors[UNREACHABLE] += 1
         lane.degraded = reason
-        for partition in lane.partitions.values():
+        held: Iterable[Partition] = lane.partitions.values()
+        if not lane.is_ready:  # it gets none before it reaches both: they wait for it
+            held = [p for p in self.partitions.values() if p.placement is Placement.PENDING]
+        for partition in held:
             if reason:
                 partition.unreachable(reason)
             else:

@@ -1,0 +1,129 @@
+"""A cluster that cannot be reached: a mirror waits for it without an end, `--once` for a minute."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.forwarder import Forwarder
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.cli.mirror import MirrorReport
+from twinlog.control import check, flow_run, supervisor
+from twinlog.control.run import MirrorResult
+from twinlog.sandbox import LocalCluster
+from twinlog.sandbox.layout import free_ports
+
+pytestmark = [pytest.mark.broker]
+
+MINUTE_S = 60.0
+PATIENT_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for minutes here."""
+    monkeypatch.setattr("twinlog.control.flow_setup.REACHED_WITHIN_S", 0.2)
+    monkeypatch.setattr("twinlog.control.supervisor.MAX_SETUP_PAUSE_S", 0.8)
+
+
+@pytest.fixture
+def config(
+    tmp_path: Path, source_cluster: LocalCluster, fresh_topic: str
+) -> tuple[Path, str, Forwarder]:
+    """A flow to a cluster behind a door that is still closed, and its remote topic."""
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"%d" % n) for n in range(50)])
+    alias = f"A{uuid.uuid4().hex[:8]}"
+    (port,) = free_ports(1)
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        f"clusters = {alias}, B\n{alias}.bootstrap.servers = {source_cluster.bootstrap}\n"
+        f"B.bootstrap.servers = 127.0.0.1:{port}\n"
+        f"{alias}->B.enabled = true\ntopics = {fresh_topic}\nreplication.factor = 1\n"
+    )
+    return path, f"{alias}.{fresh_topic}", Forwarder(port)
+
+
+def test_the_promised_times() -> None:
+    gives_up = (supervisor.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, check.GIVES_UP_S)
+    assert set(gives_up) == {MINUTE_S}
+    assert supervisor.ONE_LINE_EVERY_S == MINUTE_S
+
+
+def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
+    config: tuple[Path, str, Forwarder],
+    target_cluster: LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file, remote, door = config
+    monkeypatch.setattr("twinlog.control.supervisor.ONCE_GIVES_UP_S", 1.0)
+    monkeypatch.setattr("twinlog.control.supervisor.ONE_LINE_EVERY_S", 2.0)
+    tries: list[float] = []
+    prepare = supervisor.FlowSetup.prepare
+
+    def counted(setup: supervisor.FlowSetup, *, once: bool) -> supervisor.PreparedFlow:
+        tries.append(time.monotonic())
+        return prepare(setup, once=once)
+
+    monkeypatch.setattr(supervisor.FlowSetup, "prepare", counted)
+    with caplog.at_level(logging.WARNING), Mirror(file) as mirror:
+        time.sleep(PATIENT_S)
+        (flow,) = mirror.snapshots
+        assert flow.state == "DEGRADED"
+        assert "cluster B" in flow.reason
+        assert flow.reason.endswith("[UNREACHABLE]")
+        told = [r.getMessage() for r in caplog.records if "trying again" in r.getMessage()]
+        assert 2 <= len(told) <= 3, told
+        pauses = [after - before for before, after in itertools.pairwise(tries)]
+        assert pauses[0] < pauses[-1] < 2.0, "it tries less often, and never stops"
+        with door.open_to(target_cluster.bootstrap):
+            eventually(lambda: "RUNNING" in {flow.state for flow in mirror.snapshots}, 20)
+            mirror.eventually(lambda parts: [p.records for p in parts] == [50])
+        mirror.stop()
+    assert len(read_all(target_cluster, remote)) == 50
+
+
+def test_once_gives_up_with_exit_code_1(
+    config: tuple[Path, str, Forwarder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.supervisor.ONCE_GIVES_UP_S", 1.5)
+    began = time.monotonic()
+    with Mirror(config[0], once=True) as mirror:
+        flows = mirror.wait(10)
+    assert 1.5 < time.monotonic() - began < 8
+    assert [(flow.state, flow.code) for flow in flows] == [("FAILED", "UNREACHABLE")]
+    errors = tuple(mirror.supervisor.errors)
+    report = MirrorReport(MirrorResult(flows=tuple(flows), seconds=0.0, errors=errors), once=True)
+    assert report.exit_code == 1
+    (line,) = report.flow_failures()
+    assert "cluster B" in line
+    assert line.endswith("[UNREACHABLE]")
+
+
+def test_once_gives_up_a_cluster_that_went_away_under_it(
+    config: tuple[Path, str, Forwarder],
+    target_cluster: LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The flow was set up, then its lane finds nobody."""
+    file, _, door = config
+    monkeypatch.setattr("twinlog.control.flow_run.ONCE_GIVES_UP_S", 1.5)
+    with door.open_to(target_cluster.bootstrap):
+        mirror = Mirror(file, once=True)
+        mirror.leases.prelude = (
+            "import twinlog.cluster.client as c\n"
+            "from twinlog.errors import Unreachable\n"
+            "def away(self, *args, **more): raise Unreachable('cluster B: no broker answers')\n"
+            "c.ClusterClient.metadata = away\n"
+        )
+        with mirror:
+            (flow,) = mirror.wait(20)
+    assert [part.code for part in flow.partitions] == ["UNREACHABLE"]

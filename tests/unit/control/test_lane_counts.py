@@ -1,0 +1,61 @@
+"""How many lanes a flow gets: from its configuration, this machine, and a given Spark master."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import flow_of, loader
+from twinlog.config.schema import FlowConfig
+from twinlog.control.channel_server import ChannelServer
+from twinlog.control.run import _Engine, lanes_of
+from twinlog.control.supervisor import Supervisor
+from twinlog.lane.messages import MESSAGES
+from twinlog.spark.codec import MessageCodec
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> FlowConfig:
+    return flow_of(loader(tmp_path)())
+
+
+@pytest.mark.parametrize(
+    ("tasks_max", "cores", "override", "partitions", "lanes"),
+    [
+        (None, 8, None, 100, 8),  # not MirrorMaker 2's default of one task
+        (None, 8, None, 3, 3),
+        (32, 2, None, 100, 2),  # an idle lane costs memory, and more than cores bring nothing
+        (4, 8, None, 100, 4),
+        (1, 8, None, 100, 1),
+        (4, 8, None, 0, 1),
+        (4, 2, 6, 100, 6),  # --lanes has the last word
+        (4, 2, 6, 3, 3),
+    ],
+)
+def test_lanes_of_a_flow(
+    flow: FlowConfig,
+    tasks_max: int | None,
+    cores: int,
+    override: int | None,
+    partitions: int,
+    lanes: int,
+) -> None:
+    assert lanes_of(replace(flow, tasks_max=tasks_max), cores, override, partitions) == lanes
+
+
+@pytest.mark.parametrize(
+    ("slots", "flows", "lanes"), [(16, 1, 8), (8, 1, 4), (3, 1, 1), (1, 1, 1), (16, 2, 4)]
+)
+def test_a_given_master_has_room_for_every_lease_and_its_successor(
+    flow: FlowConfig, slots: int, flows: int, lanes: int
+) -> None:
+    supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda _s, _p: 1)
+    server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver)
+    try:
+        engine = _Engine(supervisor, server, "spark://somewhere:7077", {"A->B": 8})
+        engine._slots = slots
+        assert engine.lanes_for(flow, 8, 100, flows=flows) == lanes
+    finally:
+        server.close()

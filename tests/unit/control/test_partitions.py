@@ -1,0 +1,50 @@
+"""When a partition that stands still is tried again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from twinlog.control.partitions import RETRY_FAILED_S, Partition, PartitionPlan, Placement
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+
+PROMISED_S = 30.0
+
+
+def a_partition() -> Partition:
+    plan = PartitionPlan(
+        source=TopicPartition("orders", 0),
+        target=TopicPartition("A.orders", 0),
+        source_topic_id=NO_TOPIC_ID,
+        target_topic_id=NO_TOPIC_ID,
+        limit_bytes=1 << 20,
+    )
+    return Partition(plan=plan, placement=Placement.ASSIGNED)
+
+
+@pytest.mark.parametrize("retriable", [True, False])
+def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
+    """A try begins by looking at both clusters: a few seconds are left for that."""
+    partition = a_partition()
+    pauses = []
+    for _ in range(20):
+        partition.troubled("CODE", "message", retriable=retriable)
+        pauses.append(partition.retry_at - time.monotonic())
+        assert not partition.is_due(time.monotonic() - 1)
+        assert partition.is_due(time.monotonic() + PROMISED_S - 2)
+    if retriable:  # one that passes by itself is tried at once, one that lasts is not hammered
+        assert pauses[0] < 1
+        assert pauses[-1] == pytest.approx(RETRY_FAILED_S, abs=1)
+
+
+def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
+    partition = a_partition()
+    partition.troubled("CODE", "first", retriable=False)
+    assert partition.failure is not None
+    since = partition.failure.since_ms
+    time.sleep(0.01)
+    partition.troubled("CODE", "second", retriable=False)
+    assert (partition.failure.since_ms, partition.failure.message) == (since, "second")
+    partition.troubled("OTHER", "third", retriable=False)
+    assert partition.failure.since_ms > since
