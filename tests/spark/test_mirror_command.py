@@ -189,3 +189,22 @@ def test_killed_driver_leaves_nothing_running_and_its_successor_goes_on(
     finally:
         load.stop()
     assert_identical(source_cluster, target_cluster, fresh_topic)
+
+
+def test_hangup_reads_the_configuration_again(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    more = f"more-{fresh_topic}"
+    for topic in (fresh_topic, more):
+        create_topic(source_cluster, topic, 1)
+        produce(source_cluster, topic, [Outgoing(value=b"v")])
+    path = config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    flow = f"A->{alias_of(fresh_topic)}"
+    with Command(tmp_path / "run", "mirror", str(path), "--listen", "off") as command:
+        eventually(lambda: f"A.{fresh_topic}" in topic_names(target_cluster), 60)
+        config(tmp_path, source_cluster, target_cluster, fresh_topic, **{f"{flow}.topics": more})
+        os.kill(command.pid, signal.SIGHUP)
+        eventually(lambda: len(read_all(target_cluster, f"A.{more}")) == 1, 30)
+        assert f"reloaded: {flow}: {flow}.topics: " in command.stderr
+        command.terminate()
+        assert command.wait(15) == 0

@@ -23,8 +23,9 @@ from typing import Any, Final, Protocol
 from twinlog.control.channel_peer import Peer
 from twinlog.control.channel_server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
 from twinlog.control.flow_run import FlowRun
-from twinlog.control.flow_setup import FlowSetup, PreparedFlow, SetupWaiting
+from twinlog.control.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.lanes import Job, Lane
+from twinlog.control.leading import SetupWaiting
 from twinlog.control.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
 from twinlog.control.partitions import RETRY_FAILED_S
 from twinlog.control.snapshot import FlowSnapshot, flow_snapshot
@@ -241,7 +242,7 @@ class Supervisor:
                 once=self._once,
                 clean=prepared.clean,
             )
-            flow.run.keep_for_show(flow.former)
+            flow.run.go_on_from(flow.former)
             if self._stop_at is not None or flow.is_ending:
                 flow.run.stop()
 
@@ -260,8 +261,8 @@ class Supervisor:
                 flow.next_try = time.monotonic() + flow.pause_s
                 flow.pause_s = min(flow.pause_s * 2, MAX_SETUP_PAUSE_S)
             flow.degraded = str(error)
-            if time.monotonic() - flow.told_at > ONE_LINE_EVERY_S:
-                flow.told_at = time.monotonic()
+            if time.monotonic() - flow.told_at > ONE_LINE_EVERY_S or error.code != flow.told_code:
+                flow.told_at, flow.told_code = time.monotonic(), error.code
                 log.warning("%s: %s; trying again", flow.setup.name, error)
 
         self._background(lambda: flow.setup.prepare(once=self._once), ready, failed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,16 @@ from twinlog.control.run import _Engine, lanes_of
 from twinlog.control.supervisor import Supervisor
 from twinlog.lane.messages import MESSAGES
 from twinlog.spark.codec import MessageCodec
+
+
+@contextmanager
+def an_engine(master: str | None, room: Mapping[str, int]) -> Iterator[_Engine]:
+    supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda _s, _p: 1)
+    server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver)
+    try:
+        yield _Engine(supervisor, server, master, room)
+    finally:
+        server.close()
 
 
 @pytest.fixture

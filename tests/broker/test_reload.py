@@ -1,0 +1,203 @@
+"""The configuration changes under a running mirror: changed flows begin anew, others go on."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.faults.load import Load
+from tests.support.client import Outgoing, produce, read_all
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.config.load import load
+from twinlog.control.reload import Reloader
+from twinlog.control.run import flow_setup
+from twinlog.control.snapshot import FlowSnapshot
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+
+class Reloading:
+    """A mirror of A->B and B->A whose file is written again and again."""
+
+    def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
+        self.source, self.target = source, target
+        self.mark = secrets.token_hex(3)
+        self.there, self.back = f"A{self.mark}->B{self.mark}", f"B{self.mark}->A{self.mark}"
+        self.path = folder / "mm2.properties"
+        self.asked = threading.Event()
+
+    def topic(self, name: str) -> str:
+        return f"{name}-{self.mark}"
+
+    def remote(self, name: str) -> str:
+        return f"A{self.mark}.{name}-{self.mark}"
+
+    def write(self, flows: Mapping[str, str], **more: str) -> None:
+        lines = [f"clusters = A{self.mark}, B{self.mark}"]
+        lines += [f"A{self.mark}.bootstrap.servers = {self.source.bootstrap}"]
+        lines += [f"B{self.mark}.bootstrap.servers = {self.target.bootstrap}"]
+        lines += ["replication.factor = 1", "twinlog.state.topic.replication.factor = 1"]
+        for flow, topics in flows.items():
+            lines += [f"{flow}.enabled = true", f"{flow}.topics = {topics}"]
+        lines += [f"{key.replace('_', '.')} = {value}" for key, value in more.items()]
+        self.path.write_text("\n".join(lines) + "\n")
+
+    def mirror(self) -> Mirror:
+        return Mirror(self.path)
+
+    def reloader(self, mirror: Mirror) -> Reloader:
+        return Reloader(
+            load(self.path, environment={}),
+            read=lambda: load(self.path, environment={}),
+            setup=flow_setup,
+            supervisor=mirror.supervisor,
+            asked=self.asked,
+        )
+
+    def flow(self, mirror: Mirror, name: str) -> FlowSnapshot:
+        found = [flow for flow in mirror.snapshots if flow.flow == name]
+        assert found, f"{name} is not shown yet"
+        return found[0]
+
+    def states(self, mirror: Mirror, name: str) -> dict[str, str]:
+        parts = self.flow(mirror, name).partitions
+        return {p.topic.removesuffix(f"-{self.mark}"): p.state for p in parts}
+
+    def put(self, name: str, *values: bytes) -> None:
+        produce(self.source, self.topic(name), [Outgoing(value=value) for value in values])
+
+    def on_target(self, name: str) -> list[bytes | None]:
+        return [record.value for record in read_all(self.target, self.remote(name))]
+
+
+@pytest.fixture
+def two_ways(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Reloading]:
+    this = Reloading(source_cluster, target_cluster, tmp_path)
+    for name in ("orders", "payments"):
+        create_topic(source_cluster, this.topic(name), 1)
+    create_topic(target_cluster, this.topic("returns"), 1)
+    this.write({this.there: this.topic("orders"), this.back: this.topic("returns")})
+    yield this
+
+
+def copies(this: Reloading, mirror: Mirror, name: str, *topics: str) -> None:
+    eventually(
+        lambda: all(this.states(mirror, name).get(t) in ("COPYING", "AT_END") for t in topics), 20
+    )
+
+
+def test_only_the_changed_flow_begins_anew_and_nothing_is_lost(
+    two_ways: Reloading, caplog: pytest.LogCaptureFixture
+) -> None:
+    this = two_ways
+    with (
+        this.mirror() as mirror,
+        this.reloader(mirror),
+        Load(this.source, this.topic("orders")) as load_,
+    ):
+        copies(this, mirror, this.there, "orders")
+        copies(this, mirror, this.back, "returns")
+        both = f"{this.topic('orders')}, {this.topic('payments')}"
+        this.write({this.there: both, this.back: this.topic("returns")})
+        this.put("payments", b"p1")
+        this.asked.set()
+        copies(this, mirror, this.there, "orders", "payments")
+        assert this.flow(mirror, this.there).generation == 1
+        assert this.flow(mirror, this.back).generation == 0
+        count = load_.stop()
+        eventually(lambda: this.flow(mirror, this.there).records >= count, 20)
+        mirror.stop()
+    sent = [record.value for record in read_all(this.source, this.topic("orders"))]
+    assert this.on_target("orders") == sent
+    assert this.on_target("payments") == [b"p1"]
+    topics = this.topic("orders")
+    said = f'reloaded: {this.there}: {this.there}.topics: "{topics}" -> "{both}"'
+    assert said in [record.getMessage() for record in caplog.records]
+
+
+def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading) -> None:
+    this = two_ways
+    both = f"{this.topic('orders')}, {this.topic('payments')}"
+    this.write({this.there: both})
+    with this.mirror() as mirror, this.reloader(mirror):
+        this.put("payments", b"p1")
+        copies(this, mirror, this.there, "orders", "payments")
+        eventually(lambda: this.on_target("payments") == [b"p1"])
+        this.write({this.there: this.topic("orders")})
+        this.asked.set()
+        eventually(lambda: this.states(mirror, this.there).get("payments") == "RELEASED", 20)
+        this.put("payments", b"p2")
+        this.put("orders", b"o1")
+        eventually(lambda: this.on_target("orders") == [b"o1"])
+        assert this.on_target("payments") == [b"p1"]
+        # and back again: it goes on where it was
+        this.write({this.there: both})
+        this.asked.set()
+        eventually(lambda: this.on_target("payments") == [b"p1", b"p2"], 20)
+
+
+def test_flows_come_and_go(two_ways: Reloading) -> None:
+    this = two_ways
+    this.write({this.back: this.topic("returns")})
+    with this.mirror() as mirror, this.reloader(mirror):
+        copies(this, mirror, this.back, "returns")
+        this.write({this.there: this.topic("orders")})
+        this.put("orders", b"o1")
+        this.asked.set()
+        eventually(lambda: [flow.flow for flow in mirror.snapshots] == [this.there], 20)
+        eventually(lambda: this.on_target("orders") == [b"o1"], 20)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [("orders-(", "topics"), ("orders\ntwinlog.no.such.key = 1", "twinlog.no.such.key")],
+)
+def test_invalid_file_changes_nothing(
+    two_ways: Reloading, caplog: pytest.LogCaptureFixture, broken: str, said: str
+) -> None:
+    this = two_ways
+    with this.mirror() as mirror, this.reloader(mirror):
+        copies(this, mirror, this.there, "orders")
+        this.write({this.there: broken})
+        this.asked.set()
+        kept = "the configuration was not reloaded, everything stays as it is"
+        (line,) = eventually(lambda: [r.getMessage() for r in caplog.records if kept in r.msg])
+        assert said in line
+        this.put("orders", b"o1")
+        eventually(lambda: this.on_target("orders") == [b"o1"])
+        assert this.flow(mirror, this.there).generation == 0
+
+
+def test_changed_file_is_noticed_by_itself(
+    two_ways: Reloading, caplog: pytest.LogCaptureFixture
+) -> None:
+    this = two_ways
+    caplog.set_level(logging.WARNING)
+    flows = {this.there: this.topic("orders")}
+    this.write(flows, twinlog_config_reload_interval_seconds="1")
+    with this.mirror() as mirror, this.reloader(mirror):
+        copies(this, mirror, this.there, "orders")
+        flows[this.there] = this.topic("payments")
+        this.write(flows, twinlog_config_reload_interval_seconds="1")
+        copies(this, mirror, this.there, "payments")
+
+
+def test_secrets_are_not_shown(two_ways: Reloading, caplog: pytest.LogCaptureFixture) -> None:
+    this = two_ways
+    flows = {this.there: this.topic("orders")}
+    with this.mirror() as mirror, this.reloader(mirror):
+        copies(this, mirror, this.there, "orders")
+        this.write(flows, ssl_truststore_password="hunter2")
+        this.asked.set()
+        eventually(lambda: "ssl.truststore.password: not set -> <hidden>" in caplog.text)
+    assert "hunter2" not in caplog.text
