@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "mirror": "twinlog.cli.mirror:mirror",
     "check": "twinlog.cli.check:check",
     "status": "twinlog.cli.status:status",
+    "support-bundle": "twinlog.cli.support_bundle:support_bundle",
     "demo": "twinlog.cli.demo:demo",
     "sandbox": "twinlog.cli.sandbox:sandbox",
 }

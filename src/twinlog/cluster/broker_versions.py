@@ -1,0 +1,59 @@
+"""What each broker of a cluster can do, as it says itself: API versions and features (KIP-584)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster import protocol
+from twinlog.cluster.client import ClusterClient
+from twinlog.errors import ClusterError
+
+WITH_FEATURES: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerVersions:
+    """One broker; without `apis` it could not be asked, and `problem` says why."""
+
+    node: int
+    host: str
+    port: int
+    rack: str | None
+    apis: Mapping[str, tuple[int, int]]
+    """Lowest and highest version by the API's name."""
+    features: Mapping[str, int]
+    """Finalized levels, `metadata.version` among them; empty before Kafka 3."""
+    problem: str = ""
+
+
+def broker_versions(client: ClusterClient) -> Iterator[BrokerVersions]:
+    """Every broker that the cluster names; raises ClusterError when none can be asked at all."""
+    for broker in client.metadata([]).brokers.values():
+        apis: dict[str, tuple[int, int]] = {}
+        features: dict[str, int] = {}
+        problem = ""
+        try:
+            known = client.connection_to(broker.node).api_versions
+            apis = {protocol.api_name(key): known[key] for key in sorted(known)}
+            features = _features(client, broker.node, known[protocol.API_VERSIONS][1])
+        except ClusterError as error:
+            problem = str(error)  # the others are worth knowing all the same
+        yield BrokerVersions(
+            node=broker.node,
+            host=broker.host,
+            port=broker.port,
+            rack=broker.rack,
+            apis=apis,
+            features=features,
+            problem=problem,
+        )
+
+
+def _features(client: ClusterClient, node: int, offered: int) -> dict[str, int]:
+    if offered < WITH_FEATURES:
+        return {}
+    request = protocol.api_versions_request(WITH_FEATURES)
+    answer = client.attempt(node, request, minimum=WITH_FEATURES, maximum=WITH_FEATURES)
+    return {one.name: int(one.max_version_level) for one in answer.finalized_features or ()}
