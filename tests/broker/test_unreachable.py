@@ -15,7 +15,8 @@ from tests.support.forwarder import Forwarder
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.cli.mirror import MirrorReport
-from twinlog.control import check, flow_run, supervisor
+from twinlog.control import check, flow_run, managed_flow, supervisor
+from twinlog.control.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.run import MirrorResult
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.layout import free_ports
@@ -54,7 +55,7 @@ def config(
 def test_the_promised_times() -> None:
     gives_up = (supervisor.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, check.GIVES_UP_S)
     assert set(gives_up) == {MINUTE_S}
-    assert supervisor.ONE_LINE_EVERY_S == MINUTE_S
+    assert managed_flow.ONE_LINE_EVERY_S == MINUTE_S
 
 
 def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
@@ -67,13 +68,13 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
     monkeypatch.setattr("twinlog.control.supervisor.ONCE_GIVES_UP_S", 1.0)
     monkeypatch.setattr("twinlog.control.supervisor.ONE_LINE_EVERY_S", 2.0)
     tries: list[float] = []
-    prepare = supervisor.FlowSetup.prepare
+    prepare = FlowSetup.prepare
 
-    def counted(setup: supervisor.FlowSetup, *, once: bool) -> supervisor.PreparedFlow:
+    def counted(setup: FlowSetup, *, once: bool) -> PreparedFlow:
         tries.append(time.monotonic())
         return prepare(setup, once=once)
 
-    monkeypatch.setattr(supervisor.FlowSetup, "prepare", counted)
+    monkeypatch.setattr(FlowSetup, "prepare", counted)
     with caplog.at_level(logging.WARNING), Mirror(file) as mirror:
         time.sleep(PATIENT_S)
         (flow,) = mirror.snapshots

@@ -115,7 +115,9 @@ class FlowRun:
         self._host = host
         self._lane_count = lane_count
         self._lease_s = lease_s
-        self._next_change = time.monotonic() + first_change_s
+        self._next_change = time.monotonic()
+        self._change_s = first_change_s
+        """How long after the start of a lease the next one begins; the first is another's share."""
         self._start = start
         self._once = once
         # the process before us did not say goodbye: its lanes may still send for a while
@@ -265,7 +267,7 @@ class FlowRun:
                 size = max(1, self._lane_count(len(self.partitions)))
                 number, job = self._host.start_lease(self, size)
                 self.leases.append(Lease(number=number, size=size, job=job))
-                self._next_change = now + self._lease_s
+                self._next_change, self._change_s = now + self._change_s, self._lease_s
         elif warming.is_warm:
             warming.state = LeaseState.CURRENT
             if current is not None:

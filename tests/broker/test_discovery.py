@@ -1,0 +1,174 @@
+"""A running mirror follows its source's topics: new ones, more partitions, and what each is made
+with.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.mirror import Mirror
+from tests.support.topics import (
+    add_partitions,
+    create_topic,
+    end_offsets,
+    partition_count,
+    topic_configs,
+    topic_names,
+)
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker]
+
+SOON = {"refresh.topics.interval.seconds": "1"}
+
+
+class Follower:
+    """A flow over all topics whose names begin with a mark of its own."""
+
+    def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
+        self.source, self.target = source, target
+        self.mark = f"f{uuid.uuid4().hex[:8]}"
+        self.alias = f"a{self.mark}"
+        self._path = folder / "mm2.properties"
+
+    def topic(self, name: str) -> str:
+        return f"{self.mark}-{name}"
+
+    def remote(self, name: str) -> str:
+        return f"{self.alias}.{self.topic(name)}"
+
+    def put(self, name: str, partitions: int, count: int = 5) -> None:
+        records = [
+            Outgoing(value=b"%d" % n, partition=p) for n in range(count) for p in range(partitions)
+        ]
+        produce(self.source, self.topic(name), records)
+
+    def arrived(self, name: str, ends: Mapping[int, int]) -> None:
+        def has_arrived() -> bool:
+            remote = self.remote(name)
+            return remote in topic_names(self.target) and end_offsets(self.target, remote) == ends
+
+        eventually(has_arrived, 15, what=f"{name} on the target")
+
+    def remotes(self) -> set[str]:
+        return {n for n in topic_names(self.target) if n.startswith(f"{self.alias}.")}
+
+    def mirror(self, keys: Mapping[str, str], *, once: bool = False) -> Mirror:
+        lines = {
+            "clusters": f"{self.alias}, B",
+            f"{self.alias}.bootstrap.servers": self.source.bootstrap,
+            "B.bootstrap.servers": self.target.bootstrap,
+            f"{self.alias}->B.enabled": "true",
+            "topics": f"{self.mark}-.*",
+            "replication.factor": "1",
+            **keys,
+        }
+        self._path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+        return Mirror(self._path, once=once, lanes=1)
+
+
+@pytest.fixture
+def follower(
+    tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> Follower:
+    return Follower(tmp_path, source_cluster, target_cluster)
+
+
+def test_new_topics_and_partitions_are_picked_up_at_the_refresh(follower: Follower) -> None:
+    create_topic(follower.source, follower.topic("first"), 2)
+    follower.put("first", 2)
+    with follower.mirror(SOON) as mirror:
+        follower.arrived("first", {0: 5, 1: 5})
+        create_topic(follower.source, follower.topic("second"), 3)
+        follower.put("second", 3)
+        add_partitions(follower.source, follower.topic("first"), 4)
+        follower.put("first", 4)
+        follower.arrived("second", {0: 5, 1: 5, 2: 5})
+        follower.arrived("first", {0: 10, 1: 10, 2: 5, 3: 5})
+        mirror.eventually(lambda parts: len(parts) == 7 and not any(p.code for p in parts))
+        mirror.stop()
+    assert partition_count(follower.target, follower.remote("first")) == 4
+    here = read_all(follower.source, follower.topic("first"))
+    assert read_all(follower.target, follower.remote("first")) == here
+
+
+def test_without_the_refresh_only_what_was_there_at_the_start_is_mirrored(
+    follower: Follower,
+) -> None:
+    create_topic(follower.source, follower.topic("first"))
+    with follower.mirror({**SOON, "refresh.topics.enabled": "false"}) as mirror:
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
+        create_topic(follower.source, follower.topic("second"))
+        follower.put("first", 1)
+        follower.arrived("first", {0: 5})
+        with pytest.raises(AssertionError):
+            mirror.eventually(lambda parts: len(parts) > 1, 3)
+        mirror.stop()
+    assert follower.remotes() == {follower.remote("first")}
+
+
+def test_a_remote_topic_is_made_with_the_configs_of_its_source_but_for_the_excluded_ones(
+    follower: Follower,
+) -> None:
+    set_there = {
+        "retention.ms": "7200000",
+        "cleanup.policy": "compact,delete",
+        "min.insync.replicas": "1",
+        "unclean.leader.election.enable": "true",
+        "follower.replication.throttled.replicas": "*",
+        "message.timestamp.type": "LogAppendTime",
+    }
+    create_topic(follower.source, follower.topic("first"), configs=set_there)
+    with follower.mirror({}, once=True) as mirror:
+        mirror.wait()
+    copied = topic_configs(follower.target, follower.remote("first"))
+    assert copied["retention.ms"] == "7200000"
+    assert copied["cleanup.policy"] == "compact,delete"
+    # MirrorMaker 2's list, and what nobody has set
+    assert "min.insync.replicas" not in copied
+    assert "unclean.leader.election.enable" not in copied
+    assert "follower.replication.throttled.replicas" not in copied
+    assert "message.timestamp.type" not in copied
+    assert "segment.bytes" not in copied
+
+
+def test_the_list_of_excluded_configs_can_be_changed(follower: Follower) -> None:
+    configs = {"retention.ms": "7200000", "min.insync.replicas": "1"}
+    create_topic(follower.source, follower.topic("first"), configs=configs)
+    keys = {"config.properties.exclude": "retention\\.ms"}
+    with follower.mirror(keys, once=True) as mirror:
+        mirror.wait()
+    copied = topic_configs(follower.target, follower.remote("first"))
+    assert "retention.ms" not in copied
+    assert copied["min.insync.replicas"] == "1"
+
+
+def test_internal_topics_and_what_came_from_there_are_left_out(follower: Follower) -> None:
+    for name in ("first", "x.internal", "x-internal", "skipped"):
+        create_topic(follower.source, follower.topic(name))
+    back = f"B.{follower.mark}-first"
+    create_topic(follower.source, back)
+    keys = {
+        "topics": f"{follower.mark}-.*, B\\.{follower.mark}-.*",
+        "topics.exclude": f".*[\\-\\.]internal, {follower.mark}-skipped",
+    }
+    with follower.mirror(keys, once=True) as mirror:
+        mirror.wait()
+    assert follower.remotes() == {follower.remote("first")}
+
+
+def test_a_replication_factor_above_the_live_brokers_creates_nothing(follower: Follower) -> None:
+    create_topic(follower.source, follower.topic("first"))
+    keys = {"B.replication.factor": "3", "twinlog.state.topic.replication.factor": "1"}
+    keys[f"{follower.alias}->B.replication.factor"] = "3"
+    with follower.mirror(keys, once=True) as mirror:
+        (flow,) = mirror.wait()
+    assert (flow.state, flow.code) == ("FAILED", "REPLICATION_FACTOR")
+    assert "replication.factor = 3, but only 1 brokers" in flow.reason
+    assert [error.exit_code for error in mirror.supervisor.errors] == [2]
+    assert follower.remotes() == set()
