@@ -105,6 +105,19 @@ def test_standby_follows_a_leader_that_left(join: Join) -> None:
     assert second.leader_description == "second"
 
 
+def test_what_a_leader_announces_reaches_the_standbys_and_it_goes_on_leading(join: Join) -> None:
+    roles: list[Role] = []
+    first = join("first", on_change=lambda state: roles.append(state.role))
+    assert first.wait_until_leading(30)
+    second = join("second")
+    assert second.wait_for(stands_by, within_s=30)
+    first.announce(b"first, with other words")
+    assert second.wait_for(lambda state: state.leader == first.metadata, within_s=15)
+    assert second.leader_description == "first, with other words"
+    assert first.is_leading
+    assert set(roles[roles.index(Role.LEADING) :]) == {Role.LEADING}
+
+
 def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: str) -> None:
     """The leader hears of the rebalance with its next heartbeat; leaving must not wait for that."""
     first = join("first")

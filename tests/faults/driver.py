@@ -54,6 +54,10 @@ class Driver:
         eventually(lambda: self.state.state == state, within, what=f"{state}, not {self.state}")
         return self.state
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def signal(self, number: signal.Signals) -> None:
         os.kill(self._process.pid, number)
 

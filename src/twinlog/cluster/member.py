@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -35,11 +36,28 @@ class MembershipState:
     problem: TwinlogError | None = None
 
 
-def who_we_are() -> bytes:
-    """This process as the standbys see it."""
+def who_we_are(config: Mapping[str, str] | None = None) -> bytes:
+    """This process as the standbys see it, with digests of its configuration by key."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     member = {"host": socket.gethostname(), "pid": os.getpid(), "started": started}
+    return with_config(json.dumps(member).encode(), config)
+
+
+def with_config(metadata: bytes, config: Mapping[str, str] | None) -> bytes:
+    """The same process with another configuration."""
+    member = json.loads(metadata)
+    if config is not None:
+        member["config"] = dict(config)
     return json.dumps(member).encode()
+
+
+def config_of(metadata: bytes) -> Mapping[str, str] | None:
+    """The digests that a member told of itself; None for one that told none."""
+    try:
+        config = json.loads(metadata)["config"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return config if isinstance(config, dict) else None
 
 
 def describe_member(metadata: bytes) -> str:

@@ -47,6 +47,9 @@ SESSION_TIMEOUT_MS: Final = 10_000
 HEARTBEAT_MS: Final = 3_000
 """Kafka's rule: at most a third of the session timeout, so that two may be lost."""
 
+STANDBY_HEARTBEAT_S: Final = 1.0
+"""A standby hears with its next heartbeat that the leader is dead, and is to lead soon after."""
+
 REBALANCE_TIMEOUT_MS: Final = 60_000
 """Longer than the session, so that only silence ends a membership, never a slow rebalance."""
 
@@ -130,6 +133,15 @@ class Membership:
                 self._changed.wait(min(deadline.left_s, LOOK_S))
             return True
 
+    @property
+    def metadata(self) -> bytes:
+        """What this member tells of itself."""
+        return self._metadata
+
+    def announce(self, metadata: bytes) -> None:
+        """Tell something else of ourselves, by taking part anew within a heartbeat."""
+        self._metadata = metadata
+
     def leave(self) -> None:
         """Leave the group, so that a standby takes over at once; returns when done, or in vain."""
         self._stop.set()
@@ -152,13 +164,14 @@ class Membership:
     def _take_part(self) -> None:
         """One generation: join, sync, heartbeats until the next one begins."""
         sent = self._clock()
-        joined = self._calls.join(self._metadata, self._while_held)
+        metadata = self._metadata
+        joined = self._calls.join(metadata, self._while_held)
         if joined is None:
             return
         self._joined = joined
         if not joined.leads and self._state.role is Role.LEADING:
             self._step_down()
-        assignments = same_for_all(joined, self._metadata) if joined.leads else {}
+        assignments = same_for_all(joined, metadata) if joined.leads else {}
         leader = self._calls.sync(joined, assignments, self._while_held)
         if leader is None:
             return
@@ -168,12 +181,17 @@ class Membership:
             # ends before its first heartbeat would only start lanes in order to stop them
             self._heartbeat(joined)
         self._enter(joined, leader)
-        self._stay(joined, leader)
+        self._stay(joined, leader, metadata)
 
-    def _stay(self, joined: Joined, leader: bytes) -> None:
-        """Heartbeats; through failures that are not the group's, until a rebalance begins."""
+    def _stay(self, joined: Joined, leader: bytes, metadata: bytes) -> None:
+        """Heartbeats; through failures that are not the group's, until a rebalance begins, or we
+        have something else to tell.
+        """
         failures = 0
-        while not self._stop.wait(0 if failures else self._heartbeat_s):
+        pause_s = self._heartbeat_s if joined.leads else min(self._heartbeat_s, STANDBY_HEARTBEAT_S)
+        while not self._stop.wait(0 if failures else pause_s):
+            if self._metadata is not metadata:
+                return
             try:
                 is_stable = self._heartbeat(joined)
             except TwinlogError as error:

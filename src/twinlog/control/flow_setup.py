@@ -29,17 +29,18 @@ from typing import Final
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import append, ensure_compacted_topic, read_to_end
-from twinlog.cluster.membership import Membership, MembershipState, Role
+from twinlog.cluster.membership import Membership
 from twinlog.cluster.metadata import Operation
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.config.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.control.check_rights import denied, may
 from twinlog.control.flow_run import SILENCE_MS
+from twinlog.control.leading import SetupWaiting, take_part, wait_to_lead
 from twinlog.control.map_reader import MapReader
 from twinlog.control.partitions import PartitionPlan
 from twinlog.control.probe import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.control.topic_discovery import Discovery, TopicProblem, discover
-from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError, Unauthorized
+from twinlog.errors import FlowError, TwinlogError, Unauthorized
 from twinlog.lane.messages import Work
 from twinlog.mirror.generations import Claim, FlowHistory, closing, winning_claims
 from twinlog.mirror.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
@@ -52,17 +53,9 @@ log = logging.getLogger(__name__)
 MAP_PARTITIONS: Final = 8
 REACHED_WITHIN_S: Final = 5.0
 OLD_LANES_END_S: Final = 20.0
-ONCE_WAITS_FOR_LEAD_S: Final = 15.0
 EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
 OLD_EXPIRY_CONFIG: Final = "transactional.id.expiration.ms"
 """Before Kafka 3.4 this one decided."""
-
-
-class SetupWaiting(TwinlogError):
-    """Another process leads the flow; we stand by."""
-
-    code = "STANDBY"
-    fate = Fate.RETRIABLE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -234,23 +227,8 @@ class FlowSetup:
             )
 
     def _lead(self, *, once: bool) -> None:
-        if self.membership is None:
-            self.membership = Membership(self.target, f"twinlog-{self.name}")
-            self.membership.start()
-        wait_s = ONCE_WAITS_FOR_LEAD_S if once else 5.0
-        if self.membership.wait_for(_leads_or_may_not, within_s=wait_s):
-            state = self.membership.state
-            if state.role is Role.LEADING:
-                return
-        state = self.membership.state
-        if state.problem is not None and not state.leader:
-            raise state.problem  # we are no member: there may be no other process at all
-        leader = self.membership.leader_description
-        if once:
-            raise NotLeader(
-                f"{self.name}: another process leads this flow ({leader}); nothing was changed"
-            )
-        raise SetupWaiting(f"standing by: another process leads this flow ({leader})")
+        self.membership = take_part(self.membership, self.target, self.config)
+        wait_to_lead(self.membership, self.config, once=once)
 
     def _history(self, target: ClusterClient) -> dict[str, FlowHistory]:
         records = read_to_end(target, STATE_TOPIC, 0)
@@ -455,10 +433,6 @@ class FlowSetup:
             if client is not None:
                 client.close()
         self._source_client = self._target_client = self._map_client = None
-
-
-def _leads_or_may_not(state: MembershipState) -> bool:
-    return state.role is Role.LEADING or isinstance(state.problem, Unauthorized)
 
 
 def _newest_generation(map_reader: MapReader) -> int:

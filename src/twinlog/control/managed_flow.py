@@ -30,6 +30,8 @@ class ManagedFlow:
     """How often each code came up outside the present run."""
     began: float = field(default_factory=time.monotonic)
     told_at: float = -ONE_LINE_EVERY_S
+    told_code: str = ""
+    """What the last line was about: another trouble is told at once."""
     pause_s: float = LOOK_AGAIN_S
     next_try: float = 0.0
     is_trying: bool = False

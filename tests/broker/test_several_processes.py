@@ -1,0 +1,172 @@
+"""Several processes with one flow: one leads, the others stand by, and nobody disturbs it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import Driver
+from tests.faults.rig import Rig
+from tests.support.client import eventually
+from tests.support.mirror import Mirror
+from tests.support.topics import end_offsets, topic_names
+from twinlog.cli.mirror import MirrorReport
+from twinlog.config.load import load
+from twinlog.control.reload import Reloader
+from twinlog.control.run import MirrorResult, flow_setup
+from twinlog.control.snapshot import FlowSnapshot
+from twinlog.mirror.naming import STATE_TOPIC
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("several-processes")]
+
+
+@pytest.fixture
+def rig(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(source_cluster, target_cluster, tmp_path) as found:
+        found.create()
+        yield found
+
+
+def reason(mirror: Mirror) -> str:
+    (flow,) = mirror.supervisor.snapshots()
+    return flow.reason
+
+
+def report_of(mirror: Mirror, flows: list[FlowSnapshot]) -> MirrorReport:
+    errors = tuple(mirror.supervisor.errors)
+    return MirrorReport(MirrorResult(flows=tuple(flows), seconds=0.0, errors=errors), once=True)
+
+
+def test_once_beside_a_leader_ends_with_1_and_changes_nothing(rig: Rig) -> None:
+    config = rig.config()
+    with Driver(config) as leader:
+        rig.put(range(10))
+        rig.copied(10)
+        before = leader.state
+        topics = topic_names(rig.target)
+        state = end_offsets(rig.target, STATE_TOPIC)
+        with Mirror(config, once=True) as second:
+            flows = second.wait(30)
+        report = report_of(second, flows)
+        assert report.exit_code == 1
+        (line,) = report.flow_failures()
+        assert f"another process leads this flow (process {leader.pid} on " in line
+        assert line.endswith("nothing was changed [NOT_LEADER]")
+        assert topic_names(rig.target) == topics
+        assert end_offsets(rig.target, STATE_TOPIC) == state
+        rig.put(range(10, 20))
+        rig.copied(20)
+        assert leader.state.generation == before.generation
+        assert leader.state.lanes == before.lanes, "it never stopped to copy"
+    rig.same()
+
+
+@pytest.mark.faults
+def test_once_waits_for_a_dead_leader_to_be_given_up(rig: Rig) -> None:
+    config = rig.config()
+    with Driver(config) as leader:
+        rig.put(range(10))
+        rig.copied(10)
+        leader.kill()
+    rig.put(range(10, 20))
+    with Mirror(config, once=True) as second:
+        flows = second.wait(40)
+    assert report_of(second, flows).exit_code == 0
+    assert rig.numbers() == list(range(20))
+    rig.same()
+
+
+@pytest.mark.faults
+def test_standby_says_so_and_takes_over_within_15_seconds(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = rig.config()
+    with Driver(config) as leader, caplog.at_level(logging.WARNING):
+        rig.put(range(10))
+        rig.copied(10)
+        with Mirror(config) as standby:
+            eventually(lambda: "standing by" in reason(standby), 20)
+            assert f"(process {leader.pid} on " in reason(standby)
+            said = [r.getMessage() for r in caplog.records if "standing by" in r.getMessage()]
+            assert len(said) == 1, "once, not every five seconds"
+            assert not standby.leases.pids()
+            leader.kill()
+            killed = time.monotonic()
+            rig.put(range(10, 20))
+            rig.copied(20, within=20)
+            assert time.monotonic() - killed < 15
+            standby.stop()
+    rig.same()
+
+
+class Process:
+    """A mirror of the flow with a file of its own that may be read again."""
+
+    def __init__(self, rig: Rig, folder: Path, **keys: str) -> None:
+        self.rig = rig
+        self.path = folder / f"{secrets.token_hex(4)}.properties"
+        self.write(**keys)
+        self.mirror = Mirror(self.path)
+        self.asked = threading.Event()
+        self.reloader = Reloader(
+            load(self.path, environment={}),
+            read=lambda: load(self.path, environment={}),
+            setup=flow_setup,
+            supervisor=self.mirror.supervisor,
+            asked=self.asked,
+        )
+
+    def write(self, **keys: str) -> None:
+        lines = [f"{key.replace('_', '.')} = {value}" for key, value in keys.items()]
+        self.path.write_text("\n".join([self.rig.config().read_text(), *lines]) + "\n")
+
+    def reload(self, **keys: str) -> None:
+        self.write(**keys)
+        self.asked.set()
+
+    def __enter__(self) -> Process:
+        self.mirror.__enter__()
+        self.reloader.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.reloader.__exit__(None, None, None)
+        self.mirror.__exit__(None, None, None)
+
+
+def test_another_configuration_is_said_until_both_have_reloaded(
+    rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), Process(rig, tmp_path) as leader:
+        rig.put(range(10))
+        rig.copied(10)
+        with Process(rig, tmp_path) as standby:
+            eventually(lambda: reason(standby.mirror).endswith("[STANDBY]"), 20)
+
+            leader.reload(tasks_max="3", topics_exclude="hidden")
+            eventually(lambda: "[CONFIG_MISMATCH]" in reason(standby.mirror), 20)
+            assert "what differs: tasks.max, topics.exclude;" in reason(standby.mirror)
+            assert f"process {os.getpid()}" in reason(standby.mirror)
+            (copying,) = leader.mirror.eventually(lambda parts: parts[0].state == "AT_END")
+            generation = leader.mirror.supervisor.snapshots()[0].generation
+
+            standby.reload(tasks_max="3", topics_exclude="hidden")
+            eventually(lambda: reason(standby.mirror).endswith("[STANDBY]"), 20)
+            (flow,) = leader.mirror.supervisor.snapshots()
+            assert (flow.state, flow.generation) == ("RUNNING", generation)
+            rig.put(range(10, 20))
+            rig.copied(20)
+    said = [r.getMessage() for r in caplog.records if "[CONFIG_MISMATCH]" in r.getMessage()]
+    assert len(said) == 1
+    assert copying.code == ""
+    rig.same()

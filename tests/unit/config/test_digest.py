@@ -1,0 +1,101 @@
+"""What two processes compare of their configurations: every value that acts, and no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from twinlog.cluster.member import config_of, describe_member, who_we_are, with_config
+from twinlog.config.digest import differing, digests
+from twinlog.config.load import load
+
+BASE = {
+    "clusters": "A, B",
+    "A.bootstrap.servers": "a:1",
+    "B.bootstrap.servers": "b:1",
+    "A->B.enabled": "true",
+    "A->B.topics": "orders, pay.*",
+}
+LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="{0}" password="{0}-word";'
+)
+
+Digested = Callable[[Mapping[str, str]], dict[str, str]]
+
+
+@pytest.fixture
+def of(tmp_path: Path) -> Digested:
+    def digested(more: Mapping[str, str]) -> dict[str, str]:
+        path = tmp_path / "mm2.properties"
+        path.write_text("".join(f"{key} = {value}\n" for key, value in {**BASE, **more}.items()))
+        return digests(load(path, environment={}).flows[0])
+
+    return digested
+
+
+def test_only_what_is_not_the_default_is_told(of: Digested) -> None:
+    assert set(of({})) == {"enabled", "topics"}
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        (("A->B.topics", "orders"), "topics"),
+        (("tasks.max", "7"), "tasks.max"),
+        (("A->B.replication.factor", "3"), "replication.factor"),
+        (("A->B.twinlog.lease.seconds", "77"), "twinlog.lease.seconds"),
+        (("A.consumer.fetch.max.bytes", "100"), "A.consumer.fetch.max.bytes"),
+        (
+            ("B.twinlog.state.topic.replication.factor", "2"),
+            "twinlog.state.topic.replication.factor",
+        ),
+    ],
+)
+def test_a_changed_value_is_named_by_its_key(of: Digested, line: tuple[str, str], key: str) -> None:
+    assert key in differing(of({}), of(dict([line])))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"A->B.topics": "orders,pay.*"},
+        {"topics": "something else"},
+        {"emit.heartbeats.enabled": "TRUE"},
+        {"refresh.topics.interval.seconds": "600"},
+        {"A.bootstrap.servers": "a:1,a2:1"},
+        {"A.security.protocol": "SASL_SSL", "A.ssl.truststore.location": "/elsewhere"},
+        {"A.sasl.jaas.config": LOGIN.format("bob")},
+    ],
+)
+def test_what_means_the_same_or_is_this_process_s_own_does_not_differ(
+    of: Digested, more: Mapping[str, str]
+) -> None:
+    assert differing(of({}), of(more)) == []
+
+
+def test_no_secret_is_told_in_any_form(of: Digested) -> None:
+    told = [
+        who_we_are(of({"A.sasl.jaas.config": LOGIN.format(user), "B.ssl.key.password": user}))
+        for user in ("alice", "bob")
+    ]
+    assert config_of(told[0]) == config_of(told[1])
+    for metadata in told:
+        assert b"password" not in metadata
+        assert b"jaas" not in metadata
+
+
+def test_what_a_member_tells_is_read_back() -> None:
+    told = who_we_are({"topics": "0011"})
+    assert config_of(told) == {"topics": "0011"}
+    again = with_config(told, {"topics": "2233"})
+    assert config_of(again) == {"topics": "2233"}
+    assert describe_member(again) == describe_member(told)
+
+
+@pytest.mark.parametrize("metadata", [b"", b"somebody", b"[]", b'{"config":1}', who_we_are()])
+def test_a_member_that_tells_nothing_of_it(metadata: bytes) -> None:
+    """Of an older release, or none of ours: there is nothing to compare."""
+    assert config_of(metadata) is None
