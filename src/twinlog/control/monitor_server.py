@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 import socketserver
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -127,7 +128,10 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("a request of %s broke off", client_address, exc_info=True)
+        if isinstance(sys.exception(), OSError):
+            log.debug("a request of %s broke off", client_address)  # its reader went away
+        else:
+            log.exception("a request of %s failed", client_address)
 
 
 class _Request(BaseHTTPRequestHandler):

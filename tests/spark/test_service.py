@@ -1,0 +1,184 @@
+"""`deploy/twinlog.service`, supervised as systemd does it: command, notifications, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.client import Outgoing, produce
+from tests.support.command import ENTRY, all_gone, write_config
+from tests.support.eventually import eventually
+from tests.support.monitor import ask, series
+from tests.support.topics import create_topic
+from twinlog.control.monitor_server import Address
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+
+UNIT = Path(__file__).resolve().parents[2] / "deploy" / "twinlog.service"
+
+
+class Manager:
+    """What systemd does for Type=notify: a socket, a clean environment, and it listens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.heard: list[str] = []
+        self._path = folder / "notify"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self._path))
+        self._socket.setblocking(False)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, config: Path, *more: str, variables: Mapping[str, str]) -> None:
+        """Run the unit's ExecStart, with the paths of this machine."""
+        (line,) = re.findall(r"^ExecStart=(.*)", UNIT.read_text(), re.MULTILINE)
+        _, verb, _ = shlex.split(line)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "NOTIFY_SOCKET": str(self._path),
+            "WATCHDOG_USEC": "60000000",
+            "XDG_RUNTIME_DIR": str(self.folder),
+            **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),
+            **variables,
+        }
+        with (self.folder / "out").open("wb") as out:
+            self.process = subprocess.Popen(
+                [*ENTRY, verb, str(config), *more],
+                env=environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> subprocess.Popen[bytes]:
+        assert self.process is not None
+        return self.process
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "out").read_text()
+
+    def hears(self, line: str) -> int:
+        """How often it was told that."""
+        while True:
+            try:
+                self.heard += self._socket.recv(4096).decode().splitlines()
+            except BlockingIOError:
+                return self.heard.count(line)
+
+    def exit_code(self, within: float) -> int:
+        try:
+            return self.running.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it has not ended:\n{self.output}") from None
+
+    def close(self) -> None:
+        self._socket.close()
+        if self.process is not None and self.process.poll() is None:
+            below = psutil.Process(self.process.pid).children(recursive=True)
+            self.process.kill()
+            self.process.wait()
+            for child in below:
+                if child.is_running():
+                    child.kill()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    made = Manager(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def a_config(folder: Path, source: str, target: str, topic: str) -> Path:
+    there = f"S{topic[-8:]}"
+    return write_config(
+        folder / "mm2.properties",
+        {
+            "clusters": f"A, {there}",
+            "A.bootstrap.servers": source,
+            f"{there}.bootstrap.servers": target,
+            f"A->{there}.enabled": "true",
+            f"A->{there}.topics": topic,
+            "replication.factor": 1,
+        },
+    )
+
+
+def test_the_service_is_ready_watched_scraped_and_stopped(
+    manager: Manager,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(b"k", b"%d" % n) for n in range(100)])
+    config = a_config(tmp_path, source_cluster.bootstrap, target_cluster.bootstrap, fresh_topic)
+    log = tmp_path / "mirror.log"
+    manager.start(
+        config,
+        *("--listen", "127.0.0.1:0", "--log-file", str(log), "--log-format", "json"),
+        variables={},
+    )
+    eventually(lambda: manager.hears("READY=1") == 1, within=30, what="READY")
+    first = eventually(lambda: manager.output.splitlines()[:1], within=5)[0]
+    told = re.fullmatch(r"http://127\.0\.0\.1:(\d+) serves /metrics, /healthz, /readyz", first)
+    assert told is not None, first
+    address = Address("127.0.0.1", int(told[1]))
+
+    def copied() -> float:
+        found = series(ask(address, "/metrics").body)
+        return sum(value for (name, _), value in found.items() if name == "twinlog_records_total")
+
+    eventually(lambda: copied() == 100, within=60, what="100 records in /metrics")
+    assert ask(address, "/readyz").status == ask(address, "/healthz").status == 200
+    assert any(line.startswith("STATUS=A->") and "RUNNING" in line for line in manager.heard)
+    fed = manager.hears("WATCHDOG=1")
+    eventually(lambda: manager.hears("WATCHDOG=1") >= fed + 2, within=5, what="the watchdog")
+
+    below = psutil.Process(manager.running.pid).children(recursive=True)
+    manager.running.send_signal(signal.SIGTERM)
+    assert manager.exit_code(within=20) == 0, manager.output
+    assert manager.hears("STOPPING=1") == 1
+    assert manager.hears("READY=1") == 1
+    assert all_gone(below), "Spark's JVM and its workers have ended with it"
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {"time", "level", "logger", "message"} <= events[0].keys()
+
+
+def test_a_wrong_configuration_is_never_ready_and_ends_with_2(
+    manager: Manager, tmp_path: Path
+) -> None:
+    config = tmp_path / "mm2.properties"
+    config.write_text("clusters = A, B\nA->B.enabled = perhaps\n")
+    manager.start(config, "--listen", "off", variables={})
+    assert manager.exit_code(within=20) == 2, "RestartPreventExitStatus=2"
+    assert manager.hears("READY=1") == 0
+    assert "[CONFIG_INVALID]" in manager.output
+
+
+def test_what_starting_again_may_mend_ends_with_1(
+    manager: Manager, source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    config = a_config(tmp_path, source_cluster.bootstrap, "127.0.0.1:1", fresh_topic)
+    manager.start(config, "--listen", "off", variables={"JAVA_HOME": str(tmp_path / "no-java")})
+    assert manager.exit_code(within=20) == 1, "Restart=on-failure"
+    assert "[ENVIRONMENT]" in manager.output
+    assert manager.hears("STOPPING=1") == 1

@@ -1,0 +1,51 @@
+"""The unit for systemd: what it promises, and that systemd understands it."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from twinlog.cli.main import COMMANDS
+
+UNIT = Path(__file__).resolve().parents[2] / "deploy" / "twinlog.service"
+
+
+def service() -> configparser.SectionProxy:
+    unit = configparser.RawConfigParser(strict=True, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(UNIT.read_text())
+    return unit["Service"]
+
+
+def test_it_is_notified_and_started_again_but_not_for_a_wrong_configuration() -> None:
+    found = service()
+    expected = {
+        "Type": "notify",
+        "Restart": "on-failure",
+        "RestartPreventExitStatus": "2",
+        "KillMode": "mixed",
+        "ExecReload": "/bin/kill -HUP $MAINPID",
+    }
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_it_runs_the_command_that_people_run() -> None:
+    program, verb, _ = service()["ExecStart"].split()
+    assert Path(program).name == "twinlog"
+    assert verb in COMMANDS
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_understands_it(tmp_path: Path) -> None:
+    here = tmp_path / UNIT.name
+    program = service()["ExecStart"].split()[0]
+    here.write_text(UNIT.read_text().replace(program, sys.executable))
+    command = ["systemd-analyze", "verify", str(here)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    about_it = [line for line in told.stderr.splitlines() if UNIT.name in line]
+    assert about_it == []

@@ -1,0 +1,42 @@
+"""docs/monitoring.md names every series, and none that does not exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from twinlog import metrics
+from twinlog.cli.mirror import DEFAULT_LISTEN
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "monitoring.md").read_text()
+
+
+def rows(first: str) -> dict[str, list[str]]:
+    """Cells of each line of the tables by the names in their first one."""
+    out = {}
+    for line in PAGE.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and re.match(rf"`{first}", cells[0]):
+            for name in re.findall(r"`([^`]+)`", cells[0]):
+                out[name] = cells[1:]
+    return out
+
+
+def test_every_series_of_ours_is_explained_with_kind_and_labels() -> None:
+    expected = {m.name: (m.kind.value, ", ".join(m.labels)) for m in metrics.OURS}
+    assert {name: (cells[0], cells[1]) for name, cells in rows("twinlog_").items()} == expected
+
+
+def test_every_series_of_mirrormaker_is_explained() -> None:
+    expected = {m.name.removeprefix(metrics.MM2_SOURCE) for m in metrics.MM2}
+    assert set(rows("(record|byte|replication)_")) == expected
+    assert f"`{metrics.MM2_SOURCE}<name>`" in PAGE
+
+
+def test_what_comes_with_checkpoints_only_is_named() -> None:
+    for suffix in ("", "_min", "_max", "_avg"):
+        assert f"`checkpoint_latency_ms{suffix}`" in PAGE
+
+
+def test_the_address_is_the_one_that_is_served() -> None:
+    assert f"http://{DEFAULT_LISTEN} serves /metrics, /healthz, /readyz" in PAGE
