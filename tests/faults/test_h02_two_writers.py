@@ -103,7 +103,9 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
     rig.create()
     for at in range(1000):
         rig.put([at], age_ms=OLD)
-    with rig.mirror(prelude="import twinlog.lane.loop as l; l.USER_TIMEOUT_MS = 2000\n") as mirror:
+    with rig.mirror(
+        prelude="import twinlog.lane.stays as s, twinlog.lane.loop as l; s.USER_TIMEOUT_MS = l.USER_TIMEOUT_MS = 2000\n"
+    ) as mirror:
         rig.copied(100)
         if victim == "lane":
             kill(mirror.leases.pids())

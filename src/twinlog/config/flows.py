@@ -8,6 +8,7 @@ from twinlog.config.keys import DEFINITIONS
 from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
 from twinlog.config.patterns import NamePattern
 from twinlog.config.policies import policy_config, refuse_java_classes
+from twinlog.config.priority import Priorities, to_priorities
 from twinlog.config.resolve import (
     cluster_settings,
     data_producer,
@@ -62,6 +63,8 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         lease_seconds=values.number("twinlog.lease.seconds"),
         reload_interval_seconds=values.number("twinlog.config.reload.interval.seconds"),
         lane_memory_bytes=values.number("twinlog.lane.memory.bytes"),
+        max_bytes_per_second=values.number_or_none("twinlog.max.bytes.per.second"),
+        priorities=values.priorities("twinlog.priority"),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
         state_topic_replication_factor=_replication_factor(
             values, "twinlog.state.topic.replication.factor"
@@ -102,6 +105,9 @@ class _Values:
 
     def boolean(self, name: str) -> bool:
         return to_boolean(self._setting_or_default(name))
+
+    def priorities(self, name: str) -> Priorities:
+        return to_priorities(self._setting_or_default(name))
 
     def number(self, name: str) -> int:
         return self._number(name, self._setting_or_default(name))

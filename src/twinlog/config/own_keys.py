@@ -56,6 +56,23 @@ OWN_KEYS = (
         low=_MEBIBYTE,
     ),
     KeyDefinition(
+        name="twinlog.max.bytes.per.second",
+        kind=Kind.LONG,
+        default=None,
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="the most that a flow copies in a second, as batches are on the wire; default: all",
+        low=1024,
+    ),
+    KeyDefinition(
+        name="twinlog.priority",
+        kind=Kind.LIST,
+        default="",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="topics' shares of twinlog.max.bytes.per.second, as `payments.*:10, logs:1`",
+    ),
+    KeyDefinition(
         name="twinlog.target.producer.id.expiration.ms",
         kind=Kind.LONG,
         default=None,

@@ -11,6 +11,7 @@ from enum import StrEnum
 from twinlog.config.client_keys import Role
 from twinlog.config.origin import ClientProperties, Settings
 from twinlog.config.patterns import NamePattern
+from twinlog.config.priority import Priorities
 from twinlog.config.resolve import cluster_client
 from twinlog.config.values import HostPort
 from twinlog.model import Flow
@@ -124,6 +125,9 @@ class FlowConfig:
     reload_interval_seconds: int
     """twinlog.config.reload.interval.seconds; 0 is never."""
     lane_memory_bytes: int
+    max_bytes_per_second: int | None
+    """twinlog.max.bytes.per.second; None is no limit."""
+    priorities: Priorities
     producer_id_expiration_ms: int | None
     """twinlog.target.producer.id.expiration.ms; None where nobody said it."""
     state_topic_replication_factor: int

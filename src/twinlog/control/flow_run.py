@@ -24,6 +24,7 @@ from typing import Final, Protocol
 from twinlog.clock import boot_clock
 from twinlog.control.channel_peer import Peer
 from twinlog.control.lanes import Job, Lane, Lease, LeaseState, spread
+from twinlog.control.pacing import Pacer
 from twinlog.control.partitions import (
     UNREACHABLE,
     LaneKey,
@@ -95,6 +96,7 @@ class FlowRun:
         start: str,
         once: bool,
         clean: bool,
+        pacer: Pacer | None = None,
     ) -> None:
         self.name = name
         self.work = work
@@ -103,6 +105,8 @@ class FlowRun:
         self.leases: list[Lease] = []
         self.errors: Counter[str] = Counter()
         """How often each code came up."""
+        self.pacer = pacer
+        """Keeps the flow within its byte budget, where it has one."""
         self.is_stopping = False
         self.wants_discovery = False
         """A topic is not what the plan says: look at both clusters again."""
@@ -182,6 +186,8 @@ class FlowRun:
             return
         self._tend_leases(now)
         self._assign(now)
+        if self.pacer is not None:
+            self.pacer.tend(self.lanes(), self.partitions.values())
         if self._once and self.is_settled:
             self.stop()
 
@@ -352,6 +358,8 @@ class FlowRun:
                 partition.progress = None
                 lane.partitions[partition.plan.source] = partition
             lane.peer.send(Take(partitions=tuple(takes)))
+        if self.pacer is not None:
+            self.pacer.soon()
 
     # -- what lanes say
     # --------------------------------------------------------------------------------------

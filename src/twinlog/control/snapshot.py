@@ -154,6 +154,7 @@ def flow_snapshot(
         for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)
     ) + tuple(problem_snapshots(problems))
     throttled = any(lane.throttle_ms for lane in lanes)
+    throttled = throttled or (flow.pacer is not None and flow.pacer.is_binding)
     return FlowSnapshot(
         flow=flow.name,
         state=_flow_state(flow, parts, reason, throttled=throttled),

@@ -27,6 +27,7 @@ from twinlog.control.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.lanes import Job, Lane
 from twinlog.control.leading import SetupWaiting
 from twinlog.control.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
+from twinlog.control.pacing import pacer_of
 from twinlog.control.partitions import RETRY_FAILED_S
 from twinlog.control.snapshot import FlowSnapshot, flow_snapshot
 from twinlog.errors import Fate, TwinlogError
@@ -241,6 +242,7 @@ class Supervisor:
                 start=prepared.start,
                 once=self._once,
                 clean=prepared.clean,
+                pacer=pacer_of(flow.setup.config),
             )
             flow.run.go_on_from(flow.former)
             if self._stop_at is not None or flow.is_ending:

@@ -8,6 +8,7 @@ Which lane of which lease speaks is said by the channel's own first frame
      |  -- Ready ------------------>|   connections to both clusters are open
      |  <- Take --------------------|   start these partitions: cold (look first) or handed over
      |  -- Progress --------------->|   once a second, and it is the lane's sign of life
+     |  <- Pace --------------------|   once a second, with a byte budget: this lane's share
      |  <- Release -----------------|   drain these partitions
      |  -- Released --------------->|   where each one ended: the next lane goes on with it
      |  -- Troubled --------------->|   a partition stopped by itself: code, fate, where it was
@@ -44,6 +45,8 @@ class Work:
     target_topics: tuple[str, ...]
     memory_bytes: int
     accept_source_loss: bool
+    has_budget: bool
+    """Nothing is fetched but what Pace allows."""
     silence_ms: int
     """A lane that has heard nothing from the driver for so long stops."""
 
@@ -99,6 +102,13 @@ class Take:
     """Start these partitions."""
 
     partitions: tuple[TakePartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How much of each topic this lane may fetch until the next Pace; of others nothing."""
+
+    bytes_per_second: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,5 +207,5 @@ class Receipt:
     next_downstream_offset: int
 
 
-MESSAGES = (Work, Take, Release, Stop, Ready, Released, Troubled, Progress)
+MESSAGES = (Work, Take, Pace, Release, Stop, Ready, Released, Troubled, Progress)
 """All classes that travel by themselves."""

@@ -28,11 +28,15 @@ from twinlog.cluster.fetch import (
 from twinlog.cluster.hot_connection import HotConnection
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.cluster_side import ClusterSide
+from twinlog.lane.pace import TopicBuckets
 from twinlog.mirror.copy import PartitionCopy
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 
 LONG_WAIT_MS: Final = 500
 SHORT_WAIT_MS: Final = 5
+PACED_WAIT_MS: Final = 50
+"""While some wait for their budget, which comes a few times a second."""
+
 PARTITION_MAX_BYTES: Final = 2 << 20
 RESPONSE_MAX_BYTES: Final = 8 << 20
 MIN_ROOM_BYTES: Final = 1 << 20
@@ -72,6 +76,7 @@ class SourceSide:
     memory_bytes: int
     on_trouble: Callable[[TopicPartition, TwinlogError], None]
     on_arrived: Callable[[PartitionCopy], None]
+    pace: TopicBuckets
     partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
     throttle_ms: int = 0
     _brokers: dict[int, _Broker] = field(default_factory=dict)
@@ -79,17 +84,27 @@ class SourceSide:
     _homeless: set[TopicPartition] = field(default_factory=set)
     _restless_until: float = 0.0
     _paused: set[TopicPartition] = field(default_factory=set)
+    """Left out of fetches until the target has taken what they hold."""
+    _held: set[TopicPartition] = field(default_factory=set)
+    """Left out until their topic's budget allows more."""
 
     def add(self, copy: PartitionCopy) -> None:
         self.partitions[copy.source] = SourceState(copy)
         if copy.wants_fetch:
-            self._seek_home(copy.source)
+            self._next_fetch(copy.source)
 
     def remove(self, tp: TopicPartition) -> None:
         self.partitions.pop(tp, None)
         self._unplace(tp)
         self._homeless.discard(tp)
         self._paused.discard(tp)
+        self._held.discard(tp)
+
+    def _next_fetch(self, tp: TopicPartition) -> None:
+        if self.pace.allows(tp.topic):
+            self._seek_home(tp)
+        else:
+            self._held.add(tp)
 
     def _seek_home(self, tp: TopicPartition) -> None:
         self._homeless.add(tp)
@@ -105,13 +120,16 @@ class SourceSide:
 
     def pump(self, *, hurry: bool) -> None:
         """Send the fetches that can go out now; `hurry` keeps them short at the broker."""
+        if self.pace.is_bound:
+            self._resume_held()
         self._place_homeless()
         self._resume_paused()
         room = self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
         if room < MIN_ROOM_BYTES:
             return
         hurry = hurry or (bool(self._homeless) and time.monotonic() < self._restless_until)
-        wait_ms = SHORT_WAIT_MS if hurry or self._paused else LONG_WAIT_MS
+        idle_ms = PACED_WAIT_MS if self._held else LONG_WAIT_MS
+        wait_ms = SHORT_WAIT_MS if hurry or self._paused else idle_ms
         for node, broker in self._brokers.items():
             if broker.is_fetching or not len(broker.session):
                 continue
@@ -182,9 +200,15 @@ class SourceSide:
             intake.position,
             self.side.leaders[tp].epoch if tp in self.side.leaders else -1,
             intake.last_fetched_epoch,
-            PARTITION_MAX_BYTES,
+            self.pace.most(tp.topic, PARTITION_MAX_BYTES),
         )
         session.want(tp, copy.source_topic_id, position)
+
+    def _resume_held(self) -> None:
+        self.pace.fill()
+        for tp in [tp for tp in self._held if self.pace.allows(tp.topic)]:
+            self._held.discard(tp)
+            self._homeless.add(tp)
 
     def _resume_paused(self) -> None:
         limit = self._share() // 2
@@ -233,6 +257,7 @@ class SourceSide:
         if not fetched.records:
             return
         copy = state.copy
+        self.pace.take(tp.topic, len(fetched.records))
         try:
             copy.on_fetched(fetched.records, fetched.aborted, int(time.time() * 1000))
         except TwinlogError as error:
@@ -243,6 +268,9 @@ class SourceSide:
         elif copy.queued_bytes > self._share():
             self._unplace(tp)
             self._paused.add(tp)
+        elif not self.pace.allows(tp.topic):
+            self._unplace(tp)
+            self._held.add(tp)
         else:
             self._want(session, tp)
         self.on_arrived(copy)

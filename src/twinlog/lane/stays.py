@@ -1,0 +1,351 @@
+"""A partition's stay in a lane, from its Take to Released or Troubled.
+
+    Take -> look (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
+    -> ...
+                                     |                                               |
+                                     `-- Troubled (drained, or the source said so) --'--> Released
+
+Nothing is decided here about records: `mirror.copy` says what may be sent and what answers mean.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.lane.background import Background
+from twinlog.lane.cluster_side import ClusterSide
+from twinlog.lane.map_writer import MapWriter
+from twinlog.lane.messages import (
+    Progress,
+    Released,
+    ReleasedPartition,
+    Take,
+    TakePartition,
+    Troubled,
+    Work,
+)
+from twinlog.lane.others import OthersWatch
+from twinlog.lane.pace import TopicBuckets
+from twinlog.lane.reporting import Reporter, hand_over
+from twinlog.lane.source_side import SourceSide
+from twinlog.lane.starter import Starter
+from twinlog.lane.target_side import TargetSide
+from twinlog.mirror.copy import CopyRules, CopyState, PartitionCopy, StartPoint
+from twinlog.mirror.offset_map import MapTail, PartitionKey, Run
+from twinlog.model import TopicPartition
+
+USER_TIMEOUT_MS: Final = 10_000
+"""TCP_USER_TIMEOUT of produce sockets: a dead network keeps a batch in the kernel no longer than
+this.
+"""
+
+
+class Stays:
+    """All partitions that are in this lane."""
+
+    def __init__(
+        self,
+        work: Work,
+        source: ClusterSide,
+        target: ClusterSide,
+        background: Background,
+        send: Callable[[object], None],
+    ) -> None:
+        self._work = work
+        self._source_cluster, self._target_cluster = source, target
+        self._send = send
+        self.source = SourceSide(
+            side=source,
+            read_committed=work.read_committed,
+            memory_bytes=work.memory_bytes,
+            on_trouble=self._on_source_trouble,
+            on_arrived=self._on_arrived,
+            pace=TopicBuckets(is_bound=work.has_budget),
+        )
+        self.target = TargetSide(side=target, on_answered=self._on_answered)
+        self.map = MapWriter(
+            side=target,
+            topic=work.map_topic,
+            partitions=work.map_partitions,
+            on_durable=self._on_durable,
+            on_refused=self._on_map_refused,
+        )
+        self._rules = CopyRules(
+            producer_id=work.producer_id,
+            read_committed=work.read_committed,
+            is_ours_alone=work.is_ours_alone,
+            producer_expiry_ms=work.producer_expiry_ms,
+        )
+        self._starter = Starter(work, self._rules, source, target, background)
+        self._others = OthersWatch(
+            source=source,
+            target=target,
+            background=background,
+            read_committed=work.read_committed,
+            known_producers=frozenset(work.known_producers),
+        )
+        self._copies: dict[TopicPartition, PartitionCopy] = {}
+        self._takes: dict[TopicPartition, TakePartition] = {}
+        """Every partition that is here, started or not."""
+        self._releasing: dict[TopicPartition, bool] = {}
+        self._unsettled: set[TopicPartition] = set()
+        """Partitions to which something happened that may end their stay."""
+        self.reporter = Reporter(self.source, self.target, target)
+        source.on_leaders = self.source.on_new_leaders
+        target.on_leaders = self.target.on_new_leaders
+        target.on_connected = lambda _node: self.target.wake_all()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._takes
+
+    @property
+    def is_releasing(self) -> bool:
+        """Some are about to leave: no time is to be lost."""
+        return bool(self._releasing)
+
+    def pump(self, *, hurry: bool) -> None:
+        """Send everything that can go out now."""
+        now_ms = int(time.time() * 1000)
+        self._starter.tend()
+        self.map.pump(now_ms)
+        self.target.pump(now_ms)
+        self.source.pump(hurry=hurry or self._starter.is_busy)
+        if not self._work.is_ours_alone:
+            self._others.tend(self._copies.values())
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drain these partitions; they are given back once they are at rest."""
+        for tp in partitions:
+            self._begin_release(tp, done=False)
+
+    def release_all(self) -> None:
+        """Drain everything."""
+        self.release(list(self._takes))
+
+    def take(self, take: Take) -> None:
+        """Start these partitions."""
+        cold = []
+        for partition in take.partitions:
+            self._takes[partition.source] = partition
+            if partition.handed is None:
+                cold.append(partition)
+            else:
+                handed = partition.handed
+                tail = MapTail(
+                    key=_key(partition),
+                    topic=partition.source.topic,
+                    term=partition.term,
+                    chunk=handed.chunk,
+                    runs=list(handed.runs),
+                    producer_id=self._work.producer_id,
+                    mark=partition.mark,
+                    durable_ordinal=handed.durable_ordinal,
+                    dirty=handed.durable_ordinal < 0 and not partition.runs,
+                )
+                self._begin_copy(partition, handed.start, tail)
+        if cold:
+            self._starter.start(cold, self._on_started)
+
+    def _on_started(self, take: TakePartition, found: StartPoint | TwinlogError) -> None:
+        if self._takes.get(take.source) is not take:
+            return  # released while we looked
+        if isinstance(found, TwinlogError):
+            self._give_back(take.source, found, wait_ms=0)
+            return
+        if self._starter.must_wait(take, found, self._on_started):
+            return
+        run = Run(found.ordinal, found.upstream, found.k + found.ordinal)
+        tail = MapTail(
+            key=_key(take),
+            topic=take.source.topic,
+            term=take.term,
+            chunk=0,
+            runs=[*found.jumps, run],
+            producer_id=self._work.producer_id,
+            mark=take.mark,
+            # even when there is nothing to copy yet: the very first row, and what the map had wrong
+            dirty=not take.runs or bool(found.jumps),
+        )
+        self._begin_copy(take, found, tail)
+
+    def _begin_copy(self, take: TakePartition, start: StartPoint, tail: MapTail) -> None:
+        copy = PartitionCopy(
+            source=take.source,
+            target=take.target,
+            source_topic_id=take.source_topic_id,
+            target_topic_id=take.target_topic_id,
+            rules=self._rules,
+            start=start,
+            tail=tail,
+            end=take.end,
+            limit_bytes=take.limit_bytes,
+            stamps_own_time=take.stamps_own_time,
+            is_picky=take.is_picky,
+            last_run=tail.runs[-1] if tail.runs else None,
+            now_ms=int(time.time() * 1000),
+        )
+        self._copies[take.source] = copy
+        self._unsettled.add(take.source)
+        self.source.add(copy)
+        self.target.add(copy)
+        self.map.note(copy)
+
+    # -- one partition
+    # -------------------------------------------------------------------------------
+
+    def _on_arrived(self, copy: PartitionCopy) -> None:
+        self.map.note(copy)
+        self.target.wake(copy)
+        self._check_done(copy)
+
+    def _on_durable(self, copy: PartitionCopy) -> None:
+        self._unsettled.add(copy.source)
+        self.target.wake(copy)
+
+    def _on_answered(self, copy: PartitionCopy) -> None:
+        self._unsettled.add(copy.source)
+        self.map.note(copy)
+        self._check_done(copy)
+
+    def _check_done(self, copy: PartitionCopy) -> None:
+        if copy.is_done and copy.trouble is None and copy.source not in self._releasing:
+            self._begin_release(copy.source, done=True)
+
+    def _on_source_trouble(self, tp: TopicPartition, error: TwinlogError) -> None:
+        copy = self._copies.get(tp)
+        if copy is None:
+            return
+        # what was read before the bad place is good: it is sent and answered first
+        self.source.remove(tp)
+        copy.source_trouble = error
+        self._unsettled.add(tp)
+
+    def _on_map_refused(self, copy: PartitionCopy, error: int, message: str | None) -> None:
+        self._unsettled.add(copy.source)
+        said = f" ({message})" if message else ""
+        copy.trouble = copy.trouble or PartitionError(
+            f"{copy.source}: the offset map topic {self._work.map_topic} refused a row with error "
+            f"{error}{said}: grant WRITE on it to our user",
+            code="MAP_REFUSED",
+        )
+
+    def settle(self) -> None:
+        """Give back what stopped by itself, and release what is at rest."""
+        for tp in list(self._unsettled):
+            copy = self._copies.get(tp)
+            if copy is None:
+                self._unsettled.discard(tp)
+                continue
+            if copy.in_flight or copy.tail.writing:
+                continue  # its answers bring it here again, or it stays
+            if copy.trouble is not None and tp not in self._releasing:
+                wait_ms = USER_TIMEOUT_MS if copy.lost_answers_unprotected else 0
+                self._give_back(tp, copy.trouble, wait_ms)
+            elif tp in self._releasing:
+                self._finish_release(tp, copy, done=self._releasing[tp])
+            elif copy.source_trouble is not None and copy.is_drained:
+                self._give_back(tp, copy.source_trouble, wait_ms=0)
+            elif copy.end <= copy.acked_upstream:
+                self._check_done(copy)
+            elif copy.source_trouble is None:
+                self._unsettled.discard(tp)
+        for tp in [tp for tp in self._releasing if tp not in self._copies]:
+            self._finish_release(tp, None, done=False)  # a look only reads: its result is dropped
+
+    def _begin_release(self, tp: TopicPartition, *, done: bool) -> None:
+        if tp not in self._takes:
+            return
+        self._releasing[tp] = done
+        self._unsettled.add(tp)
+        copy = self._copies.get(tp)
+        if copy is not None:
+            copy.drain()
+            if not self._work.is_ours_alone and copy.state is not CopyState.TAKEN_OVER:
+                copy.tail.place(copy.mark())
+                self.map.note(copy)
+
+    def _finish_release(
+        self, tp: TopicPartition, copy: PartitionCopy | None, *, done: bool
+    ) -> None:
+        take = self._takes[tp]
+        if (
+            copy is not None
+            and copy.tail.dirty
+            and not self._work.is_ours_alone
+            and copy.trouble is None
+        ):
+            self.map.note(copy)
+            return  # its mark is still to be written
+        handed = None
+        if copy is not None and copy.trouble is None and copy.source_trouble is None:
+            handed = hand_over(copy)
+        last = ReleasedPartition(
+            source=tp,
+            term=take.term,
+            handed=handed,
+            done=done and handed is not None,
+        )
+        self._report_now(tp)
+        self._remove(tp, "DONE" if last.done else "RELEASED")
+        self._send(Released(partitions=(last,)))
+
+    def _give_back(self, tp: TopicPartition, error: TwinlogError, wait_ms: int) -> None:
+        self._report_now(tp)
+        self._remove(tp, error.code)
+        self._send(
+            Troubled(
+                source=tp,
+                code=error.code,
+                message=error.message,
+                is_retriable=error.fate is Fate.RETRIABLE,
+                wait_ms=wait_ms,
+            )
+        )
+
+    def _remove(self, tp: TopicPartition, outcome: str) -> None:
+        self._takes.pop(tp, None)
+        self._releasing.pop(tp, None)
+        copy = self._copies.pop(tp, None)
+        if copy is not None:
+            self.reporter.close(copy, outcome, int(time.time() * 1000))
+            self.source.remove(tp)
+            self.target.remove(copy)
+            self.map.forget(copy)
+
+    def place_marks(self) -> None:
+        """In a topic that others may write to: the place where we are, for the next cold start."""
+        for copy in self._copies.values():
+            if copy.state is CopyState.COPYING and copy.trouble is None:
+                copy.tail.place(copy.mark())
+                self.map.note(copy)
+
+    # -- reporting
+    # -----------------------------------------------------------------------------------
+
+    def report(self) -> None:
+        """Tell the driver what changed, and look at every partition once more."""
+        self._unsettled.update(self._copies)
+        self._send(
+            Progress(
+                partitions=tuple(
+                    self.reporter.changed(self._copies.values(), int(time.time() * 1000))
+                ),
+                throttle_ms=max(self.source.throttle_ms, self.target.throttle_ms),
+                degraded=self._source_cluster.problem or self._target_cluster.problem,
+            )
+        )
+        self.source.throttle_ms = self.target.throttle_ms = 0
+
+    def _report_now(self, tp: TopicPartition) -> None:
+        copy = self._copies.get(tp)
+        if copy is not None:
+            partitions = tuple(self.reporter.changed([copy], int(time.time() * 1000)))
+            self._send(Progress(partitions=partitions, throttle_ms=0, degraded=""))
+
+
+def _key(take: TakePartition) -> PartitionKey:
+    return PartitionKey(take.source_topic_id, take.target_topic_id, take.source.partition)
