@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import Mirror
 from tests.support.monitor import Series, ask, labels, series, served
+from twinlog.cli.watched import watched
 from twinlog.control.monitor import Monitor
 from twinlog.control.monitor_server import MonitorServer
 
@@ -120,3 +125,22 @@ def test_a_flow_that_stands_still_is_not_ready_until_it_goes_on(rig: Rig) -> Non
             rig.target.thaw(1)
         eventually(lambda: is_ready(server), 20)
         rig.copied(20)
+
+
+def test_a_taken_port_is_one_line_and_the_copy_goes_on(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    rig.create()
+    rig.put(range(10))
+    with (
+        served(Monitor()) as other,
+        watched(rig.config(), other.address, threading.Event(), sys.stdout) as update,
+        Mirror(rig.config(), lanes=1, once=True, on_snapshot=update) as mirror,
+    ):
+        mirror.wait(20)
+    told = capsys.readouterr()
+    (line,) = told.err.splitlines()
+    assert re.fullmatch(rf"warning: {other.address}: .*--listen.*\[CANNOT_LISTEN\]", line)
+    assert told.out == ""
+    assert rig.numbers() == list(range(10))

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from twinlog.control.status_file import status_folder
+from twinlog.control.status_file import status_folder, write_private
 
 KEPT: Final = 300
 OLD_FILES: Final = 3
@@ -72,16 +72,19 @@ class EventLog(logging.Handler):
         """Write the file if something came since."""
         if not self._is_changed:
             return
-        self._is_changed = False
+        self.acquire()  # other threads log meanwhile
+        self._is_changed, events = False, list(self._events)
+        self.release()
         value = {
             "pid": os.getpid(),
             "config": self._config,
-            "events": [asdict(event) for event in self._events],
+            "events": [asdict(event) for event in events],
         }
-        fresh = self._path.with_suffix(".fresh")
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(value))
-        fresh.replace(self._path)
+        try:
+            write_private(self._path, json.dumps(value))
+        except OSError:
+            # a full disk is no reason to end a copy; whoever writes the status says it
+            self._is_changed = True
 
     def stop(self) -> None:
         """Write the rest; the file stays."""

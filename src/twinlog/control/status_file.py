@@ -8,6 +8,7 @@ that is killed leaves a file whose process is gone, which readers ignore and rem
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 import time
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from twinlog.control.snapshot import FlowSnapshot
+
+log = logging.getLogger(__name__)
 
 STATUS_VERSION = 1
 
@@ -43,12 +46,22 @@ def status_folder() -> Path:
     return folder
 
 
+def write_private(path: Path, text: str) -> None:
+    """Put a file of this user's in its place, whole; raises OSError."""
+    status_folder()  # what cleans temporary folders may have removed it
+    fresh = path.with_suffix(".new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
 class StatusFile:
     """This process's file."""
 
     def __init__(self, config: Path) -> None:
         self._config = str(config.resolve())
         self._path = status_folder() / f"{os.getpid()}.json"
+        self._is_failing = False
 
     def write(self, flows: Iterable[FlowSnapshot]) -> None:
         value = {
@@ -59,10 +72,15 @@ class StatusFile:
             "written_ms": int(time.time() * 1000),
             "flows": [flow.as_json() for flow in flows],
         }
-        fresh = self._path.with_suffix(".new")
-        fresh.touch(mode=0o600)
-        fresh.write_text(json.dumps(value))
-        fresh.replace(self._path)
+        try:
+            write_private(self._path, json.dumps(value))
+        except OSError as error:
+            # a full disk is no reason to end a copy; what is shown is written again in a second
+            if not self._is_failing:
+                log.warning("what `twinlog status` shows cannot be written: %s", error)
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)

@@ -170,6 +170,13 @@ def test_a_taken_port_says_where_and_what_to_do() -> None:
         MonitorServer(Monitor(), server.address)
 
 
+def test_where_it_is_named_and_nowhere_else() -> None:
+    with served(Monitor(), Address("127.0.0.2", 0)) as server:
+        assert ask(server.address, "/healthz").status == 200
+        with pytest.raises(ConnectionRefusedError):
+            ask(Address("127.0.0.1", server.address.port), "/healthz")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

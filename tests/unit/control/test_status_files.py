@@ -1,0 +1,109 @@
+"""What a mirror leaves for `status` and `support-bundle`: small files that nothing depends on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.snapshots import flow, partition
+from twinlog.control import events
+from twinlog.control.events import EventLog, last_events
+from twinlog.control.status_file import StatusFile, running_mirrors, status_folder
+
+log = logging.getLogger("twinlog.control.anything")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    level = logging.getLogger("twinlog").level
+    logging.getLogger("twinlog").setLevel(logging.INFO)
+    yield status_folder()
+    logging.getLogger("twinlog").setLevel(level)
+
+
+def test_a_folder_that_was_cleaned_away_is_made_again(folder: Path) -> None:
+    config = Path("mm2.properties")
+    status, kept = StatusFile(config), EventLog(config)
+    kept.start()
+    try:
+        for _ in range(2):
+            shutil.rmtree(folder)
+            log.info("something happened")
+            status.write([flow(partition())])
+            kept.save()
+            (mirror,) = running_mirrors(config)
+            assert mirror.flows[0]["flow"] == "A->B"
+            assert len(last_events(config)) == 1
+    finally:
+        kept.stop()
+
+
+def test_a_disk_that_takes_nothing_ends_no_copy_and_is_said_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = Path("mm2.properties")
+    status, kept = StatusFile(config), EventLog(config)
+    kept.start()
+    try:
+        shutil.rmtree(folder)
+        folder.write_text("in the way")
+        for _ in range(3):
+            log.info("something happened")
+            status.write([flow()])
+            kept.save()
+        told = [r.getMessage() for r in caplog.records if "cannot be written" in r.getMessage()]
+        assert len(told) == 1
+        folder.unlink()
+        status.write([flow()])
+        kept.save()
+        assert len(last_events(config)[0].events) == 4, "nothing was lost meanwhile"
+    finally:
+        kept.stop()
+
+
+def test_events_stay_after_the_end_until_newer_ones_push_them_out(folder: Path) -> None:
+    config = Path("mm2.properties")
+    kept = EventLog(config)
+    kept.start()
+    log.info("A->B: began")
+    logging.getLogger("kafka.anything").info("of a library, and not heard")
+    kept.stop()
+    log.info("after the end")
+    (process,) = last_events(config)
+    assert [(e.level, e.message) for e in process.events] == [("INFO", "A->B: began")]
+    assert last_events(Path("other.properties")) == []
+
+    ended = [ended_pid() for _ in range(events.OLD_FILES + 2)]
+    (own,) = folder.glob("*.events")
+    for pid in ended:
+        value = json.loads(own.read_text()) | {"pid": pid}
+        (folder / f"{pid}.events").write_text(json.dumps(value))
+    EventLog(config)._remove_old()
+    left = {path.name for path in folder.glob("*.events")}
+    assert len(left - {own.name}) <= events.OLD_FILES
+
+
+def test_the_newest_events_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "KEPT", 3)
+    config = Path("mm2.properties")
+    kept = EventLog(config)
+    kept.start()
+    for number in range(10):
+        log.info("event %d", number)
+    kept.stop()
+    (process,) = last_events(config)
+    assert [e.message for e in process.events] == ["event 7", "event 8", "event 9"]
+
+
+def ended_pid() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
