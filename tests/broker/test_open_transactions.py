@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.client import Outgoing, produce, producer
+from tests.support.client import Outgoing, produce, producer, read_all
+from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
+from twinlog.cli.main import run
 from twinlog.config.load import load
-from twinlog.config.schema import FlowConfig
+from twinlog.config.schema import FlowConfig, MirrorConfig
 from twinlog.control.open_transactions import held_back
+from twinlog.control.run import MirrorOptions, MirrorResult
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -51,3 +54,50 @@ def test_an_open_transaction_is_named(
     assert list(held_back(uncommitted)) == []
     client.abort_transaction(30)
     assert list(held_back(config)) == []
+
+
+def test_once_ends_where_an_open_transaction_begins_and_says_who_holds_it_back(
+    tmp_path: Path,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    alias = f"A{uuid.uuid4().hex[:8]}"
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        f"clusters = {alias}, B\n{alias}.bootstrap.servers = {source_cluster.bootstrap}\n"
+        f"B.bootstrap.servers = {target_cluster.bootstrap}\n"
+        f"{alias}->B.enabled = true\ntopics = {fresh_topic}\nreplication.factor = 1\n"
+    )
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"before")] * 3)
+    client = producer(source_cluster, config={"transactional.id": f"test-{uuid.uuid4()}"})
+    client.init_transactions(30)
+    client.begin_transaction()
+    client.produce(fresh_topic, value=b"open")
+    client.flush(30)
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"behind it")] * 5)
+
+    def without_spark(config: MirrorConfig, file: Path, options: MirrorOptions) -> MirrorResult:
+        assert options.once
+        with Mirror(file, once=True) as mirror:
+            flows = mirror.wait(30)
+        return MirrorResult(flows=tuple(flows), seconds=1.0, errors=())
+
+    monkeypatch.setattr("twinlog.control.run.run_mirror", without_spark)
+    arguments = ["mirror", str(path), "--once", "--listen", "off"]
+    assert run(arguments) == 0
+    told = capsys.readouterr().out
+    assert f"{fresh_topic}-0: " in told
+    assert "that began at offset 3" in told
+    remote = f"{alias}.{fresh_topic}"
+    assert [r.value for r in read_all(target_cluster, remote)] == [b"before"] * 3
+
+    client.commit_transaction(30)
+    assert run(arguments) == 0
+    assert "transaction" not in capsys.readouterr().out
+    here = [r.value for r in read_all(source_cluster, fresh_topic, isolation="read_committed")]
+    assert [r.value for r in read_all(target_cluster, remote)] == here
+    assert len(here) == 9

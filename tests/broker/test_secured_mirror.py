@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.client import Outgoing, produce, read_all
+from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
-from tests.support.topics import allow, create_topic
+from tests.support.topics import allow, create_topic, end_offsets, forbid
+from twinlog.control.snapshot import PartitionSnapshot
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("secured-mirror")]
@@ -137,3 +138,51 @@ def test_topic_without_read_fails_alone_and_says_which_acl_is_missing(
     told = [r.getMessage() for r in caplog.records]
     assert len([t for t in told if "twinlog.target.producer.id.expiration.ms" in t]) == 1
     assert not [t for t in told if "secret" in t.replace("-secret", "secret") and READER in t]
+
+
+def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
+    source: LocalCluster,
+    target: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("twinlog.control.partitions.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.supervisor.RETRY_FAILED_S", 1.0)
+    bad = f"{fresh_topic}-bad"
+    for topic in (fresh_topic, bad):
+        create_topic(source, topic)
+        produce(source, topic, records(50))
+        allow(source, READER, ["read", "describe", "describe_configs"], topic=topic)
+    config = a_config(
+        tmp_path / "mm2.properties",
+        source,
+        target,
+        f"{fresh_topic}, {bad}",
+        "SASL_PLAINTEXT",
+        "PLAIN",
+        "PEM",
+    )
+
+    def states(parts: list[PartitionSnapshot]) -> dict[str, tuple[str, str]]:
+        return {part.topic: (part.state, part.code) for part in parts}
+
+    healthy = ("AT_END", "")
+    with Mirror(config, lanes=1) as mirror:
+        mirror.eventually(lambda parts: states(parts) == {fresh_topic: healthy, bad: healthy})
+        for operations in (["read"], ["describe"]):  # without both it looks as if it were deleted
+            forbid(source, READER, operations, topic=bad)
+            produce(source, bad, records(10))
+            mirror.eventually(lambda parts: states(parts)[bad] != healthy, 15)
+            (said,) = [part for part in mirror.snapshots[0].partitions if part.topic == bad]
+            assert (said.state, said.code) in {("FAILED", "TOPIC_UNAUTHORIZED"), ("RELEASED", "")}
+            before = end_offsets(target, f"A.{fresh_topic}")[0]
+            produce(source, fresh_topic, records(10))
+            wanted = before + 10
+            eventually(lambda: end_offsets(target, f"A.{fresh_topic}")[0] == wanted, 5)  # noqa: B023
+        mirror.eventually(lambda parts: states(parts)[bad] == ("RELEASED", ""), 15)
+        allow(source, READER, ["read", "describe"], topic=bad)
+        mirror.eventually(lambda parts: states(parts)[bad] == healthy, 15)
+        assert len(mirror.leases.jobs) == 1, "no new lease was needed"
+        mirror.stop()
+    assert read_all(target, f"A.{bad}") == read_all(source, bad)

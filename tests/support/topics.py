@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -35,6 +36,7 @@ __all__ = [
     "delete_records",
     "delete_topic",
     "end_offsets",
+    "forbid",
     "leader",
     "partition_count",
     "topic_configs",
@@ -168,6 +170,26 @@ def allow(
     ]
     client = admin(cluster)  # must outlive the answers
     _all(client, client.create_acls(bindings))
+
+
+def forbid(
+    cluster: LocalCluster | str, user: str, operations: Iterable[str], *, topic: str
+) -> None:
+    """Take a user's ACLs on one topic away."""
+    filters = [
+        AclBindingFilter(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[operation.upper()],
+            AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]
+    client = admin(cluster)
+    _all(client, client.delete_acls(filters))
 
 
 def _all(client: AdminClient, answers: Mapping[Any, Future[Any]]) -> list[Any]:
