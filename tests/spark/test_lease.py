@@ -20,6 +20,7 @@ from tests.support.eventually import eventually
 from twinlog.control.channel_peer import Peer
 from twinlog.control.channel_server import ChannelEvent, ChannelServer, LaneConnected, LaneGone
 from twinlog.spark.lease import LeaseJob
+from twinlog.spark.masters import task_slots
 from twinlog.spark.session import Engine, start_spark, stop_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -159,6 +160,19 @@ def test_any_other_error_is_one_line(driver: Driver) -> None:
 def test_slots_of_a_given_master_are_counted(engine: Engine) -> None:
     assert engine.slots == 6
     assert engine.context.master == "local[6,2]"
+
+
+def test_too_few_slots_are_one_line_with_both_numbers(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert task_slots(engine.context, 6) == 6
+    assert caplog.messages == []
+    assert task_slots(engine.context, 8) == 6
+    (line,) = caplog.messages
+    assert line == (
+        "local[6,2] offers 6 task slots, but lanes and their successors need 8: fewer lanes are "
+        "used; add cores, or set tasks.max or --lanes lower"
+    )
 
 
 def test_spark_leaves_no_folder_here_and_never_speculates(engine: Engine) -> None:
