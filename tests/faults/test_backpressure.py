@@ -1,0 +1,70 @@
+"""Memory is bounded whatever waits: a lane reads no further than its byte budget while the target
+is slow.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import psutil
+import pytest
+
+from tests.faults.rig import Rig
+from tests.support.client import Outgoing, eventually, produce
+from tests.support.topics import create_topic, end_offsets
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+MB: Final = 1 << 20
+BUDGET: Final = 16 * MB
+PARTITIONS: Final = 8
+RECORD: Final = 100_000
+RECORDS: Final = 1_200
+"""120 MB: seven budgets."""
+
+ANSWERS: Final = 3 * 8 * MB
+"""Fetch answers that may be in memory beside what is queued, and what Python keeps of them."""
+
+
+def backlog(source: LocalCluster, topic: str, count: int) -> None:
+    value = bytes(range(256)) * (RECORD // 256)
+    records = [Outgoing(value=value, partition=n % PARTITIONS) for n in range(count)]
+    produce(source, topic, records, linger_ms=50)
+
+
+def test_slow_target_costs_no_memory(rig: Rig) -> None:
+    create_topic(rig.source, rig.topic, PARTITIONS)
+    backlog(rig.source, rig.topic, PARTITIONS)
+
+    def arrived() -> int:
+        return sum(end_offsets(rig.target, rig.remote).values())
+
+    with rig.mirror(keys={"twinlog.lane.memory.bytes": str(BUDGET)}) as mirror:
+        mirror.eventually(lambda parts: sum(p.records for p in parts) == PARTITIONS)
+        (pid,) = mirror.leases.pids()
+        lane = psutil.Process(pid)
+        before = lane.memory_info().rss
+        rig.target.freeze(1)
+        try:
+            backlog(rig.source, rig.topic, RECORDS)
+            most, end = 0, time.monotonic() + 4
+            while time.monotonic() < end:
+                most = max(most, lane.memory_info().rss)
+                time.sleep(0.05)
+        finally:
+            rig.target.thaw(1)
+        assert most - before < BUDGET + ANSWERS, f"{(most - before) / MB:.0f} MB more"
+        # what was left out of the fetches comes back when there is room again
+        while_copying = 0
+
+        def all_there() -> bool:
+            nonlocal while_copying
+            while_copying = max(while_copying, lane.memory_info().rss)
+            return arrived() == RECORDS + PARTITIONS
+
+        eventually(all_there, 30, what="the whole backlog")
+        assert while_copying - before < BUDGET + ANSWERS, f"{(while_copying - before) / MB:.0f} MB"
+        mirror.stop()
+    rig.same()
