@@ -149,7 +149,8 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
 
     eventually(lambda: copied() == 100, within=60, what="100 records in /metrics")
     assert ask(address, "/readyz").status == ask(address, "/healthz").status == 200
-    assert any(line.startswith("STATUS=A->") and "RUNNING" in line for line in manager.heard)
+    running = f"STATUS=A->S{fresh_topic[-8:]} RUNNING"
+    eventually(lambda: manager.hears(running), within=5, what=running)
     fed = manager.hears("WATCHDOG=1")
     eventually(lambda: manager.hears("WATCHDOG=1") >= fed + 2, within=5, what="the watchdog")
 
@@ -161,6 +162,9 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
     assert all_gone(below), "Spark's JVM and its workers have ended with it"
     events = [json.loads(line) for line in log.read_text().splitlines()]
     assert {"time", "level", "logger", "message"} <= events[0].keys()
+    told_states = [e["message"].rpartition(" ")[2] for e in events if "watched" in e["logger"]]
+    assert [state for state in told_states if "=" not in state][:2] == ["STARTING", "RUNNING"]
+    assert events[-1]["message"].startswith("mirror_ends")
 
 
 def test_a_wrong_configuration_is_never_ready_and_ends_with_2(
@@ -178,7 +182,13 @@ def test_what_starting_again_may_mend_ends_with_1(
     manager: Manager, source_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     config = a_config(tmp_path, source_cluster.bootstrap, "127.0.0.1:1", fresh_topic)
-    manager.start(config, "--listen", "off", variables={"JAVA_HOME": str(tmp_path / "no-java")})
+    log = tmp_path / "mirror.log"
+    manager.start(
+        config,
+        *("--listen", "off", "--log-file", str(log)),
+        variables={"JAVA_HOME": str(tmp_path / "no-java")},
+    )
     assert manager.exit_code(within=20) == 1, "Restart=on-failure"
     assert "[ENVIRONMENT]" in manager.output
+    assert re.search(r"mirror_fails\n(.*\n)+.*\[ENVIRONMENT\]", log.read_text())
     assert manager.hears("STOPPING=1") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -10,12 +11,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from twinlog import __version__
 from twinlog.cli.output import write_line
 from twinlog.control.events import EventLog
 from twinlog.control.monitor import Monitor
 from twinlog.control.monitor_server import Address, CannotListen, MonitorServer
 from twinlog.control.service import ServiceNotifier
 from twinlog.control.snapshot import FlowSnapshot
+
+log = logging.getLogger(__name__)
 
 OnSnapshot = Callable[[list[FlowSnapshot]], None]
 
@@ -28,19 +32,32 @@ def watched(
     monitor = Monitor()
     events = EventLog(config)
     notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
+    states: dict[str, tuple[str, str]] = {}
 
     def update(flows: list[FlowSnapshot]) -> None:
         monitor.update(flows)
+        for flow in flows:
+            state = (flow.state, flow.reason)
+            if states.get(flow.flow) != state:
+                states[flow.flow] = state
+                log.info("%s: %s", flow.flow, ": ".join(filter(None, state)))
         notifier.update(flows)
         events.save()
 
     with ExitStack() as closing:
         events.start()
         closing.callback(events.stop)
+        log.info("mirror_starts version=%s config=%s", __version__, config.resolve())
+        closing.callback(log.info, "mirror_ends config=%s", config.resolve())
         if listen is not None:
             _serve(monitor, listen, closing, people)
         closing.callback(notifier.stopping)
-        yield update
+        try:
+            yield update
+        except Exception:
+            # stderr is told by the command line; the file and the events must know as well
+            log.info("mirror_fails", exc_info=True)
+            raise
 
 
 def _serve(monitor: Monitor, listen: Address, closing: ExitStack, people: TextIO) -> None:

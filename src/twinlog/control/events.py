@@ -23,6 +23,7 @@ OLD_FILES: Final = 3
 """Of ended processes, per configuration."""
 
 SUFFIX: Final = ".events"
+_PLAIN: Final = logging.Formatter("%(message)s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,12 @@ class EventLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         at = datetime.fromtimestamp(record.created, UTC)
+        # message and traceback, as a log file has them
+        text = _PLAIN.format(record)
         event = Event(
             time=at.isoformat(timespec="milliseconds"),
             level=record.levelname,
-            message=record.getMessage(),
+            message=text,
         )
         self._events.append(event)
         self._is_changed = True

@@ -53,7 +53,9 @@ class _Families(Collector):
             labels = flow_labels(flow)
             self._flow(flow, labels)
             self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
-            for part in flow.partitions:
+            # a topic with a problem may be there twice, as it was and as it is; once is served
+            known = {(part.topic, part.partition): part for part in reversed(flow.partitions)}
+            for part in known.values():
                 self._partition(flow, part, labels)
         yield from self._families.values()
 
@@ -78,6 +80,8 @@ class _Families(Collector):
             self._add(metrics.PARTITION_ERROR, (*upstream, part.code), 1)
         self._add(metrics.RECORDS, upstream, part.records)
         self._add(metrics.BYTES, upstream, part.bytes)
+        if part.state == "RELEASED":
+            return  # its topic was taken off the list: nobody looks at its end any more
         if part.lag >= 0:
             self._add(metrics.LAG_RECORDS, upstream, part.lag)
         if part.lag_ms >= 0:

@@ -49,6 +49,22 @@ def test_lag_that_is_not_known_has_no_series() -> None:
     assert not any(name.startswith("twinlog_lag") for name, _ in found)
 
 
+def test_a_topic_that_was_taken_off_the_list_has_counts_and_no_lag() -> None:
+    found = metrics_of(flow(partition(state="RELEASED", lag=5, lag_ms=5)))
+    assert found["twinlog_records_total", labels(topic="orders", partition="0")] == 100
+    assert not any(name.startswith("twinlog_lag") for name, _ in found)
+
+
+def test_no_series_is_served_twice() -> None:
+    again = partition(state="FAILED", lag=-1, target_topic="", code="X", records=0)
+    monitor = Monitor()
+    monitor.update([flow(partition(), again)])
+    answer = monitor.answer("/metrics")
+    assert answer is not None
+    lines = [line.rpartition(b" ")[0] for line in answer.body.splitlines() if line[:1] != b"#"]
+    assert len(lines) == len(set(lines))
+
+
 def test_errors_are_counted_by_code_and_told_where_they_are_now() -> None:
     stuck = partition("orders", 3, state="FAILED", code="RECORD_TOO_LARGE", message="no")
     found = metrics_of(flow(stuck, errors={"RECORD_TOO_LARGE": 4, "UNREACHABLE": 1}))
