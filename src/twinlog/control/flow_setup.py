@@ -379,6 +379,7 @@ class FlowSetup:
             target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
             memory_bytes=self.config.lane_memory_bytes,
             accept_source_loss=self.config.accept_source_loss,
+            has_budget=self.config.max_bytes_per_second is not None,
             silence_ms=SILENCE_MS,
         )
 
