@@ -66,7 +66,7 @@ def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
         rig.copied(50)
         here, there = of(rig, rig.topic), of(rig, rig.remote)
         found = when(server, lambda m: m.get(("twinlog_records_total", here)) == 50)
-        assert is_ready(server)
+        eventually(lambda: is_ready(server), 5)
         assert found["twinlog_lag_records", here] == found["twinlog_lag_seconds", here] == 0
         assert found[f"{MM2}record_count", there] == 50
         assert found[f"{MM2}record_rate", there] > 0
@@ -144,3 +144,22 @@ def test_a_taken_port_is_one_line_and_the_copy_goes_on(
     assert re.fullmatch(rf"warning: {other.address}: .*--listen.*\[CANNOT_LISTEN\]", line)
     assert told.out == ""
     assert rig.numbers() == list(range(10))
+
+
+def test_an_end_that_is_not_seen_any_more_is_not_ready(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    monitor = Monitor(ready_within_s=READY_WITHIN_S)
+    with mirror_of(rig, monitor) as mirror, served(monitor) as server:
+        rig.copied(10)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        rig.source.freeze(1)
+        try:
+            # five seconds until its silence is noticed; nobody calls it dead so soon
+            eventually(lambda: not is_ready(server), READY_WITHIN_S + 9)
+            (part,) = mirror.snapshots[0].partitions
+            assert (part.lag, part.state, part.code) == (0, "COPYING", "")
+        finally:
+            rig.source.thaw(1)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        eventually(lambda: is_ready(server), 5)

@@ -109,7 +109,8 @@ def partition_snapshot(partition: Partition, now_ms: int) -> PartitionSnapshot:
 def partition_state(partition: Partition, lag: int) -> str:
     """One word: what the partition is doing."""
     if partition.placement is Placement.ASSIGNED and partition.progress is not None:
-        if partition.progress.state == "COPYING" and lag == 0:
+        at_end = lag == 0 and partition.progress.sees_end
+        if partition.progress.state == "COPYING" and at_end:
             return "AT_END"
         return partition.progress.state
     if partition.placement is Placement.PENDING and partition.failure is not None:

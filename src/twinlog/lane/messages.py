@@ -175,6 +175,8 @@ class PartitionProgress:
     last_timestamp: int
     is_protected: bool
     target_epoch: int
+    sees_end: bool = True
+    """The source's broker answers: `source_end` is the end of now."""
     age: Timings = NO_TIMINGS
     """Of the batches read since the last report."""
     latency: Timings = NO_TIMINGS

@@ -67,6 +67,7 @@ class Reporter:
             last_timestamp=copy.last_timestamp,
             is_protected=copy.is_protected(now_ms, now_ms),
             target_epoch=-1 if leader is None else leader.epoch,
+            sees_end=self._source.sees_end(copy.source),
             age=copy.ages.take(),
             latency=copy.latencies.take(),
         )

@@ -33,6 +33,9 @@ from twinlog.mirror.copy import PartitionCopy
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 
 LONG_WAIT_MS: Final = 500
+UNSEEN_AFTER_S: Final = 5.0
+"""A fetch is answered within its wait; a broker that is silent for so long may have new records."""
+
 SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
 """While some wait for their budget, which comes a few times a second."""
@@ -341,6 +344,15 @@ class SourceSide:
             if leader is not None and leader.node != node:
                 self._unplace(tp)
                 self._seek_home(tp)
+
+    def sees_end(self, tp: TopicPartition) -> bool:
+        """Whether its broker answers, so that the end it last told is that of now."""
+        node = self._homes.get(tp)
+        connection = None if node is None else self.side.connections.get(node)
+        if connection is None:
+            return False
+        since = connection.waiting_since
+        return since is None or time.monotonic() - since < UNSEEN_AFTER_S
 
     def states(self) -> Iterator[SourceState]:
         return iter(self.partitions.values())
