@@ -186,3 +186,26 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
         assert len(mirror.leases.jobs) == 1, "no new lease was needed"
         mirror.stop()
     assert read_all(target, f"A.{bad}") == read_all(source, bad)
+
+
+def test_wrong_password_is_one_line_that_does_not_show_it(
+    source: LocalCluster,
+    target: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    create_topic(source, fresh_topic)
+    config = a_config(
+        tmp_path / "mm2.properties", source, target, fresh_topic, "SASL_SSL", "PLAIN", "PEM"
+    )
+    config.write_text(config.read_text().replace(f"{READER}-secret", "not-the-password"))
+    with caplog.at_level(logging.DEBUG), Mirror(config, once=True) as mirror:
+        (flow,) = mirror.wait(20)  # nothing is waited for: it will not become right by itself
+    assert (flow.state, flow.code) == ("FAILED", "AUTHENTICATION_FAILED")
+    assert "cluster A" in flow.reason
+    (error,) = mirror.supervisor.errors
+    assert error.exit_code == 1
+    said = " ".join([flow.reason, str(error), *(r.getMessage() for r in caplog.records)])
+    assert "not-the-password" not in said
+    assert f"{WRITER}-secret" not in said

@@ -12,7 +12,7 @@ import pytest
 from tests.support.properties import flow_of, loader
 from twinlog.config.schema import FlowConfig
 from twinlog.control.channel_server import ChannelServer
-from twinlog.control.run import _Engine, lanes_of
+from twinlog.control.run import _address_for_executors, _Engine, lanes_of
 from twinlog.control.supervisor import Supervisor
 from twinlog.lane.messages import MESSAGES
 from twinlog.spark.codec import MessageCodec
@@ -71,3 +71,24 @@ def test_a_given_master_has_room_for_every_lease_and_its_successor(
         assert engine.lanes_for(flow, 8, 100, flows=flows) == lanes
     finally:
         server.close()
+
+
+def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere the channel is TLS: the server decides by the address that it is given."""
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    assert _address_for_executors("local[4,2]") == "127.0.0.1"
+    assert _address_for_executors("spark://a:7077") != ""
+    monkeypatch.setenv("SPARK_LOCAL_IP", "192.0.2.7")
+    assert _address_for_executors("spark://a:7077") == "192.0.2.7"
+    assert _address_for_executors("local") == "127.0.0.1"
+
+
+def test_channel_is_tls_wherever_others_can_reach_it() -> None:
+    supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda _s, _p: 1)
+    codec = MessageCodec(MESSAGES)
+    for host, secured in (("127.0.0.1", False), ("0.0.0.0", True)):  # noqa: S104
+        server = ChannelServer(codec, supervisor.deliver, host=host)
+        try:
+            assert (server.address.fingerprint is not None) is secured
+        finally:
+            server.close()

@@ -1,0 +1,74 @@
+"""Batches that cannot pass as they are arrive all the same: every record, unchanged, in order."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import Rig
+from tests.support.client import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    Outgoing,
+    produce,
+    produce_transaction,
+    read_all,
+)
+from tests.support.topics import create_topic
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+AN_HOUR_AGO = int(time.time() * 1000) - 3_600_000
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def records(count: int, *, size: int = 0, first: int = 0) -> list[Outgoing]:
+    """With everything that a record can have, also a tombstone and no key at all."""
+    return [
+        Outgoing(
+            key=None if n % 7 == 3 else b"k%d" % n,
+            value=None if n % 11 == 5 else b"v%d" % n + b"\x00\xff." * (size // 3),
+            headers=(("h", b"%d" % n), ("h", None), ("", b"")) if n % 2 else (),
+            timestamp=AN_HOUR_AGO + n,
+            partition=0,
+        )
+        for n in range(first, first + count)
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_brokers_time_at_the_source_is_the_records_own_on_the_target(rig: Rig, codec: str) -> None:
+    rig.create(message_timestamp_type="LogAppendTime")
+    for first in range(0, 60, 20):
+        produce(rig.source, rig.topic, records(20, first=first), codec=codec)
+    rig.copy_once()
+    here, there = read_all(rig.source, rig.topic), read_all(rig.target, rig.remote)
+    assert len(here) == 60
+    assert {r.timestamp_type for r in here} == {LOG_APPEND_TIME}
+    assert {r.timestamp_type for r in there} == {CREATE_TIME}
+    assert [r._replace(timestamp_type=LOG_APPEND_TIME) for r in there] == here
+    rig.copy_once()  # and the tail check finds them equal
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_over_the_targets_limit_are_split(rig: Rig, codec: str) -> None:
+    rig.create()
+    produce(rig.source, rig.topic, records(200, size=300), codec=codec, linger_ms=100)
+    create_topic(rig.target, rig.remote, configs={"max.message.bytes": "1000"})
+    rig.copy_once()
+    there = read_all(rig.target, rig.remote)
+    assert len(there) == 200
+    assert there == read_all(rig.source, rig.topic)
+    assert len(raw.batches(rig.target_client, rig.there)) > 1
+    rig.copy_once()
+
+
+def test_aborted_data_is_copied_where_the_flow_reads_uncommitted(rig: Rig) -> None:
+    rig.create()
+    for at, commit in enumerate((True, False, True)):
+        produce_transaction(rig.source, rig.topic, records(10, first=10 * at), commit=commit)
+    rig.copy_once({f"{rig.alias}.consumer.isolation.level": "read_uncommitted"})
+    rig.same(isolation="read_uncommitted")
+    assert rig.end() == 30, "and no marker"
