@@ -104,7 +104,8 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
     for at in range(1000):
         rig.put([at], age_ms=OLD)
     with rig.mirror(
-        prelude="import twinlog.lane.stays as s, twinlog.lane.loop as l; s.USER_TIMEOUT_MS = l.USER_TIMEOUT_MS = 2000\n"
+        prelude="import twinlog.lane.stays as s, twinlog.lane.loop as l\n"
+        "s.USER_TIMEOUT_MS = l.USER_TIMEOUT_MS = 2000\n"
     ) as mirror:
         rig.copied(100)
         if victim == "lane":

@@ -8,6 +8,7 @@ nothing and a busy one cannot starve a quiet one.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -69,7 +70,7 @@ class Pacer:
         every = list(lanes)
         demands = self._demands(now, partitions)
         topics = {tp.topic for lane in every for tp in lane.partitions}
-        asked = {topic: demands.get(topic, float(self.limit)) for topic in topics}
+        asked = {topic: demands.get(topic, math.inf) for topic in topics}
         if not asked:
             return
         given = shares(self.limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
@@ -100,7 +101,7 @@ class Pacer:
             self._seen[topic] = (now, count)
             rate = max(0, count - before) / max(now - at, PERIOD_S / 2)
             modest = HEADROOM * rate + TRICKLE_BYTES
-            out[topic] = float(self.limit) if topic in behind else min(modest, float(self.limit))
+            out[topic] = math.inf if topic in behind else modest
         return out
 
 

@@ -13,7 +13,7 @@ from typing import Final
 BURST_S: Final = 0.25
 """A bucket holds so much time's worth at the most."""
 
-LEAST_FETCH_BYTES: Final = 64 * 1024
+LEAST_FETCH_BYTES: Final = 16 * 1024
 
 
 class TopicBuckets:

@@ -42,6 +42,7 @@ PACED_WAIT_MS: Final = 50
 
 PARTITION_MAX_BYTES: Final = 2 << 20
 RESPONSE_MAX_BYTES: Final = 8 << 20
+THROTTLED_BYTES: Final = 256 << 10
 MIN_ROOM_BYTES: Final = 1 << 20
 RESTLESS_S: Final = 5.0
 """A partition that lost its broker is likely to find another within this time."""
@@ -68,6 +69,13 @@ class SourceState:
 class _Broker:
     session: FetchSession
     is_fetching: bool = False
+    most_bytes: int = RESPONSE_MAX_BYTES
+    """Of one answer: less while a quota binds, so that it mutes us often and shortly."""
+
+    def adapt(self, *, is_throttled: bool) -> None:
+        """Halve or double what is asked for at once."""
+        wanted = self.most_bytes // 2 if is_throttled else self.most_bytes * 2
+        self.most_bytes = max(THROTTLED_BYTES, min(RESPONSE_MAX_BYTES, wanted))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,7 +148,7 @@ class SourceSide:
             if connection is None:
                 continue
             parts = broker.session.request(
-                max_wait_ms=wait_ms, max_bytes=min(RESPONSE_MAX_BYTES, room)
+                max_wait_ms=wait_ms, max_bytes=min(broker.most_bytes, room)
             )
             connection.submit(FETCH, broker.session.version, parts, broker)
             broker.is_fetching = True
@@ -236,6 +244,7 @@ class SourceSide:
             answer = broker.session.parse(view)
             self.throttle_ms = max(self.throttle_ms, answer.throttle_ms)
             connection.throttled(answer.throttle_ms)
+            broker.adapt(is_throttled=answer.throttle_ms > 0)
             if answer.error and answer.error not in SESSION_ERRORS:
                 raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
             for fetched in answer.partitions:

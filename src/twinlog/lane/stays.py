@@ -57,6 +57,7 @@ class Stays:
         self._work = work
         self._source_cluster, self._target_cluster = source, target
         self._send = send
+        self._muted_until = 0.0
         self.source = SourceSide(
             side=source,
             read_committed=work.read_committed,
@@ -329,16 +330,20 @@ class Stays:
     def report(self) -> None:
         """Tell the driver what changed, and look at every partition once more."""
         self._unsettled.update(self._copies)
+        now = time.monotonic()
+        longest_ms = max(self.source.throttle_ms, self.target.throttle_ms)
+        self.source.throttle_ms = self.target.throttle_ms = 0
+        # a broker that mutes us for seconds says so once, with the answer before
+        self._muted_until = max(self._muted_until, now + longest_ms / 1000)
         self._send(
             Progress(
                 partitions=tuple(
                     self.reporter.changed(self._copies.values(), int(time.time() * 1000))
                 ),
-                throttle_ms=max(self.source.throttle_ms, self.target.throttle_ms),
+                throttle_ms=max(0, int(1000 * (self._muted_until - now))),
                 degraded=self._source_cluster.problem or self._target_cluster.problem,
             )
         )
-        self.source.throttle_ms = self.target.throttle_ms = 0
 
     def _report_now(self, tp: TopicPartition) -> None:
         copy = self._copies.get(tp)

@@ -1,0 +1,163 @@
+"""Byte rates: a flow's own budget, its shares, and the quotas that brokers set for us."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
+
+from tests.faults.rig import Rig
+from tests.support.client import Outgoing, produce
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.cluster.client import ClusterClient
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+MEGABYTE = 1_000_000
+PARTITIONS = 4
+WATCHED_S = 6.0
+QUOTA_WINDOW_S = 10.0
+"""Brokers look at the last ten seconds (quota.window.num)."""
+
+
+@pytest.fixture
+def flow(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(source_cluster, target_cluster, tmp_path) as rig:
+        yield rig
+
+
+def fill(rig: Rig, topic: str, megabytes: int) -> None:
+    """A backlog that does not compress, in small batches."""
+    create_topic(rig.source, topic, PARTITIONS)
+    records = (
+        Outgoing(value=os.urandom(5_000), partition=number % PARTITIONS)
+        for number in range(megabytes * 200)
+    )
+    produce(rig.source, topic, records, linger_ms=50, config={"batch.size": 16_384})
+
+
+def copied(mirror: Mirror) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for flow in mirror.snapshots:
+        for part in flow.partitions:
+            out[part.topic] = out.get(part.topic, 0) + part.bytes
+    return out
+
+
+def states(mirror: Mirror) -> list[str]:
+    return [flow.state for flow in mirror.snapshots]
+
+
+def rates(mirror: Mirror, settle_s: float = 3.0, watched_s: float = WATCHED_S) -> dict[str, float]:
+    """Bytes per second of each topic over some seconds, by what the snapshots say."""
+    mirror.eventually(lambda parts: sum(p.bytes for p in parts) > 0)
+    time.sleep(settle_s)
+    began, before = time.monotonic(), copied(mirror)
+    time.sleep(watched_s)
+    passed, after = time.monotonic() - began, copied(mirror)
+    return {topic: (after[topic] - before[topic]) / passed for topic in after}
+
+
+def test_flow_stays_within_its_budget(flow: Rig) -> None:
+    fill(flow, flow.topic, 20)
+    keys = {f"{flow.flow}.twinlog.max.bytes.per.second": str(MEGABYTE)}
+    with flow.mirror(lanes=2, keys=keys) as mirror:
+        (rate,) = rates(mirror).values()
+        assert rate == pytest.approx(MEGABYTE, rel=0.1)
+        assert mirror.snapshots[0].state == "THROTTLED"
+
+
+def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig) -> None:
+    payments, quiet = f"payments-{flow.alias}", f"quiet-{flow.alias}"
+    fill(flow, flow.topic, 28)
+    fill(flow, payments, 28)
+    create_topic(flow.source, quiet, 1)
+    keys = {
+        f"{flow.flow}.topics": f"{flow.topic}, {payments}, {quiet}",
+        f"{flow.flow}.twinlog.max.bytes.per.second": str(2 * MEGABYTE),
+        f"{flow.flow}.twinlog.priority": "payments.*:4, quiet.*:1",
+    }
+    with flow.mirror(lanes=2, keys=keys) as mirror:
+        rate = rates(mirror)
+        assert rate[payments] / rate[flow.topic] == pytest.approx(4, rel=0.15)
+        assert sum(rate.values()) == pytest.approx(2 * MEGABYTE, rel=0.1)
+        produce(flow.source, quiet, [Outgoing(value=b"now")])
+        eventually(lambda: copied(mirror)[quiet] > 0, 2, what="the quiet topic's record")
+
+
+def test_whole_machine_is_used_where_nothing_binds(flow: Rig) -> None:
+    fill(flow, flow.topic, 20)
+    keys = {f"{flow.flow}.twinlog.max.bytes.per.second": str(100 * MEGABYTE)}
+    with flow.mirror(lanes=2, keys=keys) as mirror:
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), 20)
+        eventually(lambda: states(mirror) == ["RUNNING"])
+
+
+def quota(client: ClusterClient, client_id: str, values: Mapping[str, float | None]) -> None:
+    """Set quotas of a client id; None lifts one."""
+    entry = AlterClientQuotasRequest.EntryData
+    request = AlterClientQuotasRequest(
+        entries=[
+            entry(
+                entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
+                ops=[
+                    entry.OpData(key=key, value=value or 0.0, remove=value is None)
+                    for key, value in values.items()
+                ],
+            )
+        ],
+        validate_only=False,
+    )
+    assert not client.send(None, request).entries[0].error_code
+
+
+@pytest.mark.parametrize(
+    ("side", "key"), [("source", "consumer_byte_rate"), ("target", "producer_byte_rate")]
+)
+def test_broker_quota_is_used_up_and_no_more(
+    flow: Rig, caplog: pytest.LogCaptureFixture, side: str, key: str
+) -> None:
+    caplog.set_level(logging.INFO, "twinlog.control")
+    fill(flow, flow.topic, 40)
+    client = flow.source_client if side == "source" else flow.target_client
+    quota(client, f"twinlog-{flow.flow}", {key: float(MEGABYTE)})
+    try:
+        with flow.mirror(lanes=1) as mirror:
+            eventually(lambda: states(mirror) == ["THROTTLED"], 15)
+            (rate,) = rates(mirror, settle_s=4.0, watched_s=QUOTA_WINDOW_S).values()
+            # the upper bound is the broker's to keep, and it does so on average only
+            assert 0.75 * MEGABYTE < rate < 1.5 * MEGABYTE
+            assert {p.code for p in mirror.snapshots[0].partitions} == {""}
+    finally:
+        quota(client, f"twinlog-{flow.flow}", {key: None})
+    assert "TARGET_DISCONNECTED" not in caplog.text
+
+
+def test_quota_of_request_time_slows_down_and_breaks_nothing(
+    flow: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "twinlog.control")
+    fill(flow, flow.topic, 4)
+    quotas = {"request_percentage": 5.0}
+    for client in (flow.source_client, flow.target_client):
+        quota(client, f"twinlog-{flow.flow}", quotas)
+    try:
+        with flow.mirror(lanes=1) as mirror:
+            mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), 25)
+            assert {p.code for p in mirror.snapshots[0].partitions} == {""}
+            mirror.stop()
+        flow.same()
+    finally:
+        for client in (flow.source_client, flow.target_client):
+            quota(client, f"twinlog-{flow.flow}", dict.fromkeys(quotas))
+    assert "DISCONNECTED" not in caplog.text
