@@ -95,7 +95,9 @@ def test_what_a_member_tells_is_read_back() -> None:
     assert describe_member(again) == describe_member(told)
 
 
-@pytest.mark.parametrize("metadata", [b"", b"somebody", b"[]", b'{"config":1}', who_we_are()])
+@pytest.mark.parametrize(
+    "metadata", [b"", b"somebody", b"[]", b'{"config":1}', who_we_are()], ids=range(5)
+)
 def test_a_member_that_tells_nothing_of_it(metadata: bytes) -> None:
     """Of an older release, or none of ours: there is nothing to compare."""
     assert config_of(metadata) is None
