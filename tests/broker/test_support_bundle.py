@@ -19,6 +19,7 @@ from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.events import EventLog
 from twinlog.control.secret_scrubber import HIDDEN, SecretScrubber, settings_of
+from twinlog.control.status_file import StatusFile
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("support-bundle")]
@@ -96,16 +97,18 @@ def config(
     fresh_topic: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> Path:
     """A mirror of this configuration has just run, and somebody has logged what nobody should."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     create_topic(secured, fresh_topic)
     produce(secured, fresh_topic, [Outgoing(b"k", b"v")])
     path = a_config(tmp_path, secured, fresh_topic)
-    events = EventLog(path)
+    caplog.set_level(logging.INFO, "twinlog")  # as `twinlog mirror` does
+    events, status = EventLog(path), StatusFile(path)
     events.start()
     try:
-        with Mirror(path, once=True) as mirror:
+        with Mirror(path, once=True, on_snapshot=status.write) as mirror:
             (flow,) = mirror.wait(60)
         assert [(p.state, p.records) for p in flow.partitions] == [("DONE", 1)]
         log = logging.getLogger("twinlog.careless")
@@ -152,6 +155,9 @@ def test_a_bundle_tells_what_is_needed_and_no_secret(
     (process,) = json.loads(files["events.json"])
     told = [event["message"] for event in process["events"]]
     assert any(HIDDEN in line for line in told)
+    assert any(line.startswith("lane_connected") for line in told)
+    (running,) = json.loads(files["status.json"])["mirrors"]
+    assert running["flows"][0]["flow"] == "A->B"
     assert files["log/twinlog.log"].count(HIDDEN) >= len(known)
 
 
