@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,3 +132,29 @@ def test_killed_executor_of_a_standalone_cluster_loses_and_repeats_nothing(
         mirror.terminate()
         assert mirror.wait(15) == 0, mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) > 5000
+
+
+def test_executors_need_only_a_python_and_the_archive(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    master: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bare = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+    without = subprocess.run(
+        [bare, "-c", "import twinlog"], capture_output=True, check=False, cwd=tmp_path
+    )
+    assert b"No module named 'twinlog'" in without.stderr
+    archive = tmp_path / "executors.zip"
+    with Command(tmp_path / "pack", "pack", "--output", str(archive)) as packing:
+        assert packing.wait(60) == 0, packing.stderr
+    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
+    produce(source_cluster, fresh_topic, orders(3000))
+    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
+    arguments = ("mirror", str(file), "--once", "--master", master, "--archive", str(archive))
+    with Command(tmp_path / "run", *arguments) as mirror:
+        assert mirror.wait(120) == 0, mirror.stderr
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000

@@ -24,6 +24,7 @@ from twinlog.errors import TwinlogError
 COMMANDS: Final = {
     "mirror": "twinlog.cli.mirror:mirror",
     "check": "twinlog.cli.check:check",
+    "pack": "twinlog.cli.pack:pack",
     "status": "twinlog.cli.status:status",
     "support-bundle": "twinlog.cli.support_bundle:support_bundle",
     "demo": "twinlog.cli.demo:demo",

@@ -48,6 +48,11 @@ TAKEN_OVER: Final = "TAKEN_OVER"
 )
 @click.option("--master", metavar="URL", help="Spark master; default: this machine.")
 @click.option(
+    "--archive",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="What `twinlog pack` made: for executors of --master without Twinlog.",
+)
+@click.option(
     "--listen",
     metavar="ADDRESS:PORT",
     default=DEFAULT_LISTEN,
@@ -78,6 +83,7 @@ def mirror(  # noqa: PLR0913 (one an option)
     lanes: int | None,
     lease_s: float | None,
     master: str | None,
+    archive: Path | None,
     listen: str,
     log_file: Path | None,
     log_format: LogFormat,
@@ -121,6 +127,7 @@ def mirror(  # noqa: PLR0913 (one an option)
                 lanes=lanes,
                 lease_s=lease_s,
                 master=master,
+                archive=archive,
                 stop=stop,
                 reload=reload or threading.Event(),
                 read_again=lambda: load_file(file, clusters=clusters),

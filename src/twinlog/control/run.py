@@ -46,6 +46,8 @@ class MirrorOptions:
     lanes: int | None = None
     lease_s: float | None = None
     master: str | None = None
+    archive: Path | None = None
+    """What executors of the master are sent; None where Twinlog is installed there."""
     stop: threading.Event = field(default_factory=threading.Event)
     reload: threading.Event = field(default_factory=threading.Event)
     """Set when the configuration is to be read again."""
@@ -125,7 +127,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     host = "127.0.0.1" if options.master is None else _address_for_executors(options.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
     server.start()
-    engine = _Engine(supervisor, server, options.master, room)
+    engine = _Engine(supervisor, server, options, room)
     engine.start()
     try:
         with _reloading(config, options, supervisor):
@@ -176,12 +178,12 @@ class _Engine:
         self,
         supervisor: Supervisor,
         server: ChannelServer,
-        master: str | None,
+        options: MirrorOptions,
         room: Mapping[str, int],
     ) -> None:
         self._supervisor = supervisor
         self._server = server
-        self._master = master
+        self._options = options
         self._room = room
         self._told: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
@@ -196,7 +198,9 @@ class _Engine:
             from twinlog.spark.lease import LeaseStarter
             from twinlog.spark.session import start_spark
 
-            self._engine = engine = start_spark(self._master, sum(self._room.values()))
+            self._engine = engine = start_spark(
+                self._options.master, sum(self._room.values()), self._options.archive
+            )
             self._slots = engine.slots  # first: with a starter, lanes are counted
             self._supervisor.set_starter(
                 LeaseStarter(engine.context, LANE_ENTRY, self._server.address)

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
 
+from twinlog.errors import EnvironmentMissing
 from twinlog.spark.gateway import Gateway, start_jvm, submit_jvm
 from twinlog.spark.masters import TASK_FAILURES, is_local, local_master, task_slots, usable_cores
+from twinlog.spark.pack import ALIAS
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +48,14 @@ class Engine:
     """Task slots of a given master; None here, where there are as many as are needed."""
 
 
-def start_spark(master: str | None, lanes: int) -> Engine:
-    """Start Spark here, or connect to a master; `lanes` is what all flows together want."""
+def start_spark(master: str | None, lanes: int, archive: Path | None = None) -> Engine:
+    """Start Spark here, or connect to a master; `lanes` is what all flows together want.
+
+    `archive` is unpacked by executors, which then need a Python but not Twinlog.
+    """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.ERROR)
+    settings = {**SETTINGS, **_archive_settings(archive)}
     options = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"]
     if is_local(master):
         # executors of a cluster may have another interpreter, and must find our address
@@ -58,11 +64,11 @@ def start_spark(master: str | None, lanes: int) -> Engine:
         url = local_master(master, lanes, usable_cores())
         gateway = start_jvm(options)
     else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable if archive is None else "python3")
         url = str(master)
-        gateway = submit_jvm(options, {"spark.master": url, **SETTINGS})
+        gateway = submit_jvm(options, {"spark.master": url, **settings})
     try:
-        conf = SparkConf().setAppName("twinlog").setMaster(url).setAll([*SETTINGS.items()])
+        conf = SparkConf().setAppName("twinlog").setMaster(url).setAll([*settings.items()])
         context = SparkContext(conf=conf)
         slots = None if master is None else task_slots(context, 2 * lanes)
     except BaseException:
@@ -70,6 +76,18 @@ def start_spark(master: str | None, lanes: int) -> Engine:
         gateway.stop()
         raise
     return Engine(context=context, gateway=gateway, slots=slots)
+
+
+def _archive_settings(archive: Path | None) -> dict[str, str]:
+    if archive is None:
+        return {}
+    if not archive.is_file():
+        raise EnvironmentMissing(f"{archive}: no such file; make it with `twinlog pack`")
+    return {
+        "spark.archives": f"{archive.resolve().as_uri()}#{ALIAS}",
+        # beside an executor's work, where Spark unpacks archives
+        "spark.executorEnv.PYTHONPATH": ALIAS,
+    }
 
 
 def stop_spark(engine: Engine) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.properties import flow_of, loader
 from twinlog.config.schema import FlowConfig
 from twinlog.control.channel_server import ChannelServer
-from twinlog.control.run import _address_for_executors, _Engine, lanes_of
+from twinlog.control.run import MirrorOptions, _address_for_executors, _Engine, lanes_of
 from twinlog.control.supervisor import Supervisor
 from twinlog.lane.messages import MESSAGES
 from twinlog.spark.codec import MessageCodec
@@ -23,7 +23,7 @@ def an_engine(master: str | None, room: Mapping[str, int]) -> Iterator[_Engine]:
     supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda _s, _p: 1)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver)
     try:
-        yield _Engine(supervisor, server, master, room)
+        yield _Engine(supervisor, server, MirrorOptions(master=master), room)
     finally:
         server.close()
 
@@ -63,14 +63,23 @@ def test_lanes_of_a_flow(
 def test_a_given_master_has_room_for_every_lease_and_its_successor(
     flow: FlowConfig, slots: int, flows: int, lanes: int
 ) -> None:
-    supervisor = Supervisor([], once=True, lease_s=1, lane_count=lambda _s, _p: 1)
-    server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver)
-    try:
-        engine = _Engine(supervisor, server, "spark://somewhere:7077", {"A->B": 8})
+    with an_engine("spark://somewhere:7077", {}) as engine:
         engine._slots = slots
         assert engine.lanes_for(flow, 8, 100, flows=flows) == lanes
-    finally:
-        server.close()
+
+
+def test_a_reload_gets_no_more_lanes_than_this_spark_was_made_for(
+    flow: FlowConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with an_engine(None, {str(flow.flow): 2}) as engine:
+        assert engine.lanes_for(flow, 2, 100, flows=1) == 2
+        assert caplog.messages == []
+        assert engine.lanes_for(flow, 4, 100, flows=1) == 2
+        assert engine.lanes_for(flow, 4, 100, flows=1) == 2
+    (said,) = caplog.messages
+    assert "gets 2 lanes and not 4 until the mirror is started again" in said
+    with an_engine(None, {}) as engine:  # a flow that was added
+        assert engine.lanes_for(flow, 4, 100, flows=2) == 1
 
 
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

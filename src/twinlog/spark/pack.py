@@ -1,0 +1,97 @@
+"""The archive that executors of a Spark cluster need: Twinlog and what it imports, without Spark.
+
+A plain zip of importable files, unpacked by Spark into every executor's folder (`spark.archives`)
+and put on its workers' PYTHONPATH. Some of the files are compiled, so executors need the Python
+version and the platform of the machine where it was made.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import twinlog
+from twinlog.errors import EnvironmentMissing
+
+ALIAS: Final = "twinlog-executors"
+"""The folder's name beside an executor's work."""
+
+_CLUSTERS_OWN: Final = frozenset({"pyspark", "py4j"})
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
+"""Zip files know no earlier time; a fixed one makes equal archives equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What was made."""
+
+    path: Path
+    distributions: tuple[str, ...]
+    python: str
+    platform: str
+    size: int
+
+
+def pack(path: Path) -> Packed:
+    """Write the archive from what is installed here; an existing file is replaced at the end."""
+    names = sorted(_needed("twinlog"))
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, file in sorted(_files(names)):
+                info = zipfile.ZipInfo(name, _EARLIEST)
+                info.external_attr = 0o644 << 16
+                info.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(info, file.read_bytes())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise EnvironmentMissing(
+            f"{path} cannot be written: {error.strerror}; name another file with --output"
+        ) from error
+    return Packed(
+        path=path,
+        distributions=tuple(names),
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        platform=f"{platform.system()} {platform.machine()}",
+        size=path.stat().st_size,
+    )
+
+
+def _needed(name: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
+    """A distribution and everything that it requires here, but for Spark's own."""
+    key = name.lower().replace("_", "-")
+    if key in found or key in _CLUSTERS_OWN:
+        return found
+    try:
+        requires = importlib.metadata.requires(key) or []
+    except importlib.metadata.PackageNotFoundError:
+        return found  # for another platform, or an extra that is not installed
+    found |= {key}
+    for requirement in requires:
+        match = _NAME.match(requirement)
+        if match is not None and "extra ==" not in requirement:
+            found = _needed(match.group(), found)
+    return found
+
+
+def _files(names: list[str]) -> Iterator[tuple[str, Path]]:
+    """(name in the archive, file) of everything importable."""
+    home = Path(twinlog.__file__).parent
+    for file in home.rglob("*"):  # not its list of files: it may be installed as a link
+        if file.is_file() and "__pycache__" not in file.parts:
+            yield f"twinlog/{file.relative_to(home)}", file
+    for name in names:
+        for entry in importlib.metadata.files(name) or []:
+            inside = entry.parts[0] not in ("..", "twinlog") and "__pycache__" not in entry.parts
+            place = Path(str(importlib.metadata.distribution(name).locate_file(entry)))
+            if inside and entry.suffix != ".pth" and place.is_file():
+                yield str(entry), place
