@@ -217,7 +217,7 @@ class FetchSession:
         tags = reader.tags()
         diverging = None
         if tags and 0 in tags:
-            epoch, end = _EPOCH_END.unpack_from(tags[0])
+            epoch, end = Reader(tags[0]).unpack(_EPOCH_END)
             diverging = (epoch, end)
         return FetchedPartition(
             tp=TopicPartition(topic, partition),

@@ -13,7 +13,7 @@ import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from twinlog.cluster.connection import Connection
@@ -50,6 +50,7 @@ class HotConnection:
         self._in_flight: deque[tuple[int, Any]] = deque()
         self._scratch = bytearray(SCRATCH_BYTES)
         self._held = 0  # bytes of the scratch buffer that wait for the rest of their frame
+        self._failure: Disconnected | CorruptData | None = None
         self._frame: bytearray | None = None
         self._frame_got = 0
         self.bytes_sent = 0
@@ -119,15 +120,29 @@ class HotConnection:
         return True
 
     def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
-        """Answers that are complete, as (context, body behind the response header)."""
+        """Answers that are complete, as (context, body behind the response header).
+
+        Raises Disconnected or CorruptData; what arrived before the end is returned first.
+        """
+        if self._failure is not None:
+            raise self._failure
         answers: list[tuple[Any, memoryview]] = []
-        while len(answers) < limit:
-            if self._frame is None:
-                if not self._fill_scratch(answers):
+        try:
+            while len(answers) < limit:
+                if self._frame is None:
+                    if not self._fill_scratch(answers):
+                        break
+                elif not self._fill_frame(answers):
                     break
-            elif not self._fill_frame(answers):
-                break
+        except (Disconnected, CorruptData) as error:
+            if not answers:
+                raise
+            self._failure = error
         return answers
+
+    def put_back(self, contexts: Iterable[object]) -> None:
+        """Answers that nobody could read count as not given."""
+        self._in_flight.extendleft((-1, context) for context in reversed(list(contexts)))
 
     def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:
         got = self._recv(memoryview(self._scratch)[self._held :])
@@ -182,12 +197,13 @@ class HotConnection:
         (correlation,) = _SIZE.unpack_from(view, 0)
         if not self._in_flight:
             raise CorruptData(f"{self.peer} answered {correlation}, but nothing was asked")
-        expected, context = self._in_flight.popleft()
+        expected, context = self._in_flight[0]
         self._last_answer = time.monotonic()
         if correlation != expected:
             raise CorruptData(f"{self.peer} answered {correlation} where {expected} was due")
         if len(view) < 5 or view[4] != 0:
             raise CorruptData(f"{self.peer} sent a response header with unknown fields")
+        self._in_flight.popleft()
         return context, view[5:]
 
     def _broken(self, reason: str) -> Disconnected:

@@ -202,11 +202,16 @@ class LaneLoop:
 
     def _on_target_readable(self, connection: HotConnection) -> None:
         now_ms = int(time.time() * 1000)
-        for context, view in connection.receive():
-            if isinstance(context, Sent):
-                connection.throttled(self._stays.target.on_answer(context, view, now_ms))
-            else:
-                self._stays.map.on_answer(context, view)
+        answers = connection.receive()
+        for at, (context, view) in enumerate(answers):
+            try:
+                if isinstance(context, Sent):
+                    connection.throttled(self._stays.target.on_answer(context, view, now_ms))
+                else:
+                    self._stays.map.on_answer(context, view)
+            except CorruptData:
+                connection.put_back(context for context, _ in answers[at:])
+                raise
 
     def _on_broken(self, side: ClusterSide, node: int, error: TwinlogError) -> None:
         unanswered = side.drop(node)

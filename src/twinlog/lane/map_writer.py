@@ -13,6 +13,7 @@ from typing import Final
 
 from twinlog.cluster.errors_table import lookup
 from twinlog.cluster.produce import PRODUCE, produce_answer, produce_request
+from twinlog.errors import CorruptData
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.target_side import REQUEST_TIMEOUT_MS, STALE_LEADER, produce_version
 from twinlog.mirror.copy import PartitionCopy
@@ -98,8 +99,10 @@ class MapWriter:
 
     def on_answer(self, sent: Round, view: memoryview) -> None:
         """A round was answered: its runs are durable, or it is written again."""
-        self._writing.discard(sent.home)
         _, answers = produce_answer(sent.version, view, self.side.names)
+        if [answer.tp for answer in answers] != [sent.home]:
+            raise CorruptData("a row of the offset map was answered for another partition")
+        self._writing.discard(sent.home)
         error, message = answers[0].error, answers[0].message
         if error in STALE_LEADER:
             self.side.forget_leader(sent.home)

@@ -20,7 +20,7 @@ from twinlog.cluster.produce import (
     produce_answer,
     produce_request,
 )
-from twinlog.errors import Fate, PartitionError, TwinlogError, Unsupported
+from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.mirror.copy import PartitionCopy
 from twinlog.mirror.intake import OutBatch
@@ -146,8 +146,13 @@ class TargetSide:
         return True
 
     def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> int:
-        """One Produce request was answered; returns for how many ms the broker will not read on."""
+        """One Produce request was answered; returns for how many ms the broker will not read on.
+
+        CorruptData when it is no answer to this request: the outcome is then unknown.
+        """
         throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
+        if {answer.tp for answer in answers} != set(sent.batches):
+            raise CorruptData("a Produce request was answered for other partitions")
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
         for answer in answers:
             copy, _ = sent.batches.pop(answer.tp)

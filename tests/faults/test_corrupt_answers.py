@@ -1,0 +1,54 @@
+"""An answer that makes no sense costs its connection, and not one record."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.load import Load
+from tests.faults.rig import Rig
+from tests.support.client import eventually
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+SPOIL = """
+import itertools, {module} as module
+from twinlog.errors import CorruptData
+calls, right = itertools.count(), {function}
+def spoilt(*args, **more):
+    args = list(args)
+    if next(calls) % 20 in {which}:
+        place = next(i for i, one in enumerate(args) if isinstance(one, memoryview))
+        args[place] = {damage}
+    return right(*args, **more)
+{function} = spoilt
+"""
+"""A lane for which one answer in twenty is damaged on its way."""
+
+CUT = "args[place][:9]"
+OTHER = "memoryview(bytes(1) + args[place][1:].tobytes())"
+"""The number of its topics is wrong: nothing in it is answered."""
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "damage"),
+    [
+        ("twinlog.cluster.fetch", "module.FetchSession.parse", CUT),
+        ("twinlog.lane.target_side", "module.produce_answer", CUT),
+        ("twinlog.lane.target_side", "module.produce_answer", OTHER),
+        ("twinlog.lane.map_writer", "module.produce_answer", CUT),
+        ("twinlog.lane.map_writer", "module.produce_answer", OTHER),
+    ],
+    ids=["fetch", "produce", "produce-other", "map", "map-other"],
+)
+def test_damaged_answers(rig: Rig, module: str, function: str, damage: str) -> None:
+    rig.create()
+    # a map without gaps has one row: the very first
+    which = {0} if "map" in module else {7}
+    prelude = SPOIL.format(module=module, function=function, damage=damage, which=which)
+    with rig.mirror(prelude=prelude) as mirror, Load(rig.source, rig.topic, per_second=400) as load:
+        eventually(lambda: rig.end() > 1000, 20, what="a copy that goes on")
+        count = load.stop()
+        rig.copied(count)
+        mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])
+        mirror.stop()
+    rig.same()

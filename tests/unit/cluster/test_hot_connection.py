@@ -1,0 +1,89 @@
+"""What a connection hands out when its peer ends, or sends nonsense, in the midst of answers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from twinlog.cluster.connection import Connection
+from twinlog.cluster.hot_connection import HotConnection
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.errors import CorruptData, Disconnected
+
+
+class Peer:
+    """The broker's end of a connection that has asked three things: a, b and c."""
+
+    def __init__(self) -> None:
+        ours, self.sock = socket.socketpair()
+        settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", 1),))
+        self.hot = HotConnection(Connection(ours, "127.0.0.1", 1, settings), "us")
+        for context in "abc":
+            self.hot.submit(0, 9, [b"question"], context)
+        assert self.hot.flush()
+
+    def answer(self, correlation: int, body: bytes, *, tags: bytes = b"\x00") -> bytes:
+        frame = struct.pack(">i", correlation) + tags + body
+        return struct.pack(">i", len(frame)) + frame
+
+    def received(self) -> list[tuple[str, bytes]]:
+        return [(context, bytes(view)) for context, view in self.hot.receive()]
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    made = Peer()
+    yield made
+    made.hot.close()
+    made.sock.close()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 100])
+def test_answers_before_the_end_are_given_and_then_the_end_is_told(peer: Peer, cut: int) -> None:
+    first, second = peer.answer(1, b"one"), peer.answer(2, b"two" * 100)
+    peer.sock.sendall(first + second[:cut])
+    peer.sock.close()
+    assert peer.received() == [("a", b"one")]
+    for _ in range(2):
+        with pytest.raises(Disconnected):
+            peer.received()
+    assert peer.hot.unanswered() == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 1 << 30),
+        struct.pack(">iib", 5, 77, 0),  # the answer to another question
+        struct.pack(">iib", 5, 2, 9),  # a header that we cannot read
+    ],
+)
+def test_answers_before_nonsense_are_given_and_nothing_counts_as_answered_by_it(
+    peer: Peer, nonsense: bytes
+) -> None:
+    peer.sock.sendall(peer.answer(1, b"one") + nonsense)
+    assert peer.received() == [("a", b"one")]
+    with pytest.raises(CorruptData):
+        peer.received()
+    assert peer.hot.unanswered() == ["b", "c"]
+
+
+def test_answers_that_nobody_could_read_are_put_back_in_their_order(peer: Peer) -> None:
+    peer.sock.sendall(peer.answer(1, b"") + peer.answer(2, b""))
+    assert [context for context, _ in peer.received()] == ["a", "b"]
+    peer.hot.put_back(["a", "b"])
+    assert peer.hot.unanswered() == ["a", "b", "c"]
+
+
+def test_answers_arrive_whole_however_they_are_cut(peer: Peer) -> None:
+    stream = peer.answer(1, b"one") + peer.answer(2, b"") + peer.answer(3, b"three" * 50)
+    found = []
+    for byte in stream:
+        peer.sock.sendall(bytes((byte,)))
+        found += peer.received()
+    assert found == [("a", b"one"), ("b", b""), ("c", b"three" * 50)]
+    assert peer.received() == []
