@@ -62,6 +62,11 @@ STALE_PLAN: Final = frozenset(
 max.message.bytes, LogAppendTime.
 """
 
+LOG_FINDINGS: Final = frozenset(
+    {"GAP_WRITTEN", "EXTRA_RECORDS", "DIVERGED", "SOURCE_DIVERGED", "POSITION_REGRESSED"}
+)
+"""What a cold start may believe to see in two logs of which one grows while it looks."""
+
 LEASE_RETRY_S: Final = 2.0
 MAX_LEASE_RETRY_S: Final = 30.0
 ONCE_LEASE_TRIES: Final = 3
@@ -127,6 +132,7 @@ class FlowRun:
         # the process before us did not say goodbye: its lanes may still send for a while
         wait_s = 0.0 if clean else (SILENCE_MS + SOCKET_GIVES_UP_MS) / 1000
         self._foreign_until = time.monotonic() + wait_s
+        self._old_lanes_until = time.monotonic() + (0.0 if clean else SILENCE_MS / 1000)
         self._starts = itertools.count()
         self._is_reading_map = False
         self._next_lease_try = 0.0
@@ -434,6 +440,13 @@ class FlowRun:
         partition = lane.partitions.pop(trouble.source, None)
         lane.releasing.discard(trouble.source)
         if partition is None:
+            return
+        if trouble.code in LOG_FINDINGS and time.monotonic() < self._old_lanes_until:
+            # looked at while lanes of the process before us still write: no finding, and no alarm
+            log.info("%s: %s [%s]; looking again", self.name, trouble.message, trouble.code)
+            message = f"{trouble.source}: lanes of the process before us may still write to it"
+            partition.troubled("OTHER_WRITER", message, retriable=True)
+            partition.retry_at = min(partition.retry_at, self._old_lanes_until)
             return
         before = partition.failure
         self.errors[trouble.code] += 1
