@@ -1,0 +1,69 @@
+"""What a new leader makes of findings while lanes of the process before it may still write."""
+
+from __future__ import annotations
+
+import secrets
+from typing import cast
+
+import pytest
+
+from twinlog.control.channel_peer import Peer
+from twinlog.control.flow_run import LOG_FINDINGS, FlowRun, Host
+from twinlog.control.lanes import Lane
+from twinlog.control.partitions import LaneKey, Partition, PartitionPlan, Placement
+from twinlog.lane.messages import Troubled, Work
+from twinlog.model import TopicId, TopicPartition
+
+HERE = TopicPartition("orders", 0)
+PLAN = PartitionPlan(
+    source=HERE,
+    target=TopicPartition("A.orders", 0),
+    source_topic_id=TopicId(secrets.token_hex(16)),
+    target_topic_id=TopicId(secrets.token_hex(16)),
+    limit_bytes=1_000_000,
+    stamps_own_time=False,
+    is_picky=False,
+)
+
+
+def after(code: str, *, clean: bool) -> Partition:
+    """The partition after its lane has reported this, right after the start of the run."""
+    run = FlowRun(
+        name="A->B",
+        host=cast("Host", None),  # nothing is started
+        work=cast("Work", None),
+        generation=1,
+        plans=[PLAN],
+        lane_count=lambda _partitions: 1,
+        lease_s=300.0,
+        first_change_s=300.0,
+        start="earliest",
+        once=False,
+        clean=clean,
+    )
+    lane = Lane(key=LaneKey(1, 0, 0), peer=cast("Peer", None))
+    partition = lane.partitions[HERE] = run.partitions[HERE]
+    finding = Troubled(source=HERE, code=code, message="", is_retriable=False, wait_ms=0)
+    run.on_message(lane, finding)
+    return partition
+
+
+@pytest.mark.parametrize("code", sorted(LOG_FINDINGS))
+def test_a_log_in_motion_is_looked_at_again(code: str) -> None:
+    partition = after(code, clean=False)
+    assert partition.placement is Placement.PENDING
+    assert partition.failure is not None
+    assert partition.failure.code == "OTHER_WRITER"
+
+
+@pytest.mark.parametrize("code", sorted(LOG_FINDINGS))
+def test_a_log_that_nobody_else_writes_is_broken(code: str) -> None:
+    partition = after(code, clean=True)
+    assert partition.placement is Placement.FAILED
+    assert partition.failure is not None
+    assert partition.failure.code == code
+
+
+def test_what_no_motion_explains_is_said_at_once() -> None:
+    partition = after("TOPIC_UNAUTHORIZED", clean=False)
+    assert partition.placement is Placement.FAILED
