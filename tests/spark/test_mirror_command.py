@@ -148,8 +148,7 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
         try:
             for _ in range(4):
                 seen = arrived(target_cluster, fresh_topic)
-                for pid in mirror.lane_pids()[:1]:
-                    os.kill(pid, signal.SIGKILL)
+                os.kill(eventually(mirror.lane_pids)[0], signal.SIGKILL)
                 eventually(
                     lambda seen=seen: arrived(target_cluster, fresh_topic) > seen + 1000,  # type: ignore[misc]
                     within=40,

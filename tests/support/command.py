@@ -92,7 +92,7 @@ class Command:
 
 
 def _is_daemon(process: psutil.Process) -> bool:
-    return "pyspark.daemon" in process.cmdline()
+    return "twinlog.spark.daemon" in process.cmdline()
 
 
 def all_gone(processes: Sequence[psutil.Process], within: float = 10.0) -> bool:

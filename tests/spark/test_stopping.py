@@ -1,0 +1,70 @@
+"""A mirror that cannot stop in order, since its lanes are frozen: ten seconds at most, and a second
+signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.spark.test_mirror_command import arrived, config, orders
+from tests.support.client import produce
+from tests.support.command import Command, all_gone
+from tests.support.eventually import eventually
+from tests.support.topics import create_topic
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+
+AT_ONCE_S = 3.0
+
+
+@contextmanager
+def frozen_lanes(mirror: Command) -> Iterator[list[psutil.Process]]:
+    """Everything below the mirror, while its lanes are frozen."""
+    below, lanes = mirror.children(), mirror.lane_pids()
+    assert lanes
+    for pid in lanes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield below
+    finally:
+        for pid in lanes:
+            if psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_stopping_with_frozen_lanes(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    signals: int,
+) -> None:
+    create_topic(source_cluster, fresh_topic, partitions=4)
+    produce(source_cluster, fresh_topic, orders(100))
+    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    with Command(tmp_path / "run", "mirror", str(file), "--listen", "off") as mirror:
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 100, within=90)
+        with frozen_lanes(mirror) as below:
+            began = time.monotonic()
+            os.kill(mirror.pid, signal.SIGINT)
+            time.sleep(1.5)
+            assert mirror.process.poll() is None, "it waits for its lanes"
+            if signals == 2:
+                began = time.monotonic()
+                os.kill(mirror.pid, signal.SIGINT)
+                assert mirror.wait(AT_ONCE_S) == -signal.SIGINT
+            else:
+                assert mirror.wait(15) == 0, mirror.stderr
+                assert time.monotonic() - began < 10
+                assert "did not drain in time" in mirror.stderr
+        assert all_gone(below), "nothing is left when the lanes wake"
