@@ -130,3 +130,12 @@ def test_lock_covers_every_dependency() -> None:
     locked = (ROOT / "requirements.lock").read_text()
     wanted = [re.split(r"[^\w-]", each)[0] for each in project["dependencies"]]
     assert [each for each in wanted if f"\n{each}==" not in f"\n{locked}"] == []
+
+
+def test_few_tests_start_a_spark_of_their_own() -> None:
+    """It takes seconds each time, and continuous integration has an end."""
+    marked = [
+        p for p in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.spark" in p.read_text()
+    ]
+    assert len(marked) > 3
+    assert sum(p.read_text().count("\ndef test_") for p in marked) <= 60
