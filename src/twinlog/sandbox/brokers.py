@@ -33,6 +33,7 @@ from twinlog.sandbox.processes import wait_until
 from twinlog.sandbox.security import SandboxSecurity, Stores
 from twinlog.sandbox.state import STATE_FILE, ClusterState, read_state, write_state
 from twinlog.sandbox.watchdog import start_watchdog, stop_watchdog
+from twinlog.sandbox.zookeeper import ZooKeeper, is_before_kraft, zookeeper_properties
 
 __all__ = ["QUICK_JVM", "LocalCluster"]
 
@@ -60,6 +61,8 @@ class LocalCluster:
     heap_mb: int | None = None
     jvm_flags: tuple[str, ...] = ()
     security: SandboxSecurity | None = None
+    version: str = kafka_jars.KAFKA_VERSION
+    """Of Kafka, from 2.8 on (before 3.3 with ZooKeeper); older than ours with a single broker."""
     owner: int | None = field(default_factory=os.getpid)
     """The process whose death ends the brokers; None for brokers that outlive their starter."""
 
@@ -80,6 +83,7 @@ class LocalCluster:
             node_config=state.node_config,
             heap_mb=state.heap_mb,
             jvm_flags=state.jvm_flags,
+            version=state.version,
         )
         cluster.listeners = state.listeners
         cluster.ports = state.ports
@@ -91,7 +95,7 @@ class LocalCluster:
         """Start every node and return when each lists all of them as alive."""
         if self.brokers < 1:
             raise UsageError(f"a cluster of {self.brokers} brokers cannot start; ask for 1 or more")
-        jars = kafka_jars.find_or_fetch()
+        jars = self._jars()
         if self.folder is None:
             self.folder = Path(tempfile.mkdtemp(prefix=f"twinlog-{self.name}-"))
             self._temporary = True
@@ -121,6 +125,7 @@ class LocalCluster:
         wait_until(lambda: not any(node.alive for node in nodes), within=_STOP_SECONDS)
         for node in nodes:
             node.kill()
+        self._kill_zookeeper()
         stop_watchdog(self.folder)
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -183,7 +188,7 @@ class LocalCluster:
         """Shut a node down if it runs, start it on the same ports, return when it is ready."""
         node = self._node(node_id)
         node.end(patience=_STOP_SECONDS)
-        self._spawn(node, kafka_jars.find_or_fetch())
+        self._spawn(node, self._jars())
         self._wait_ready([node])
 
     def data_folder(self, node_id: int) -> Path:
@@ -195,6 +200,13 @@ class LocalCluster:
         return "\n".join(
             f"--- {self.name}, node {node.node_id} ---\n{node.log_tail()}" for node in self._nodes()
         )
+
+    def _jars(self) -> Path:
+        if self.brokers > 1 and self.version != kafka_jars.KAFKA_VERSION:
+            raise UsageError(
+                f"a cluster of {self.brokers} brokers runs Kafka {kafka_jars.KAFKA_VERSION} only"
+            )
+        return kafka_jars.find_or_fetch(version=self.version)
 
     def _home(self) -> Path:
         if self.folder is None:
@@ -217,8 +229,7 @@ class LocalCluster:
             for node in nodes:
                 node.log.unlink(missing_ok=True)
                 node.write(self._properties(node))
-            arguments = self.security.format_arguments() if self.security else []
-            format_storage(nodes, self.cluster_id, jars, arguments)
+            self._prepare(nodes, jars)
             self._write_state()
             for node in nodes:
                 self._spawn(node, jars)
@@ -230,8 +241,26 @@ class LocalCluster:
                     raise
                 for node in nodes:
                     node.kill()
+                self._kill_zookeeper()
             else:
                 return
+
+    def _zookeeper(self) -> ZooKeeper | None:
+        """For brokers that need one; it listens where a KRaft controller would."""
+        if not is_before_kraft(self.version) or not self.ports:
+            return None
+        return ZooKeeper(folder=self._home() / "node-0", port=self.ports[1][CONTROLLER])
+
+    def _prepare(self, nodes: list[Node], jars: Path) -> None:
+        if (zookeeper := self._zookeeper()) is not None:
+            zookeeper.start(jars)
+            return
+        arguments = self.security.format_arguments() if self.security else []
+        format_storage(nodes, self.cluster_id, jars, arguments)
+
+    def _kill_zookeeper(self) -> None:
+        if (zookeeper := self._zookeeper()) is not None:
+            zookeeper.kill()
 
     def _take_ports(self) -> None:
         names = (*self.listeners.on_brokers, CONTROLLER)
@@ -241,8 +270,11 @@ class LocalCluster:
         }
 
     def _properties(self, node: Node) -> dict[str, str]:
+        settings = server_properties(node.node_id, self.ports, self.listeners, node.data)
+        if (zookeeper := self._zookeeper()) is not None:
+            settings = zookeeper_properties(settings, zookeeper.port)
         return {
-            **server_properties(node.node_id, self.ports, self.listeners, node.data),
+            **settings,
             **self.config,
             **self.node_config.get(node.node_id, {}),
         }
@@ -280,6 +312,7 @@ class LocalCluster:
             node_config={node: dict(more) for node, more in self.node_config.items()},
             heap_mb=self.heap_mb,
             jvm_flags=self.jvm_flags,
+            version=self.version,
             listeners=self.listeners,
             ports=self.ports,
             cluster_id=self.cluster_id,

@@ -51,14 +51,19 @@ class _JarSet:
 _LOGGING = _Artifact(
     organisation="org.apache.logging.log4j", name="log4j-slf4j-impl", version="2.25.4"
 )
-_BROKER = _JarSet(
-    folder=f"kafka-{KAFKA_VERSION}",
-    what=f"Kafka {KAFKA_VERSION}",
-    artifacts=(
-        _Artifact(organisation="org.apache.kafka", name="kafka_2.13", version=KAFKA_VERSION),
-        _LOGGING,
-    ),
-)
+
+
+def _broker(version: str) -> _JarSet:
+    return _JarSet(
+        folder=f"kafka-{version}",
+        what=f"Kafka {version}",
+        artifacts=(
+            _Artifact(organisation="org.apache.kafka", name="kafka_2.13", version=version),
+            _LOGGING,
+        ),
+    )
+
+
 _MIRROR_MAKER = _JarSet(
     folder=f"mirror-maker-{KAFKA_VERSION}",
     what=f"MirrorMaker 2 {KAFKA_VERSION}",
@@ -75,9 +80,9 @@ def default_cache(environment: Mapping[str, str]) -> Path:
     return Path(chosen) if chosen else Path("~/.cache/twinlog").expanduser()
 
 
-def find_or_fetch(cache: Path | None = None) -> Path:
-    """The folder of the jars that a broker needs."""
-    return _find_or_fetch(_BROKER, cache)
+def find_or_fetch(cache: Path | None = None, version: str = KAFKA_VERSION) -> Path:
+    """The folder of the jars that a broker of this version needs."""
+    return _find_or_fetch(_broker(version), cache)
 
 
 def mirror_maker_jars(cache: Path | None = None) -> Path:

@@ -11,7 +11,7 @@ import struct
 
 from twinlog.sandbox.layout import HOST
 
-__all__ = ["known_brokers"]
+__all__ = ["known_brokers", "listens"]
 
 _METADATA, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 3, 17, 36
 
@@ -23,9 +23,16 @@ def known_brokers(
     with socket.create_connection((HOST, port), timeout=timeout) as connection:
         if credentials is not None:
             _log_in(connection, *credentials)
-        # version 12, header version 2: no topics, no creation, no authorized operations, no tags
-        answer = _ask(connection, _METADATA, 12, b"\x00" + b"\x01\x00\x00\x00")
+        # version 9 (Kafka 2.4), header version 2: no topics, no creation, no authorized operations
+        # of cluster or topics, no tags
+        answer = _ask(connection, _METADATA, 9, b"\x00" + b"\x01\x00\x00\x00\x00")
         return _broker_ids(answer[1:])  # response header version 1 ends in its tags
+
+
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
 
 
 def _log_in(connection: socket.socket, user: str, password: str) -> None:

@@ -25,6 +25,7 @@ class ClusterState:
     node_config: Mapping[int, Mapping[str, str]]
     heap_mb: int | None
     jvm_flags: tuple[str, ...]
+    version: str
     listeners: Listeners
     ports: dict[int, dict[str, int]]
     cluster_id: str
