@@ -13,6 +13,7 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import ensure_compacted_topic
+from twinlog.control.probe import ensure_probe_topic
 from twinlog.mirror.naming import (
     PROBE_TOPIC,
     STATE_TOPIC,
@@ -74,7 +75,8 @@ def test_its_client_does_not_see_them_as_remote_topics(
     alias = f"a{uuid.uuid4().hex[:8]}"
     ours = {STATE_TOPIC, PROBE_TOPIC, offset_map_topic(alias)}
     with ClusterClient(settings_for(target_cluster.bootstrap)) as client:
-        for name in ours:
+        ensure_probe_topic(client, 1)
+        for name in ours - {PROBE_TOPIC}:
             ensure_compacted_topic(client, name, partitions=1, replication_factor=1)
     remote = create_topic(target_cluster, f"{alias}.orders")
     asked = mm2.MirrorClient({"bootstrap.servers": target_cluster.bootstrap})
