@@ -143,8 +143,9 @@ def test_broker_quota_is_used_up_and_no_more(
         with flow.mirror(lanes=1) as mirror:
             eventually(lambda: states(mirror) == ["THROTTLED"], 15)
             (rate,) = rates(mirror, settle_s=4.0, watched_s=QUOTA_WINDOW_S).values()
-            # the upper bound is the broker's to keep, and it does so on average only
-            assert 0.75 * MEGABYTE < rate < 1.5 * MEGABYTE
+            # brokers keep the bound on average only: ten seconds by themselves may be half of it
+            # or half again as much, but never a standstill
+            assert 0.5 * MEGABYTE < rate < 1.6 * MEGABYTE
             assert {p.code for p in mirror.snapshots[0].partitions} == {""}
     finally:
         quota(client, f"twinlog-{flow.flow}", {key: None})
