@@ -15,7 +15,7 @@ from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.check import check
 from twinlog.control.check_report import CheckReport, Plan
-from twinlog.control.probe import PROBE_TOPIC
+from twinlog.mirror.naming import PROBE_TOPIC
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 from twinlog.sandbox.layout import free_ports
 

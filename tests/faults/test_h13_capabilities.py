@@ -9,7 +9,8 @@ import pytest
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import end_offsets, topic_names
 from twinlog.cluster.client import ClusterClient
-from twinlog.control.probe import PROBE_TOPIC, ensure_probe_topic, probe
+from twinlog.control.probe import ensure_probe_topic, probe
+from twinlog.mirror.naming import PROBE_TOPIC
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

@@ -15,7 +15,7 @@ from twinlog.control.check_report import FlowReport, Plan, Problem, TopicReport
 from twinlog.control.check_rights import denied, may, seen_by, unseen_configs
 from twinlog.control.flow_setup import EXPIRY_CONFIG, FlowSetup
 from twinlog.control.map_reader import MapReader
-from twinlog.control.probe import PROBE_TOPIC, UNTRIED
+from twinlog.control.probe import UNTRIED
 from twinlog.control.topic_discovery import (
     absence,
     absent,
@@ -24,7 +24,7 @@ from twinlog.control.topic_discovery import (
 )
 from twinlog.errors import PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.generations import winning_claims
-from twinlog.mirror.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_topic
 from twinlog.mirror.offset_map import PartitionKey
 from twinlog.model import TopicPartition
 

@@ -25,13 +25,13 @@ from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import fetch_records, produce_batch
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
+from twinlog.mirror.naming import PROBE_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, encode_batch
 
 log = logging.getLogger(__name__)
 
-PROBE_TOPIC: Final = "mm2-twinlog-probe.internal"
 FIRST_SEQUENCE: Final = 1_000
 OUT_OF_ORDER_SEQUENCE: Final = 45
 
