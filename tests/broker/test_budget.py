@@ -23,7 +23,9 @@ pytestmark = pytest.mark.broker
 
 MEGABYTE = 1_000_000
 PARTITIONS = 4
-WATCHED_S = 6.0
+WATCHED_S = 12.0
+"""Long enough for the bytes of single fetches, and the moments of reports, not to matter."""
+
 QUOTA_WINDOW_S = 10.0
 """Brokers look at the last ten seconds (quota.window.num)."""
 

@@ -64,6 +64,9 @@ def test_source_with_batches_of_the_old_formats(rig: Rig) -> None:
         message(magic=1, offset=n, key=b"k%d" % n, value=b"u%d" % n, timestamp=now + n)
         for n in range(5, 10)
     ]
+    # without its topic id on disk a broker that comes back takes the log for a stray one
+    folder = log_file(rig.source, rig.here).parent
+    eventually(lambda: (folder / "partition.metadata").exists())
     eventually(lambda: log_file(rig.source, rig.here).exists())
     rig.source.kill(1)
     log_file(rig.source, rig.here).write_bytes(b"".join(old))

@@ -1,0 +1,77 @@
+"""The files of docs/recipes run as they stand, but for addresses and replication factors."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, produce, read_all
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
+ARRIVES = {
+    "disaster-recovery": [("primary", "orders", "standby", "primary.orders")],
+    "migration": [("old", "orders-eu", "new", "orders-eu"), ("old", "payments", "new", "payments")],
+    "analytics": [
+        ("live", "orders-eu", "analytics", "live.orders-eu"),
+        ("live", "clicks", "analytics", "live.clicks"),
+    ],
+    "aggregation": [
+        ("east", "orders", "central", "east.orders"),
+        ("west", "orders", "central", "west.orders"),
+    ],
+}
+"""(from, topic, to, remote topic) of what each file copies."""
+
+STAYS = {"analytics": [("live", "orders-eu.retry")]}
+
+
+def test_every_recipe_is_tried() -> None:
+    files = {file.stem for file in RECIPES.glob("*.properties")}
+    assert files == set(ARRIVES)
+    pages = (RECIPES / "README.md").read_text()
+    for name in files:
+        assert f"({name}.md)" in pages
+        assert f"({name}.properties)" in (RECIPES / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize("name", ARRIVES)
+def test_recipe_copies_what_its_page_says(
+    name: str, source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    mark = uuid.uuid4().hex[:6]
+    text = (RECIPES / f"{name}.properties").read_text()
+    senders = {source for source, *_ in ARRIVES[name]}
+    aliases = [alias.strip() for alias in text.split("clusters = ")[1].splitlines()[0].split(",")]
+    clusters = {a: source_cluster if a in senders else target_cluster for a in aliases}
+    text = re.sub(r"(replication\.factor) = 3", r"\1 = 1", text)
+    for alias, cluster in clusters.items():
+        address = f"{alias}.bootstrap.servers = {cluster.bootstrap}"
+        text = re.sub(rf"(?m)^{alias}\.bootstrap\.servers = .*$", address, text)
+        # aliases and topics of this run's own: other tests mirror on the same clusters
+        text = re.sub(rf"\b{alias}(?=[.,>\n-])(?!-1)", f"{alias}{mark}", text)
+    topics = {topic for _, topic, *_ in ARRIVES[name]} | {t for _, t in STAYS.get(name, ())}
+    selected = r"(?m)^(.*\.topics) = .*$"
+    text = re.sub(selected, rf"\1 = {mark}\\.(?:{'|'.join(map(re.escape, topics))})", text)
+    for topic in topics:
+        create_topic(source_cluster, f"{mark}.{topic}", 1)
+        produce(source_cluster, f"{mark}.{topic}", [Outgoing(value=b"1"), Outgoing(value=b"2")])
+    file = tmp_path / f"{name}.properties"
+    file.write_text(text)
+    with Mirror(file, once=True) as mirror:
+        flows = mirror.wait(60)
+    assert {p.state for flow in flows for p in flow.partitions} <= {"DONE", "TAKEN_OVER"}
+    for source, topic, target, remote in ARRIVES[name]:
+        there = remote.replace(source, f"{source}{mark}", 1) if remote != topic else remote
+        there = there.replace(topic, f"{mark}.{topic}")
+        assert [r.value for r in read_all(clusters[target], there)] == [b"1", b"2"]
+    for _, topic in STAYS.get(name, ()):
+        copied = {p.topic for flow in flows for p in flow.partitions}
+        assert f"{mark}.{topic}" not in copied
