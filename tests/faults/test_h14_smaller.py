@@ -66,7 +66,7 @@ def test_source_with_batches_of_the_old_formats(rig: Rig) -> None:
     ]
     # without its topic id on disk a broker that comes back takes the log for a stray one
     folder = log_file(rig.source, rig.here).parent
-    eventually(lambda: (folder / "partition.metadata").exists())
+    eventually((folder / "partition.metadata").exists)
     eventually(lambda: log_file(rig.source, rig.here).exists())
     rig.source.kill(1)
     log_file(rig.source, rig.here).write_bytes(b"".join(old))
