@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from kafka.protocol.admin import AlterClientQuotasRequest
 
 from tests.faults.rig import Rig
 from tests.support.client import Outgoing, produce
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
+from tests.support.quotas import quota
 from tests.support.topics import create_topic, end_offsets, topic_names
-from twinlog.cluster.client import ClusterClient
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -108,24 +107,6 @@ def test_whole_machine_is_used_where_nothing_binds(flow: Rig) -> None:
     with flow.mirror(lanes=2, keys=keys) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), 20)
         eventually(lambda: states(mirror) == ["RUNNING"])
-
-
-def quota(client: ClusterClient, client_id: str, values: Mapping[str, float | None]) -> None:
-    """Set quotas of a client id; None lifts one."""
-    entry = AlterClientQuotasRequest.EntryData
-    request = AlterClientQuotasRequest(
-        entries=[
-            entry(
-                entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
-                ops=[
-                    entry.OpData(key=key, value=value or 0.0, remove=value is None)
-                    for key, value in values.items()
-                ],
-            )
-        ],
-        validate_only=False,
-    )
-    assert not client.send(None, request).entries[0].error_code
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import time
 from contextlib import suppress
 
 import pytest
-from kafka.protocol.admin import AlterClientQuotasRequest
 
 from tests.faults import raw
 from tests.faults.rig import OLD, Rig, freeze, thaw
 from tests.support.client import eventually
+from tests.support.quotas import quota
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster import admin
@@ -28,26 +28,7 @@ SLOW = 20_000
 
 def limit(rig: Rig, client_id: str, bytes_per_second: int | None) -> None:
     """The target's produce quota for a client id; None lifts it."""
-    entry = AlterClientQuotasRequest.EntryData
-    answer = rig.target_client.send(
-        None,
-        AlterClientQuotasRequest(
-            entries=[
-                entry(
-                    entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
-                    ops=[
-                        entry.OpData(
-                            key="producer_byte_rate",
-                            value=float(bytes_per_second or 0),
-                            remove=bytes_per_second is None,
-                        )
-                    ],
-                )
-            ],
-            validate_only=False,
-        ),
-    )
-    assert not answer.entries[0].error_code, answer
+    quota(rig.target_client, client_id, {"producer_byte_rate": bytes_per_second})
 
 
 def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None:
