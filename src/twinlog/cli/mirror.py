@@ -129,7 +129,7 @@ def mirror(  # noqa: PLR0913 (one an option)
                 master=master,
                 archive=archive,
                 stop=stop,
-                reload=reload or threading.Event(),
+                reload=reload,
                 read_again=lambda: load_file(file, clusters=clusters),
                 on_snapshot=on_snapshot,
             ),

@@ -49,10 +49,10 @@ class MirrorOptions:
     archive: Path | None = None
     """What executors of the master are sent; None where Twinlog is installed there."""
     stop: threading.Event = field(default_factory=threading.Event)
-    reload: threading.Event = field(default_factory=threading.Event)
-    """Set when the configuration is to be read again."""
+    reload: threading.Event | None = None
+    """Set when the configuration is to be read again; None where it never is."""
     read_again: Callable[[], MirrorConfig] | None = None
-    """Reads it; None where it is never read again."""
+    """Reads it."""
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
 
 
@@ -144,7 +144,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
 def _reloading(
     config: MirrorConfig, options: MirrorOptions, supervisor: Supervisor
 ) -> AbstractContextManager[object]:
-    if options.read_again is None or options.once:
+    if options.read_again is None or options.reload is None:
         return nullcontext()
     return Reloader(
         config,
