@@ -1,0 +1,181 @@
+"""MirrorMaker 2's three internal records, byte for byte: offset syncs, checkpoints, heartbeats.
+
+Kafka's protocol types, big-endian; a string is an int16 length and UTF-8. Keys have no version.
+
+    record      key                               value
+    OffsetSync  topic of the source, partition    upstream offset, downstream offset
+    Checkpoint  group, topic of the target,       version, upstream offset, downstream offset,
+                partition                         metadata
+    Heartbeat   source alias, target alias        version, timestamp in ms
+
+As Java's readers do, ours take every version for version 0 and ignore what follows the fields.
+There is no record without a value: Java's readers end with an exception at a tombstone, so none is
+ever written. One that is read is CorruptData, which readers skip.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.errors import CorruptData
+from twinlog.model import TopicPartition
+
+__all__ = ["Checkpoint", "Heartbeat", "OffsetSync"]
+
+VERSION: Final = 0
+_MAX_STRING_BYTES: Final = 32_767
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_OFFSETS = struct.Struct(">qq")
+_VERSION_AND_OFFSETS = struct.Struct(">hqq")
+_VERSION_AND_TIMESTAMP = struct.Struct(">hq")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSync:
+    """One record's offset on the source, and the offset of its copy on the target."""
+
+    topic_partition: TopicPartition
+    """By its name on the source."""
+    upstream_offset: int
+    downstream_offset: int
+
+    def key(self) -> bytes:
+        return _encode_topic_partition(self.topic_partition)
+
+    def value(self) -> bytes:
+        return _OFFSETS.pack(self.upstream_offset, self.downstream_offset)
+
+    @classmethod
+    def decode(cls, key: bytes | None, value: bytes | None) -> OffsetSync:
+        """Raises CorruptData."""
+        fields = _Fields("offset sync", key)
+        topic_partition = fields.topic_partition()
+        upstream_offset, downstream_offset = _Fields("offset sync", value).take(_OFFSETS)
+        return cls(
+            topic_partition=topic_partition,
+            upstream_offset=upstream_offset,
+            downstream_offset=downstream_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A group's committed offset on the source, and where it goes on in the target's topic."""
+
+    group: str
+    topic_partition: TopicPartition
+    """By its name on the target."""
+    upstream_offset: int
+    downstream_offset: int
+    metadata: str = ""
+    """What the group committed with its offset; none is the empty text."""
+
+    def key(self) -> bytes:
+        return _encode_string(self.group) + _encode_topic_partition(self.topic_partition)
+
+    def value(self) -> bytes:
+        offsets = _VERSION_AND_OFFSETS.pack(VERSION, self.upstream_offset, self.downstream_offset)
+        return offsets + _encode_string(self.metadata)
+
+    @classmethod
+    def decode(cls, key: bytes | None, value: bytes | None) -> Checkpoint:
+        """Raises CorruptData."""
+        of_key = _Fields("checkpoint", key)
+        group = of_key.string()
+        topic_partition = of_key.topic_partition()
+        of_value = _Fields("checkpoint", value)
+        _, upstream_offset, downstream_offset = of_value.take(_VERSION_AND_OFFSETS)
+        return cls(
+            group=group,
+            topic_partition=topic_partition,
+            upstream_offset=upstream_offset,
+            downstream_offset=downstream_offset,
+            metadata=of_value.string(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A sign of life of a flow, written to its target and mirrored onwards from there."""
+
+    source_alias: str
+    target_alias: str
+    timestamp_ms: int
+
+    def key(self) -> bytes:
+        return _encode_string(self.source_alias) + _encode_string(self.target_alias)
+
+    def value(self) -> bytes:
+        return _VERSION_AND_TIMESTAMP.pack(VERSION, self.timestamp_ms)
+
+    @classmethod
+    def decode(cls, key: bytes | None, value: bytes | None) -> Heartbeat:
+        """Raises CorruptData."""
+        of_key = _Fields("heartbeat", key)
+        source_alias = of_key.string()
+        target_alias = of_key.string()
+        _, timestamp_ms = _Fields("heartbeat", value).take(_VERSION_AND_TIMESTAMP)
+        return cls(source_alias=source_alias, target_alias=target_alias, timestamp_ms=timestamp_ms)
+
+
+def _encode_topic_partition(tp: TopicPartition) -> bytes:
+    return _encode_string(tp.topic) + _INT32.pack(tp.partition)
+
+
+def _encode_string(text: str) -> bytes:
+    encoded = text.encode("utf-8", "replace")  # as Java: half a surrogate pair becomes "?"
+    if len(encoded) > _MAX_STRING_BYTES:
+        raise CorruptData(
+            f"a text of {len(encoded)} bytes, {text[:40]!r}..., does not fit into a record of "
+            f"MirrorMaker 2, which takes {_MAX_STRING_BYTES}: shorten the name or the metadata",
+            code="MM2_RECORD",
+        )
+    return _INT16.pack(len(encoded)) + encoded
+
+
+class _Fields:
+    """Reads the fields of a key or value in their order."""
+
+    def __init__(self, kind: str, encoded: bytes | None) -> None:
+        if encoded is None:
+            raise CorruptData(
+                f"MirrorMaker 2's {kind} has no key or no value; it is left out", code="MM2_RECORD"
+            )
+        self._kind = kind
+        self._encoded = encoded
+        self._at = 0
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        self._require(layout.size)
+        values = layout.unpack_from(self._encoded, self._at)
+        self._at += layout.size
+        return values
+
+    def string(self) -> str:
+        (length,) = self.take(_INT16)
+        if length < 0:
+            raise CorruptData(
+                f"MirrorMaker 2's {self._kind} has a text of {length} bytes; it is left out",
+                code="MM2_RECORD",
+            )
+        self._require(length)
+        text = self._encoded[self._at : self._at + length]
+        self._at += length
+        return text.decode("utf-8", "replace")
+
+    def topic_partition(self) -> TopicPartition:
+        topic = self.string()
+        (partition,) = self.take(_INT32)
+        return TopicPartition(topic, partition)
+
+    def _require(self, size: int) -> None:
+        if self._at + size > len(self._encoded):
+            raise CorruptData(
+                f"MirrorMaker 2's {self._kind} ends after {len(self._encoded)} bytes, within a "
+                f"field; it is left out",
+                code="MM2_RECORD",
+            )
