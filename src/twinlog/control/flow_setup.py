@@ -22,7 +22,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -34,6 +34,7 @@ from twinlog.cluster.metadata import Operation
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.config.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.control.check_rights import denied, may
+from twinlog.control.duties import LedFlow, PartitionView
 from twinlog.control.flow_run import SILENCE_MS
 from twinlog.control.leading import SetupWaiting, take_part, wait_to_lead
 from twinlog.control.map_reader import MapReader
@@ -86,6 +87,20 @@ class PreparedFlow:
 
     def read_map(self) -> Mapping[PartitionKey, PartitionMap]:
         return self.map_reader.read()
+
+    def led(self, *, partitions: Callable[[], tuple[PartitionView, ...]]) -> LedFlow:
+        """The flow as its duties see it."""
+        setup, reader = self.setup, self.map_reader
+        return LedFlow(
+            config=setup.config,
+            policy=setup.policy,
+            generation=self.generation,
+            source=setup.source,
+            target=setup.target,
+            partitions=partitions,
+            read_map=reader.read,
+            tell_once=setup.tell_once,
+        )
 
     def close(self, *, drained: bool) -> None:
         """Note on the target that all lanes have drained, and give the lead away."""
@@ -184,7 +199,7 @@ class FlowSetup:
             self._map_client = ClusterClient(self.target)
         return self._map_client
 
-    def _tell_once(self, line: str) -> None:
+    def tell_once(self, line: str) -> None:
         """What is left out and stops nothing: said once in the life of this process."""
         if line not in self._told:
             self._told.add(line)
@@ -192,7 +207,7 @@ class FlowSetup:
 
     def _ensure_own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
         def unseen(error: Unauthorized) -> None:
-            self._tell_once(
+            self.tell_once(
                 f"{self.name}: whether {name} has cleanup.policy=compact is not known, and without "
                 f"it the flow's state would be deleted in time: {error}"
             )
@@ -314,7 +329,7 @@ class FlowSetup:
             ensure_probe_topic(target, factor)
             return probe(target)
         except Unauthorized as error:
-            self._tell_once(
+            self.tell_once(
                 f"{self.name}: what the target can do is not tried, so the guarantee is "
                 f"'{UNTRIED.guarantee}' and every partition counts as unprotected: {error}"
             )
@@ -329,7 +344,7 @@ class FlowSetup:
     def _discover(self, source: ClusterClient, target: ClusterClient) -> Discovery:
         found = discover(self.config, self.policy, source, target, lanes_are_us=self._lanes_are_us)
         for line in found.notes:
-            self._tell_once(line)
+            self.tell_once(line)
         return found
 
     def _with_ends(
@@ -389,7 +404,7 @@ class FlowSetup:
             brokers = admin.describe_broker_configs(target, [EXPIRY_CONFIG, OLD_EXPIRY_CONFIG])
         except Unauthorized as error:
             if self.config.producer_id_expiration_ms is None:
-                self._tell_once(
+                self.tell_once(
                     f"{self.name}: {error}: every partition counts as unprotected (slower for a "
                     "minute after trouble); set twinlog.target.producer.id.expiration.ms to the "
                     "brokers' producer.id.expiration.ms"

@@ -7,9 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.control.duties import Duties
 from twinlog.control.flow_run import FlowRun
 from twinlog.control.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.partitions import Partition
+from twinlog.control.snapshot import FlowSnapshot, flow_snapshot
 from twinlog.errors import TwinlogError
 
 LOOK_AGAIN_S: Final = 0.5
@@ -23,6 +25,7 @@ class ManagedFlow:
     setup: FlowSetup
     run: FlowRun | None = None
     prepared: PreparedFlow | None = None
+    duties: Duties | None = None
     degraded: str = ""
     error: TwinlogError | None = None
     """Why the flow was given up."""
@@ -73,3 +76,27 @@ class ManagedFlow:
     @property
     def is_over(self) -> bool:
         return self.closed or (self.error is not None and self.run is None)
+
+    def snapshot(self) -> FlowSnapshot:
+        """The flow as it is now."""
+        if self.run is not None and self.prepared is not None:
+            return flow_snapshot(
+                self.run,
+                self.prepared.guarantee,
+                self.degraded,
+                self.prepared.problems,
+                self.errors,
+            )
+        error = self.error
+        return FlowSnapshot(
+            flow=self.setup.name,
+            state="FAILED" if error is not None else "DEGRADED" if self.degraded else "STARTING",
+            reason=str(error) if error is not None else self.degraded,
+            guarantee="",
+            generation=-1,
+            lanes=0,
+            since_ms=int((time.time() - (time.monotonic() - self.began)) * 1000),
+            partitions=(),
+            code="" if error is None else error.code,
+            errors=dict(self.errors),
+        )

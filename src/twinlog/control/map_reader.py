@@ -27,8 +27,9 @@ class MapReader:
         self._lock = threading.Lock()
 
     def read(self) -> Mapping[PartitionKey, PartitionMap]:
-        """The map up to this moment."""
+        """The map up to this moment; later readings leave it as it is, for other threads use it."""
         with self._lock:
+            fresh: set[PartitionKey] = set()
             tps = [TopicPartition(self._topic, partition) for partition in self._next]
             ends = ends_of_logs(self._client, tps)
             if any(end < self._next[tp.partition] for tp, end in ends.items()):
@@ -41,8 +42,12 @@ class MapReader:
                     if record.key is None or record.value is None:
                         continue
                     row = ChunkRow.decode(record.key, record.value)
-                    known = self._maps.get(row.key)
-                    if known is None:
-                        known = self._maps[row.key] = PartitionMap(key=row.key, topic=row.topic)
-                    known.apply(row)
+                    if row.key not in fresh:
+                        fresh.add(row.key)
+                        self._maps[row.key] = self._to_change(row)
+                    self._maps[row.key].apply(row)
             return dict(self._maps)
+
+    def _to_change(self, row: ChunkRow) -> PartitionMap:
+        known = self._maps.get(row.key)
+        return PartitionMap(key=row.key, topic=row.topic) if known is None else known.copy()

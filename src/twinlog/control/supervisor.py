@@ -18,10 +18,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from concurrent.futures import Future
+from typing import Any, Final, Protocol, TypeVar
 
 from twinlog.control.channel_peer import Peer
 from twinlog.control.channel_server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
+from twinlog.control.duties import Duties, PartitionView, view_of
+from twinlog.control.duty_list import duties_of
 from twinlog.control.flow_run import FlowRun
 from twinlog.control.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.lanes import Job, Lane
@@ -29,17 +32,21 @@ from twinlog.control.leading import SetupWaiting
 from twinlog.control.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
 from twinlog.control.pacing import pacer_of
 from twinlog.control.partitions import RETRY_FAILED_S
-from twinlog.control.snapshot import FlowSnapshot, flow_snapshot
-from twinlog.errors import Fate, TwinlogError
+from twinlog.control.snapshot import FlowSnapshot
+from twinlog.errors import Disconnected, Fate, TwinlogError
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TICK_S: Final = 0.1
 STOP_WITHIN_S: Final = 8.0
 """Lanes get so long to drain; then their jobs are cancelled, which is harmless."""
 
 LEAVE_WITHIN_S: Final = 2.0
+DUTIES_END_WITHIN_S: Final = 2.0
+ANSWER_WITHIN_S: Final = 5.0
 MAX_SETUP_PAUSE_S: Final = 30.0
 ONCE_GIVES_UP_S: Final = 60.0
 
@@ -183,6 +190,8 @@ class Supervisor:
             return
         if self._starter is not None or flow.run.is_stopping:
             flow.run.tick()
+        if flow.run.is_stopping and flow.duties is not None and not self._once:
+            flow.duties.stop()
         if flow.run.is_finished:
             self._close(flow)
             return
@@ -245,6 +254,9 @@ class Supervisor:
                 pacer=pacer_of(flow.setup.config),
             )
             flow.run.go_on_from(flow.former)
+            flow.duties = self._duties(flow, flow.run, prepared)
+            if not self._once:
+                flow.duties.start()
             if self._stop_at is not None or flow.is_ending:
                 flow.run.stop()
 
@@ -322,10 +334,15 @@ class Supervisor:
             log.warning("%s: the end could not be noted on the target: %s", flow.setup.name, error)
             done(None)
 
-        prepared = flow.prepared
-        successor = flow.successor
+        prepared, duties, successor = flow.prepared, flow.duties, flow.successor
+        ends_in_time = self._once and self._stop_at is None
 
         def close() -> None:
+            if duties is not None and ends_in_time:
+                duties.run_once()
+            if duties is not None:
+                duties.stop()
+                duties.join(DUTIES_END_WITHIN_S)
             if goes_on:
                 prepared.rest(drained=drained, successor=successor)
             else:
@@ -355,6 +372,29 @@ class Supervisor:
             flow.map_failed(error)
 
         self._background(prepared.read_map, then, failed)
+
+    # -- duties
+    # --------------------------------------------------------------------------------------------
+
+    def _duties(self, flow: ManagedFlow, run: FlowRun, prepared: PreparedFlow) -> Duties:
+        def views() -> tuple[PartitionView, ...]:
+            wanted = (p for p in run.partitions.values() if p.is_wanted)
+            return tuple(view_of(partition) for partition in wanted)
+
+        def count(error: TwinlogError) -> None:
+            self._events.put(lambda: flow.errors.update([error.code]))
+
+        led = prepared.led(partitions=lambda: self._ask(views))
+        return Duties(led.name, duties_of(led), on_error=count)
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """Its answer from the supervisor's thread, where the flows may be looked at."""
+        answer: Future[T] = Future()
+        self._events.put(lambda: answer.set_result(question()))
+        try:
+            return answer.result(ANSWER_WITHIN_S)
+        except TimeoutError:
+            raise Disconnected("the supervisor does not answer: the process is ending") from None
 
     # -- background
     # ----------------------------------------------------------------------------------------
@@ -422,31 +462,7 @@ class Supervisor:
 
     def snapshots(self) -> list[FlowSnapshot]:
         """All flows as they are now."""
-        return [self._snapshot(flow) for flow in self._flows]
-
-    @staticmethod
-    def _snapshot(flow: ManagedFlow) -> FlowSnapshot:
-        if flow.run is not None and flow.prepared is not None:
-            return flow_snapshot(
-                flow.run,
-                flow.prepared.guarantee,
-                flow.degraded,
-                flow.prepared.problems,
-                flow.errors,
-            )
-        error = flow.error
-        return FlowSnapshot(
-            flow=flow.setup.name,
-            state="FAILED" if error is not None else "DEGRADED" if flow.degraded else "STARTING",
-            reason=str(error) if error is not None else flow.degraded,
-            guarantee="",
-            generation=-1,
-            lanes=0,
-            since_ms=int((time.time() - (time.monotonic() - flow.began)) * 1000),
-            partitions=(),
-            code="" if error is None else error.code,
-            errors=dict(flow.errors),
-        )
+        return [flow.snapshot() for flow in self._flows]
 
     @property
     def errors(self) -> list[TwinlogError]:

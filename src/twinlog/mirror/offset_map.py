@@ -32,7 +32,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from twinlog.errors import CorruptData
@@ -203,6 +203,15 @@ class PartitionMap:
         for run in self.runs[at:]:
             self.fingerprints.pop(run.ordinal, None)
         del self.runs[at:]
+
+    def copy(self) -> PartitionMap:
+        """One that may change while somebody reads this."""
+        return replace(
+            self,
+            runs=list(self.runs),
+            fingerprints=dict(self.fingerprints),
+            producers=set(self.producers),
+        )
 
     def tail(self, count: int) -> tuple[Run, ...]:
         """The newest runs, oldest first."""
