@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from twinlog.config.audit import warning
 from twinlog.config.client_keys import LATER_CLIENT_KEYS, Role
+from twinlog.config.hopeless import glob_like, hopeless
 from twinlog.config.key_types import Support
 from twinlog.config.keys import DEFINITIONS, RENAMED
 from twinlog.config.origin import Setting
@@ -13,19 +14,36 @@ from twinlog.config.patterns import has_lone_star
 from twinlog.config.schema import ConfigWarning, FlowConfig, WarningCode
 from twinlog.config.values import parse_boolean, to_list, trimmed
 
+_FILTERS = ("topics", "topics.exclude", "groups", "groups.exclude", "config.properties.exclude")
+_OF_TOPICS = ("topics", "topics.exclude")
+
 
 def audit_patterns(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
-    """A lone `*`, taken as `.*`."""
+    """Patterns that mean something else than they seem to; a line for many flows is told once."""
     seen: set[Setting] = set()
     for flow in flows:
-        for name in ("topics", "topics.exclude", "config.properties.exclude"):
+        for name in _FILTERS:
             setting = flow.settings.get(name)
-            if setting is not None and setting not in seen and has_lone_star(to_list(setting)):
+            if setting is not None and setting not in seen:
                 seen.add(setting)
-                message = (
-                    "`*` is no regular expression; it is taken as `.*`, MirrorMaker 2 refuses it"
-                )
-                yield warning(WarningCode.STAR_PATTERN, setting, message)
+                yield from _of_pattern(name, setting)
+
+
+def _of_pattern(name: str, setting: Setting) -> Iterator[ConfigWarning]:
+    entries = to_list(setting)
+    if has_lone_star(entries):
+        message = "`*` is no regular expression; it is taken as `.*`, MirrorMaker 2 refuses it"
+        yield warning(WarningCode.STAR_PATTERN, setting, message)
+    for entry in entries:
+        shown = "a value of a config provider" if setting.secret else f"`{entry}`"
+        why = hopeless(entry, names_topics=name in _OF_TOPICS)
+        if why:
+            why = "matches nothing" if setting.secret else why
+            yield warning(WarningCode.MATCHES_NOTHING, setting, f"{shown} {why}")
+        meant = glob_like(entry)
+        if meant and not setting.secret:
+            message = f"{shown} means any number of `{entry[-2]}` at the end; did you mean {meant}?"
+            yield warning(WarningCode.STAR_PATTERN, setting, message)
 
 
 def audit_not_yet(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:

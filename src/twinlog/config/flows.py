@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twinlog.config.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
+from twinlog.config.contradictions import refuse_contradictions
 from twinlog.config.key_types import Kind
 from twinlog.config.keys import DEFINITIONS
 from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
@@ -35,6 +36,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     values.check_all()
     refuse_java_classes(settings)
     consumer = source_client(settings, Role.CONSUMER)
+    refuse_contradictions(settings, consumer)
     reset = _reset(consumer)
     interval = values.number("refresh.topics.interval.seconds")
     if interval == 0:

@@ -112,11 +112,18 @@ def _settings(text: PropertiesText) -> Settings:
 def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
     setting = raw.get(_CLUSTERS)
     if setting is None:
-        raise ConfigError(f"{file}: {_CLUSTERS}: missing; name the clusters: {_CLUSTERS} = A, B")
+        raise _no_clusters(raw, file)
     aliases = tuple(dict.fromkeys(alias for alias in to_list(setting) if alias))
     if not aliases:
         raise refuse(setting, "names no cluster", f"write {_CLUSTERS} = A, B")
     return aliases
+
+
+def _no_clusters(raw: Settings, file: str) -> ConfigError:
+    near = nearest(_CLUSTERS, [key for key in raw if "." not in key])
+    if near is not None:
+        return refuse(raw[near], "no such key", f"did you mean {_CLUSTERS}?")
+    return ConfigError(f"{file}: {_CLUSTERS}: missing; name the clusters: {_CLUSTERS} = A, B")
 
 
 def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]:

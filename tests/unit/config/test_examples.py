@@ -1,0 +1,109 @@
+"""The files that people paste from documentation and articles, their mistakes included.
+
+Each loads, and what it gets wrong is said with the line; or the line that cannot be is named.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.config.load import load
+from twinlog.config.schema import MirrorConfig, WarningCode
+from twinlog.errors import ConfigError
+
+EXAMPLES = Path(__file__).parent / "examples"
+
+SAID: dict[str, list[tuple[int, WarningCode, str]]] = {
+    "flow-shapes": [],
+    "overview-mended": [
+        (13, WarningCode.UNKNOWN_KEY, "did you mean us-west->us-east.emit.heartbeats.enabled?"),
+    ],
+    "three-data-centres": [],
+    "one-flow": [
+        (6, WarningCode.DEPRECATED_KEY, "write primary->backup.topics.exclude"),
+        (8, WarningCode.UNKNOWN_KEY, "did you mean primary->backup.sync.group.offsets.enabled?"),
+    ],
+    "clients": [],
+    "shared-1": [],
+    "shared-2": [],
+    "exactly-once": [],
+    "exactly-once-preparing": [],
+    "group-offsets": [],
+    "tuned-migration": [
+        (11, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.producer.acks?"),
+        (19, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.offset.flush.timeout.ms?"),
+        (
+            21,
+            WarningCode.UNKNOWN_KEY,
+            "did you mean my-target-cluster.task.shutdown.graceful.timeout.ms?",
+        ),
+        (34, WarningCode.MATCHES_NOTHING, "`^(?!.*(heartbeats|)).*$` matches no name"),
+    ],
+    "patterns": [(6, WarningCode.STAR_PATTERN, "it is taken as `.*`")],
+    "opaque-bytes": [
+        (9, WarningCode.UNKNOWN_KEY, "did you mean first.consumer.value.deserializer?"),
+    ],
+}
+"""Warnings by line; what is not implemented yet is another matter."""
+
+REFUSED = {
+    "overview": (15, "us-west->us-east.enabled", "put it on a line of its own"),
+    "three-data-centres-unfinished": (3, "west-1.bootstrap.servers", '"..." is not host:port'),
+    "comments-in-values": (6, "backup.security.protocol", "part of the value"),
+    "group-offsets-numbered": (1, "1clusters", "did you mean clusters?"),
+}
+
+
+def example(name: str) -> MirrorConfig:
+    return load(EXAMPLES / f"{name}.properties", environment={})
+
+
+def test_every_example_is_here() -> None:
+    assert {path.stem for path in EXAMPLES.iterdir()} == {*SAID, *REFUSED}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_it_loads_and_says_what_is_odd(name: str) -> None:
+    said = [w for w in example(name).warnings if w.code is not WarningCode.NOT_YET]
+    expected = sorted(SAID[name], key=lambda one: one[0])
+    found = sorted(said, key=lambda one: one.line or 0)
+    assert [(w.line, w.code) for w in found] == [(line, code) for line, code, _ in expected]
+    for warning, (_, _, hint) in zip(found, expected, strict=True):
+        assert hint in warning.message
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_line_that_cannot_be_is_named(name: str) -> None:
+    line, key, hint = REFUSED[name]
+    with pytest.raises(ConfigError) as caught:
+        example(name)
+    assert f"{name}.properties:{line}: {key}: " in str(caught.value)
+    assert hint in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_what_the_three_data_centres_run() -> None:
+    config = example("three-data-centres")
+    assert len(config.flows) == 12
+    nearby = load(EXAMPLES / "three-data-centres.properties", ["west-1", "west-2"], environment={})
+    assert sorted(str(one.flow) for one in nearby.flows) == [
+        "east-1->west-1",
+        "north-1->west-1",
+        "west-1->west-2",
+        "west-2->west-1",
+    ]
+
+
+def test_a_star_means_every_topic_and_the_other_flow_has_its_own_list() -> None:
+    here, there = example("patterns").flows
+    assert here.topics.matches("anything-at.all")
+    assert there.topics.matches("app1-orders")
+    assert not there.topics.matches("orders")
+
+
+def test_the_admin_clients_own_address_acts() -> None:
+    (flow,) = example("clients").flows
+    assert flow.source_admin["bootstrap.servers"] == "localhost:9092"
+    assert flow.source_consumer["bootstrap.servers"] == "broker-1:9092"
