@@ -115,8 +115,8 @@ class DefaultReplicationPolicy:
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
     """The remote topic has the source's name; only heartbeats are named by the default policy."""
 
-    source_alias: str
-    """What every topic is said to come from: names do not tell."""
+    source_alias: str | None
+    """What every topic is said to come from: names do not tell. None where nobody said it."""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         if _looks_like_heartbeats(topic):

@@ -1,0 +1,23 @@
+"""The public Python API: what Java's `MirrorClient` and `RemoteClusterUtils` answer, and more."""
+
+from __future__ import annotations
+
+from twinlog.client.mirror_client import GroupOffset, GroupOffsets, MirrorClient
+from twinlog.client.remote_cluster import (
+    checkpoint_topics,
+    heartbeat_topics,
+    replication_hops,
+    translate_offsets,
+    upstream_clusters,
+)
+
+__all__ = [
+    "GroupOffset",
+    "GroupOffsets",
+    "MirrorClient",
+    "checkpoint_topics",
+    "heartbeat_topics",
+    "replication_hops",
+    "translate_offsets",
+    "upstream_clusters",
+]

@@ -1,0 +1,72 @@
+"""Java's MirrorClientConfig: properties of one cluster to a policy and the settings of clients.
+
+Clients get what concerns the connection (`bootstrap.servers`, `security.protocol`, `ssl.*`,
+`sasl.*`), overridden by the same keys behind `admin.` and `consumer.`; other keys are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.security import load_security
+from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
+from twinlog.config.client_keys import BOOTSTRAP_SERVERS, Role, is_connection_key
+from twinlog.config.origin import ClientProperties, Setting, Settings
+from twinlog.config.policies import policy_config
+from twinlog.config.schema import PolicyKind
+from twinlog.errors import ConfigError
+from twinlog.mirror.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
+
+_WHERE: Final = "MirrorClient"
+_SOURCE_ALIAS: Final = "source.cluster.alias"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What a MirrorClient works with."""
+
+    policy: DefaultReplicationPolicy
+    admin: ClusterSettings
+    consumer: ClusterSettings
+
+
+def read_config(properties: Mapping[str, str]) -> ClientConfig:
+    """Raises ConfigError where the cluster is not named or a value cannot be read."""
+    settings = Settings(
+        {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}
+    )
+    return ClientConfig(
+        policy=_policy(settings),
+        admin=_cluster(settings, Role.ADMIN),
+        consumer=_cluster(settings, Role.CONSUMER),
+    )
+
+
+def _policy(settings: Settings) -> DefaultReplicationPolicy:
+    config = policy_config(settings)
+    if config.kind is PolicyKind.IDENTITY:
+        source = settings.get(_SOURCE_ALIAS)
+        return IdentityReplicationPolicy(
+            separator=config.separator,
+            internal_separator=config.internal_separator,
+            source_alias=None if source is None else source.value,
+        )
+    return DefaultReplicationPolicy(
+        separator=config.separator, internal_separator=config.internal_separator
+    )
+
+
+def _cluster(settings: Settings, role: Role) -> ClusterSettings:
+    own = settings.stripped(f"{role}.")
+    found = {name: one for name, one in {**settings, **own}.items() if is_connection_key(name)}
+    if BOOTSTRAP_SERVERS not in found:
+        raise ConfigError(f"{_WHERE}: {BOOTSTRAP_SERVERS}: missing; add it, as in kafka1:9092")
+    client = ClientProperties(found)
+    return ClusterSettings(
+        alias=_WHERE,
+        bootstrap=parse_bootstrap(client[BOOTSTRAP_SERVERS]),
+        security=load_security(client, where=_WHERE),
+        client_id="twinlog-client",
+    )

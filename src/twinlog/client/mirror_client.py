@@ -1,0 +1,171 @@
+"""`MirrorClient`: what one cluster knows of its mirrors, by the topics that a mirror keeps there.
+
+The methods are those of Java's class of that name, and so are the answers, with Twinlog or
+MirrorMaker 2 behind them. One thing differs: where the time is up, Java answers what it has read so
+far; this raises, because a part of a group's offsets looks like all of them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Self, overload
+
+from twinlog.client.chains import chain, fewest_hops
+from twinlog.client.config import read_config
+from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
+from twinlog.cluster.internal_log import read_to_end
+from twinlog.errors import ClusterError, CorruptData, Fate
+from twinlog.mirror.naming import DefaultReplicationPolicy
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import Checkpoint
+from twinlog.wire.records import Record
+
+CHECKPOINTS_PARTITION: Final = 0
+DEFAULT_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffset:
+    """Where a group goes on in one partition of this cluster."""
+
+    offset: int
+    upstream_offset: int
+    """What the group had committed on the other cluster."""
+    metadata: str = ""
+    """What it had written beside it."""
+
+
+GroupOffsets = dict[TopicPartition, GroupOffset]
+
+
+class MirrorClient:
+    """A client of one cluster, for one thread; `with MirrorClient({...}) as client`.
+
+    `config` has the keys of Java's clients: `bootstrap.servers`, `security.protocol`, `ssl.*`,
+    `sasl.*` (also behind `admin.` and `consumer.`), and `replication.policy.class`,
+    `replication.policy.separator`, `replication.policy.internal.topic.separator.enabled`.
+    Raises ConfigError for a wrong value; the cluster is first asked when a method is called. Every
+    method raises ClusterError where the cluster does not answer or refuses.
+    """
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        read = read_config(config)
+        self._policy = read.policy
+        self._admin = ClusterClient(read.admin)
+        self._consumer = ClusterClient(read.consumer)
+
+    @property
+    def replication_policy(self) -> DefaultReplicationPolicy:
+        """How topics are named here."""
+        return self._policy
+
+    def replication_hops(self, upstream_alias: str) -> int:
+        """How many flows lie between that cluster and this one at least; -1 where none lead here.
+
+        With flows A->B and B->C it is 2 from A to C.
+        """
+        return fewest_hops(self._policy, self.heartbeat_topics(), upstream_alias)
+
+    def heartbeat_topics(self) -> set[str]:
+        """This cluster's heartbeats topic, and those that were mirrored from others."""
+        return {topic for topic in self._topics() if self._policy.is_heartbeats_topic(topic)}
+
+    def checkpoint_topics(self) -> set[str]:
+        """The topics that hold translated group offsets, one for each cluster mirrored here."""
+        return {topic for topic in self._topics() if self._policy.is_checkpoints_topic(topic)}
+
+    def upstream_clusters(self) -> set[str]:
+        """Aliases of all clusters from which heartbeats come here, over any number of flows."""
+        return {alias for topic in self.heartbeat_topics() for alias in chain(self._policy, topic)}
+
+    def remote_topics(self, source_alias: str | None = None) -> set[str]:
+        """Topics whose name says that they were mirrored here, from that cluster or from any.
+
+        Under the identity policy that is every topic that is not internal.
+        """
+        sources = {
+            topic: self._policy.topic_source(topic)
+            for topic in self._topics()
+            if not self._policy.is_internal_topic(topic)
+        }
+        return {
+            topic
+            for topic, source in sources.items()
+            if source is not None and source_alias in (None, source)
+        }
+
+    @overload
+    def remote_consumer_offsets(
+        self, group: str, remote_alias: str, *, timeout_s: float = ...
+    ) -> GroupOffsets: ...
+
+    @overload
+    def remote_consumer_offsets(
+        self, group: re.Pattern[str], remote_alias: str, *, timeout_s: float = ...
+    ) -> dict[str, GroupOffsets]: ...
+
+    def remote_consumer_offsets(
+        self,
+        group: str | re.Pattern[str],
+        remote_alias: str,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> GroupOffsets | dict[str, GroupOffsets]:
+        """Where a group of that cluster goes on here, by the newest checkpoints; {} without any.
+
+        For a compiled pattern: each group whose whole name matches, in one read of the checkpoints.
+        """
+        if isinstance(group, re.Pattern):
+            return self._checkpoints(remote_alias, group, timeout_s)
+        found = self._checkpoints(remote_alias, re.compile(re.escape(group)), timeout_s)
+        return found.get(group, {})
+
+    def _topics(self) -> Iterator[str]:
+        # as Java: topics that the brokers keep for themselves are not named
+        found = self._admin.metadata().topics.values()
+        return (topic.name for topic in found if not topic.is_internal)
+
+    def _checkpoints(
+        self, remote_alias: str, groups: re.Pattern[str], timeout_s: float
+    ) -> dict[str, GroupOffsets]:
+        topic = self._policy.checkpoints_topic(remote_alias)
+        out: dict[str, GroupOffsets] = {}
+        for record in self._read(topic, timeout_s):
+            try:
+                checkpoint = Checkpoint.decode(record.key, record.value)
+            except CorruptData:
+                continue  # as Java: what is no checkpoint says nothing of any group
+            if groups.fullmatch(checkpoint.group):
+                out.setdefault(checkpoint.group, {})[checkpoint.topic_partition] = GroupOffset(
+                    offset=checkpoint.downstream_offset,
+                    upstream_offset=checkpoint.upstream_offset,
+                    metadata=checkpoint.metadata,
+                )
+        return out
+
+    def _read(self, topic: str, timeout_s: float) -> Iterator[Record]:
+        until = time.monotonic() + timeout_s
+        self._consumer.api_timeout_s = min(timeout_s, API_TIMEOUT_S)
+        for record in read_to_end(self._consumer, topic, CHECKPOINTS_PARTITION):
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"topic {topic} was not read to its end within {timeout_s:g} s, only to offset "
+                    f"{record.offset}: give it more time",
+                    code="TIMED_OUT",
+                    fate=Fate.RETRIABLE,
+                )
+            yield record
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._admin.close()
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
