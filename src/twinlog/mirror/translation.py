@@ -1,0 +1,119 @@
+"""Exact translation of an offset from one side of a flow to the other, by the offset map.
+
+A committed offset says where to go on: at the first record at or after it. So its translation is
+the place of that record on the other side:
+
+    upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted, aborted
+    downstream  70  71  72      73  74          75        the copy is at (109, 76)
+
+    101 -> 71    103 -> 73 (in a gap: the record after it)    106 -> 75    109 -> 76 (the next one)
+    110 -> 76, not exact: 109 was not copied yet, and must not be skipped
+     50 -> 70: what the flow did not copy is not on the other side
+
+Rules:
+
+A. Rows of the map are written ahead of their data, so the map alone does not say how far the copy
+   is. Its `Reach` does, and must be known *before* the map is read: a map that is older than the
+   reach may lack a gap below it, and a translation by it would skip records.
+B. No answer lies behind the reach. An offset above it is answered with the reach itself: nothing is
+   skipped, some records are read again.
+C. In a topic that is not ours alone foreign records lie between ours. The answer is still the place
+   of our record. That others wrote in between may be in the map only a moment later; until then the
+   answer is too low, never too high.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from twinlog.mirror.offset_map import PartitionMap, Run, run_at
+
+
+class Reach(NamedTuple):
+    """How far a copy is: all records below `upstream` are on the target, below `downstream`."""
+
+    upstream: int
+    downstream: int
+    """Where the next record will lie."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """An offset on the other side."""
+
+    offset: int
+    is_exact: bool
+    """False: the offset asked for lies behind what was copied, so this one is before it."""
+
+    def within(self, log_start: int, log_end: int) -> int:
+        """The offset moved to where the log of that side still has, or already has, records."""
+        return min(max(self.offset, log_start), log_end)
+
+
+def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translation:
+    """Where on the target to go on, when on the source it is at `upstream`."""
+    if upstream > reach.upstream:
+        return Translation(offset=reach.downstream, is_exact=False)
+    place = _place(runs, upstream, _UPSTREAM, _DOWNSTREAM)
+    offset = reach.downstream if place is None else min(place, reach.downstream)
+    return Translation(offset=offset, is_exact=True)
+
+
+def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:
+    """Where on the source to go on, when on the target it is at `downstream`."""
+    if downstream >= reach.downstream:
+        return Translation(offset=reach.upstream, is_exact=downstream == reach.downstream)
+    place = _place(runs, downstream, _DOWNSTREAM, _UPSTREAM)
+    offset = reach.upstream if place is None else min(place, reach.upstream)
+    return Translation(offset=offset, is_exact=True)
+
+
+def reach_of(known: PartitionMap | None, target_end: int, *, is_shared: bool) -> Reach | None:
+    """How far a copy surely was when the target's log ended at `target_end`, without asking its
+    lane; None where nothing was ever copied.
+
+    In a topic of ours alone the log end says it. In a shared one the last mark does, which may be
+    some seconds old.
+    """
+    if known is None or not known.runs:
+        return None
+    first = known.runs[0]
+    if not is_shared:
+        downstream = target_end
+        ordinal = target_end - (first.downstream - first.ordinal)
+    elif known.mark is not None:
+        ordinal, downstream = known.mark
+    else:
+        ordinal, downstream = first.ordinal, first.downstream
+    if ordinal <= first.ordinal:
+        return Reach(first.upstream, max(downstream, first.downstream))
+    # behind the last record, not at the next one: that one may only be announced yet
+    last = run_at(known.runs, ordinal - 1) or first
+    return Reach(last.upstream_of(ordinal - 1) + 1, downstream)
+
+
+_UPSTREAM: Final[Callable[[Run], int]] = attrgetter("upstream")
+_DOWNSTREAM: Final[Callable[[Run], int]] = attrgetter("downstream")
+
+
+def _place(
+    runs: Sequence[Run], at: int, here: Callable[[Run], int], there: Callable[[Run], int]
+) -> int | None:
+    """The other side's offset of the first record that lies at or after `at` on this side.
+
+    A run reaches until the next one's ordinal; what of `at` lies behind that is a gap.
+    """
+    if not runs:
+        return None
+    following = bisect_right(runs, at, key=here)
+    if following == 0:
+        return there(runs[0])
+    run = runs[following - 1]
+    distance = at - here(run)
+    if following < len(runs) and distance >= runs[following].ordinal - run.ordinal:
+        return there(runs[following])
+    return there(run) + distance
