@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "check": "twinlog.cli.check:check",
     "pack": "twinlog.cli.pack:pack",
     "status": "twinlog.cli.status:status",
+    "topology": "twinlog.cli.topology:topology",
     "support-bundle": "twinlog.cli.support_bundle:support_bundle",
     "demo": "twinlog.cli.demo:demo",
     "sandbox": "twinlog.cli.sandbox:sandbox",

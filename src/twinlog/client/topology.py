@@ -1,0 +1,161 @@
+"""Which flows lead to one cluster, as heartbeats tell: names of topics, and the records in them.
+
+A topic `B.A.heartbeats` here on C was mirrored A->B and B->C. A record in it was written to A's
+`heartbeats` by a flow into A, and says which and when. MirrorMaker 2 also runs a flow that only
+beats, to show that the cluster it would read from is alive: such a flow has records, and is in no
+name.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from twinlog.client.chains import chain
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import ends_of_logs, read_to_end
+from twinlog.errors import CorruptData, Unauthorized
+from twinlog.mirror.naming import ReplicationPolicy
+from twinlog.model import Flow, TopicPartition
+from twinlog.wire.mm2_records import Heartbeat
+
+NEWEST_RECORDS: Final = 20_000
+"""How many of each topic are read: hours of a beat a second from each of a few flows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFlow:
+    """One flow that heartbeats tell of."""
+
+    flow: Flow
+    hops: int
+    """From its source to the cluster that was asked; -1 where no way is known."""
+    copies: bool
+    """Heartbeats came by it; False: it is known by its own heartbeats only."""
+    last_heartbeat_ms: int | None = None
+    """The newest one that is here; None where there is none of late."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "flow": str(self.flow),
+            "source": self.flow.source,
+            "target": self.flow.target,
+            "hops": self.hops,
+            "copies": self.copies,
+            "last_heartbeat_ms": self.last_heartbeat_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCluster:
+    """One cluster upstream, and the shortest way from it."""
+
+    alias: str
+    hops: int
+    way: tuple[str, ...]
+    """From that cluster to the one that was asked, both included."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"alias": self.alias, "hops": self.hops, "way": list(self.way)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """All that one cluster knows."""
+
+    alias: str
+    clusters: tuple[KnownCluster, ...]
+    """The nearest first."""
+    flows: tuple[KnownFlow, ...]
+    unread: tuple[str, ...]
+    """Heartbeats topics that our user may not read: only their names count."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "cluster": self.alias,
+            "clusters": [one.as_json() for one in self.clusters],
+            "flows": [one.as_json() for one in self.flows],
+            "unread": list(self.unread),
+        }
+
+
+def read_topology(client: ClusterClient, policy: ReplicationPolicy, alias: str) -> Topology:
+    """Ask the cluster with this alias. Raises ClusterError."""
+    found = client.metadata().topics
+    topics = sorted(name for name in found if policy.is_heartbeats_topic(name))
+    beats: dict[Flow, int] = {}
+    unread: list[str] = []
+    for topic in topics:
+        tps = [TopicPartition(topic, one.partition) for one in found[topic].partitions]
+        try:
+            for beat in _beats(client, tps):
+                flow = Flow(beat.source_alias, beat.target_alias)
+                beats[flow] = max(beat.timestamp_ms, beats.get(flow, 0))
+        except Unauthorized:
+            unread.append(topic)
+    return topology(policy, alias, topics, beats, unread)
+
+
+def _beats(client: ClusterClient, tps: Iterable[TopicPartition]) -> Iterator[Heartbeat]:
+    for tp, end in ends_of_logs(client, tps).items():
+        first = max(0, end - NEWEST_RECORDS)
+        for record in read_to_end(client, tp.topic, tp.partition, first, end=end):
+            try:
+                yield Heartbeat.decode(record.key, record.value)
+            except CorruptData:
+                continue  # what is no heartbeat tells of no flow
+
+
+def topology(
+    policy: ReplicationPolicy,
+    alias: str,
+    topics: Iterable[str],
+    beats: Mapping[Flow, int],
+    unread: Iterable[str] = (),
+) -> Topology:
+    """What names and records of heartbeats say together."""
+    copying: set[Flow] = set()
+    for topic in topics:
+        target = alias
+        for source in chain(policy, topic):
+            copying.add(Flow(source, target))
+            target = source
+    ways = _ways(alias, copying)
+    flows = [
+        KnownFlow(
+            flow=flow,
+            hops=len(ways[flow.target]) if flow.target in ways else -1,
+            copies=flow in copying,
+            last_heartbeat_ms=beats.get(flow),
+        )
+        for flow in {*copying, *beats}
+    ]
+    # a flow that only beats brings nothing: from its source nothing is a hop away
+    flows = [flow if flow.copies else replace(flow, hops=-1) for flow in flows]
+    clusters = [
+        KnownCluster(alias=source, hops=len(way) - 1, way=way)
+        for source, way in ways.items()
+        if source != alias
+    ]
+    return Topology(
+        alias=alias,
+        clusters=tuple(sorted(clusters, key=lambda one: (one.hops, one.alias))),
+        flows=tuple(sorted(flows, key=lambda one: (not one.copies, one.hops, one.flow))),
+        unread=tuple(unread),
+    )
+
+
+def _ways(alias: str, flows: Iterable[Flow]) -> dict[str, tuple[str, ...]]:
+    """The shortest way to `alias` from each cluster that has one."""
+    ways: dict[str, tuple[str, ...]] = {alias: (alias,)}
+    waiting = deque([alias])
+    known = sorted(flows)
+    while waiting:
+        at = waiting.popleft()
+        for flow in known:
+            if flow.target == at and flow.source not in ways:
+                ways[flow.source] = (flow.source, *ways[at])
+                waiting.append(flow.source)
+    return ways
