@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.cli.given import SpreadClusters, configuration, configuration_options
 from twinlog.cli.output import Format, format_option, write_json
 from twinlog.cli.tables import write_all
 from twinlog.quantities import plural
@@ -24,24 +25,25 @@ TOPICS_SHOWN: Final = 50
 SAME_CODE_SHOWN: Final = 10
 
 
-@click.command("check")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--clusters", metavar="ALIAS,...", help="Only the flows into these clusters.")
+@click.command("check", cls=SpreadClusters)
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@configuration_options
 @click.option(
     "--probe",
     is_flag=True,
     help="Try what the targets can do, on a scratch topic that is created once and kept.",
 )
 @format_option
-def check(file: Path, clusters: str | None, probe: bool, output: Format) -> int:
+def check(files: tuple[Path, ...], clusters: str | None, probe: bool, output: Format) -> int:
     """Parse FILE, connect to every cluster, and say what would be mirrored and what is wrong.
 
     It only reads: nothing is created or changed, unless --probe asks for its scratch topic.
     """
-    from twinlog.cli.configuration import load_file
     from twinlog.control.check import check as look
 
-    report = look(load_file(file, clusters=clusters), with_probe=probe)
+    report = look(configuration(files, clusters)(), with_probe=probe)
     if output is Format.JSON:
         write_json("check", JSON_VERSION, report.as_json())
     else:

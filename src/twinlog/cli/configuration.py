@@ -1,13 +1,23 @@
-"""Loads the configuration file that a command was given."""
+"""Loads the configuration files that a command was given."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from twinlog.config.load import load
+from twinlog.config.overrides import Override
 from twinlog.config.schema import MirrorConfig
+from twinlog.config.several import load_all
 
 
-def load_file(path: Path, *, clusters: str | None = None) -> MirrorConfig:
-    """The configuration, with only the flows into `clusters` where those are named."""
-    return load(path, clusters=[] if clusters is None else [clusters])
+def load_file(path: Path) -> MirrorConfig:
+    """The configuration of one file, all of its flows."""
+    return load(path)
+
+
+def load_files(
+    paths: Sequence[Path], *, clusters: str | None = None, overrides: Sequence[Override] = ()
+) -> MirrorConfig:
+    """All files as one configuration, with only the flows into `clusters` where those are named."""
+    return load_all(paths, [] if clusters is None else [clusters], overrides=overrides)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
+from twinlog.cli.given import SpreadClusters, configuration, configuration_options
 from twinlog.cli.logs import LogFormat, configure_logs
 from twinlog.cli.output import Format, format_option, write_json, write_line
 from twinlog.cli.signals import stop_on_signals
@@ -30,13 +31,11 @@ TAKEN_OVER: Final = "TAKEN_OVER"
 """Others go on where the copy ended: what a migration ends with."""
 
 
-@click.command("mirror")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--clusters",
-    metavar="ALIAS,...",
-    help="Run only the flows into these clusters, as MirrorMaker 2's --clusters does.",
+@click.command("mirror", cls=SpreadClusters)
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
+@configuration_options
 @click.option("--once", is_flag=True, help="Copy up to the end offsets of now, then exit.")
 @click.option("--lanes", type=click.IntRange(min=1), help="Lanes per flow, instead of tasks.max.")
 @click.option(
@@ -77,7 +76,7 @@ TAKEN_OVER: Final = "TAKEN_OVER"
 def mirror(  # noqa: PLR0913 (one an option)
     context: click.Context,
     *,
-    file: Path,
+    files: tuple[Path, ...],
     clusters: str | None,
     once: bool,
     lanes: int | None,
@@ -91,11 +90,12 @@ def mirror(  # noqa: PLR0913 (one an option)
 ) -> int:
     """Mirror the topics of every enabled flow in FILE (an mm2.properties file).
 
+    Several files run side by side in one process, each read alone.
+
     Without --once it runs until it is stopped: Ctrl-C or SIGTERM end it in order, a second one at
     once. SIGHUP reads FILE again: what is wrong with it changes nothing, else only the flows that
     differ begin anew.
     """
-    from twinlog.cli.configuration import load_file
     from twinlog.cli.progress import shown
     from twinlog.cli.watched import watched
     from twinlog.control.monitor_server import parse_listen
@@ -103,7 +103,8 @@ def mirror(  # noqa: PLR0913 (one an option)
 
     address = parse_listen(listen)
     configure_logs(log_file, log_format, verbose=bool(context.find_root().params["verbose"]))
-    config = load_file(file, clusters=clusters)
+    read = configuration(files, clusters)
+    config, file = read(), files[0]
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
     # what a program reads must be the last line of stdout, so people's lines go elsewhere then
@@ -130,7 +131,7 @@ def mirror(  # noqa: PLR0913 (one an option)
                 archive=archive,
                 stop=stop,
                 reload=reload,
-                read_again=lambda: load_file(file, clusters=clusters),
+                read_again=read,
                 on_snapshot=on_snapshot,
             ),
         )

@@ -21,7 +21,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             if name.startswith(_SYNCS_PREFIXES):
                 raise refuse(
                     setting,
-                    f"there is no offset-syncs topic: {emits.key} is false on line {emits.line}",
+                    f"there is no offset-syncs topic: {emits.key} is false ({emits.place})",
                     "remove one of the two lines",
                 )
     wanted = settings.get(_EXACTLY_ONCE)
@@ -32,7 +32,7 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
         isolation = consumer.origin(ISOLATION_LEVEL)
         raise refuse(
             wanted,
-            f"what was rolled back would be copied: {isolation.key} is read_uncommitted on line "
-            f"{isolation.line}",
+            f"what was rolled back would be copied: {isolation.key} is read_uncommitted "
+            f"({isolation.place})",
             "remove one of the two lines",
         )

@@ -29,6 +29,7 @@ from twinlog.config.client_keys import (
 from twinlog.config.flows import read_flow
 from twinlog.config.nearest import nearest
 from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
+from twinlog.config.overrides import Override, with_overrides
 from twinlog.config.properties import PropertiesText, decode, parse_properties
 from twinlog.config.providers import resolve_providers
 from twinlog.config.resolve import candidate_flows, cluster_settings
@@ -51,15 +52,16 @@ def load(
     path: Path | str,
     clusters: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    overrides: Sequence[Override] = (),
 ) -> MirrorConfig:
-    """Read a configuration file.
+    """Read a configuration file; `overrides` are settings of the command line.
 
     `clusters` keeps the flows into these clusters only (MirrorMaker 2's --clusters); each may hold
     several aliases separated by commas.
     """
     text = parse_properties(_read(Path(path)), file=str(path))
     known = os.environ if environment is None else environment
-    raw = resolve_providers(_settings(text), known)
+    raw = resolve_providers(with_overrides(_settings(text), overrides), known)
     aliases = _aliases(raw, text.file)
     check_flow_keys(raw, aliases)
     check_own_keys(raw, aliases)

@@ -145,12 +145,14 @@ class FlowConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
-    """One configuration file, ready to run; `flows` holds the enabled ones only, at least one."""
+    """A configuration, ready to run; `flows` holds the enabled ones only, at least one."""
 
     file: str
     clusters: tuple[ClusterConfig, ...]
     flows: tuple[FlowConfig, ...]
     warnings: tuple[ConfigWarning, ...]
+    more_files: tuple[str, ...] = ()
+    """Those behind the first one, where one process runs several."""
 
     def cluster(self, alias: str) -> ClusterConfig:
         return next(cluster for cluster in self.clusters if cluster.alias == alias)

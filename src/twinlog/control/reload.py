@@ -81,9 +81,10 @@ class Reloader:
         return min((seconds for seconds in asked if seconds > 0), default=0)
 
     def _digest(self) -> bytes:
-        """Of the file's bytes; empty while it cannot be read, as in the middle of a replacement."""
+        """Of the files' bytes; empty while it cannot be read, as in the middle of a replacement."""
         try:
-            return hashlib.sha256(Path(self._config.file).read_bytes()).digest()
+            files = (self._config.file, *self._config.more_files)
+            return hashlib.sha256(b"\0".join(Path(one).read_bytes() for one in files)).digest()
         except OSError:
             return b""
 

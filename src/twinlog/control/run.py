@@ -109,7 +109,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     flows = [flow_setup(flow) for flow in config.flows]
     many = 1 << 30
     room = {f.name: lanes_of(f.config, local_cores(), options.lanes, many) for f in flows}
-    status = StatusFile(path)
+    status = StatusFile(path, *map(Path, config.more_files))
 
     def show(snapshots: list[FlowSnapshot]) -> None:
         status.write(snapshots)

@@ -58,8 +58,9 @@ def write_private(path: Path, text: str) -> None:
 class StatusFile:
     """This process's file."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, *more: Path) -> None:
         self._config = str(config.resolve())
+        self._more = [str(one.resolve()) for one in more]
         self._path = status_folder() / f"{os.getpid()}.json"
         self._is_failing = False
 
@@ -69,6 +70,7 @@ class StatusFile:
             "pid": os.getpid(),
             "start_ticks": _start_ticks(os.getpid()),
             "config": self._config,
+            "more_configs": self._more,
             "written_ms": int(time.time() * 1000),
             "flows": [flow.as_json() for flow in flows],
         }
@@ -97,7 +99,7 @@ def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
         if _start_ticks(value["pid"]) != value["start_ticks"]:
             path.unlink(missing_ok=True)  # its process was killed
             continue
-        if wanted is None or value["config"] == wanted:
+        if wanted in (None, value["config"], *value.get("more_configs", ())):
             yield RunningMirror(
                 pid=value["pid"],
                 config=value["config"],

@@ -46,6 +46,15 @@ def test_a_folder_that_was_cleaned_away_is_made_again(folder: Path) -> None:
         kept.stop()
 
 
+def test_a_mirror_of_several_files_is_found_by_each(folder: Path) -> None:
+    one, two = Path("mm2.properties"), Path("more.properties")
+    StatusFile(one, two).write([flow(partition())])
+    assert [found.config for path in (one, two) for found in running_mirrors(path)] == (
+        [str(one.resolve())] * 2
+    )
+    assert list(running_mirrors(Path("other.properties"))) == []
+
+
 def test_a_disk_that_takes_nothing_ends_no_copy_and_is_said_once(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,113 @@
+"""Options that say what is run: files, `--clusters`, `--set`, and a flag for each of our own keys.
+
+They are the same for every command that reads a configuration, and made from the key table, so
+that a new key has its flag at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from twinlog.config.key_types import OWN_PREFIX, KeyDefinition
+from twinlog.config.overrides import Override
+from twinlog.config.own_keys import OWN_KEYS
+
+if TYPE_CHECKING:
+    from twinlog.config.schema import MirrorConfig
+
+_META: Final = "twinlog.overrides"
+_CLUSTERS: Final = "--clusters"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SpreadClusters(click.Command):
+    """Takes `--clusters west-1 west-2` as MirrorMaker 2's start script does, besides commas."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Join the words behind --clusters, up to the next option or file."""
+        return super().parse_args(ctx, list(_joined(args)))
+
+
+def _joined(args: Sequence[str]) -> Iterator[str]:
+    words = iter(args)
+    for word in words:
+        yield word
+        if word != _CLUSTERS:
+            continue
+        aliases: list[str] = []
+        for alias in words:
+            if alias.startswith("-") or (aliases and Path(alias).is_file()):
+                yield from (",".join(aliases), alias) if aliases else (alias,)
+                break
+            aliases.append(alias)
+        else:
+            yield from [",".join(aliases)] if aliases else []
+
+
+def flag_of(definition: KeyDefinition) -> str:
+    """`--source-start` for twinlog.source.start."""
+    return "--" + definition.name.removeprefix(OWN_PREFIX).replace(".", "-")
+
+
+def configuration_options(command: F) -> F:
+    """`--clusters`, `--set` and the flags of our own keys; `configuration()` reads the last two."""
+    for definition in reversed(OWN_KEYS):
+        command = _own_option(definition)(command)
+    command = click.option(
+        "--set",
+        multiple=True,
+        metavar="KEY=VALUE",
+        expose_value=False,
+        callback=_keep_set,
+        help="One more line at the end of FILE; may be given several times.",
+    )(command)
+    return click.option(
+        _CLUSTERS,
+        metavar="ALIAS ...",
+        help="Only the flows into these clusters, as MirrorMaker 2's --clusters does.",
+    )(command)
+
+
+def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
+    flag = flag_of(definition)
+
+    def keep(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            _keep(ctx, Override(flag=flag, key=definition.name, value=value, everywhere=True))
+
+    return click.option(
+        flag,
+        metavar="|".join(definition.choices).upper() or definition.kind.value.upper(),
+        expose_value=False,
+        callback=keep,
+        help=f"{definition.name}, whatever FILE says of it.",
+    )
+
+
+def _keep_set(ctx: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> None:
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter("write KEY=VALUE", ctx, param_hint="--set")
+        _keep(ctx, Override(flag="--set", key=key.strip(), value=text.strip()))
+
+
+def _keep(ctx: click.Context, override: Override) -> None:
+    ctx.meta.setdefault(_META, []).append(override)
+
+
+def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], MirrorConfig]:
+    """Reads the files with the options of the command that runs now, as often as it is called."""
+    overrides: list[Override] = click.get_current_context().meta.get(_META, [])
+
+    def read() -> MirrorConfig:
+        from twinlog.cli.configuration import load_files
+
+        return load_files(files, clusters=clusters, overrides=overrides)
+
+    return read

@@ -1,0 +1,63 @@
+"""Several configuration files in one process: each is read alone, and their flows run side by side.
+
+Nothing of one file reaches another: `topics` of the first says nothing about the flows of the
+second. So each file runs as it would in a process of its own. What could not run so is refused: a
+flow that stands in two of them, and one alias for two clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from twinlog.config.load import load
+from twinlog.config.overrides import Override
+from twinlog.config.schema import ClusterConfig, MirrorConfig
+from twinlog.errors import ConfigError
+
+
+def load_all(
+    paths: Sequence[Path],
+    clusters: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    overrides: Sequence[Override] = (),
+) -> MirrorConfig:
+    """One configuration of all files; `clusters` and `overrides` hold for each of them."""
+    return combined([load(path, clusters, environment, overrides) for path in paths])
+
+
+def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
+    """The flows, clusters and warnings of all; raises ConfigError where two cannot go together."""
+    first = configs[0]
+    if len(configs) == 1:
+        return first
+    _refuse_twice(configs)
+    clusters: dict[str, tuple[ClusterConfig, str]] = {}
+    for config in configs:
+        for cluster in config.clusters:
+            known, file = clusters.setdefault(cluster.alias, (cluster, config.file))
+            if known.servers and cluster.servers and not {*known.servers} & {*cluster.servers}:
+                raise ConfigError(
+                    f"{config.file}: {cluster.alias}.bootstrap.servers: shares no server with "
+                    f"{cluster.alias} of {file}; give one of the two clusters another alias"
+                )
+    return MirrorConfig(
+        file=first.file,
+        more_files=tuple(config.file for config in configs[1:]),
+        clusters=tuple(cluster for cluster, _ in clusters.values()),
+        flows=tuple(flow for config in configs for flow in config.flows),
+        warnings=tuple(warning for config in configs for warning in config.warnings),
+    )
+
+
+def _refuse_twice(configs: Sequence[MirrorConfig]) -> None:
+    seen: dict[str, str] = {}
+    for config in configs:
+        for flow in config.flows:
+            name = str(flow.flow)
+            if name in seen:
+                raise ConfigError(
+                    f"{config.file}: {name}.enabled: the flow is on in {seen[name]} too; turn it "
+                    "off in one of them, or give their clusters other aliases"
+                )
+            seen[name] = config.file
