@@ -86,10 +86,17 @@ _SOURCE = (
     _key("replication.factor", _INT, "2", _ACTS, "of new remote topics; -1: the default", low=-1),
     _key("heartbeats.replication.enabled", _BOOLEAN, "true", _ACTS,
          "mirror heartbeats topics whatever the filter says (KIP-1089)"),
-    _key("sync.topic.configs.enabled", _BOOLEAN, "true", _LATER, "keep topic configs equal"),
-    _key("sync.topic.configs.interval.seconds", _LONG, "600", _LATER, "how often"),
-    _key("sync.topic.acls.enabled", _BOOLEAN, "true", _LATER, "copy topic ACLs"),
-    _key("sync.topic.acls.interval.seconds", _LONG, "600", _LATER, "how often"),
+    _key("sync.topic.configs.enabled", _BOOLEAN, "true", _ACTS,
+         "set a remote topic's configs as the source's are, and take away what the source has not"),
+    _key("sync.topic.configs.interval.seconds", _LONG, "600", _ACTS, "how often; negative is never"),
+    _key("sync.topic.acls.enabled", _BOOLEAN, "true", _ACTS,
+         "copy topics' ACLs: LITERAL ones; ALLOW WRITE never, ALLOW ALL as READ; none is removed"),
+    _key("sync.topic.acls.interval.seconds", _LONG, "600", _ACTS, "how often; negative is never"),
+    KeyDefinition(
+        name="topic.creation.enable", kind=_BOOLEAN, default="true", scope=Scope.TARGET,
+        support=_ACTS, meaning="false: remote topics are neither made, grown nor reconfigured, and "
+        "get no ACLs; a missing one waits (`TARGET_TOPIC_MISSING`). Also as `B.` and `A->B.`",
+    ),
     _key("offset-syncs.topic.replication.factor", _SHORT, "3", _LATER, "of the offset-syncs topic"),
     _key("offset.lag.max", _LONG, "100", _LATER, "how far offset syncs may lie apart"),
     _key("consumer.poll.timeout.ms", _LONG, "1000", _NOTHING, "nothing is polled here"),
@@ -151,3 +158,12 @@ _CONNECT = (
 # fmt: on
 
 FLOW_KEYS = _SHARED + _SOURCE + _CHECKPOINT + _HEARTBEAT + _CONNECT
+
+CONNECTOR_ONLY = {
+    "sourceConnector": frozenset(name for key in _SOURCE for name in (key.name, *key.replaces)),
+    "checkpointConnector": frozenset(
+        name for key in _CHECKPOINT for name in (key.name, *key.replaces)
+    ),
+    "heartbeatConnector": frozenset(key.name for key in _HEARTBEAT),
+}
+"""Names that only one of the three connectors reads, by what Strimzi calls it."""

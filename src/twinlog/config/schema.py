@@ -53,6 +53,7 @@ class WarningCode(StrEnum):
     NO_BOOTSTRAP = "NO_BOOTSTRAP"
     UNRESOLVED = "UNRESOLVED"
     NOT_ASCII = "NOT_ASCII"
+    NO_MEANING = "NO_MEANING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,14 @@ class FlowConfig:
     use_defaults_from: str
     refresh_topics_enabled: bool
     refresh_topics_interval_seconds: int
+    topic_creation_enabled: bool
+    """topic.creation.enable: remote topics may be created, grown and reconfigured."""
+    sync_topic_configs_enabled: bool
+    sync_topic_configs_interval_seconds: int
+    sync_topic_acls_enabled: bool
+    sync_topic_acls_interval_seconds: int
+    sync_topic_acls_prefixed: bool
+    sync_topic_acls_removal: bool
 
     tasks_max: int | None
     isolation_level: IsolationLevel

@@ -1,0 +1,135 @@
+"""YAML as nodes that know their line: what a resource file says, before anybody knows what it
+means.
+
+Scalars become the text that Kubernetes would hand on: `yes` is `true`, `0x10` is `16`, an absent
+value is none at all. Times and numbers with colons stay as they are written, as they do there.
+Equal keys in one mapping are refused, as kubectl refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from twinlog.errors import ConfigError
+
+_TAG = "tag:yaml.org,2002:"
+_NULL, _BOOL, _INT = _TAG + "null", _TAG + "bool", _TAG + "int"
+_MERGE = _TAG + "merge"
+_TRUE = ("true", "yes", "on")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A place in a YAML file: the value there and how people call it (`spec.mirrors[0]`)."""
+
+    file: str
+    path: str
+    _node: yaml.Node
+    _at: yaml.Node
+    """Whose line it is: a field's is that of its name, as its value may begin on the next one."""
+
+    @property
+    def line(self) -> int:
+        return int(self._at.start_mark.line) + 1
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def is_null(self) -> bool:
+        return self._node.tag == _NULL
+
+    def refuse(self, what: str, todo: str) -> ConfigError:
+        """The error for what stands here."""
+        return ConfigError(f"{self.place}: {self.path or 'the document'}: {what}; {todo}")
+
+    def fields(self) -> dict[str, Node]:
+        """The mapping here, without fields that have no value."""
+        if self.is_null:
+            return {}
+        if not isinstance(self._node, yaml.MappingNode):
+            raise self.refuse("is not a section", "write `name: value` lines below it")
+        found: dict[str, Node] = {}
+        for key_node, value_node in self._node.value:
+            key = Node(self.file, self.path, key_node, key_node).text()
+            path = f"{self.path}.{key}" if self.path else key
+            if key in found:
+                here = Node(self.file, path, value_node, key_node)
+                raise here.refuse(
+                    f"stands already on line {found[key].line}", "keep one of the two"
+                )
+            found[key] = Node(self.file, path, value_node, key_node)
+        return {key: node for key, node in found.items() if not node.is_null}
+
+    def items(self) -> list[Node]:
+        """The list here."""
+        if self.is_null:
+            return []
+        if not isinstance(self._node, yaml.SequenceNode):
+            raise self.refuse("is not a list", "begin its entries with `- `")
+        return [
+            Node(self.file, f"{self.path}[{index}]", node, node)
+            for index, node in enumerate(self._node.value)
+        ]
+
+    def text(self) -> str:
+        """The scalar here: a string, a boolean or a number."""
+        if not isinstance(self._node, yaml.ScalarNode):
+            raise self.refuse("is not a single value", "write a string, a boolean or a number")
+        value = str(self._node.value)
+        if self._node.tag == _BOOL:
+            return "true" if value.lower() in _TRUE else "false"
+        if self._node.tag == _INT and ":" not in value:
+            return _whole_number(value)
+        return value
+
+
+def _whole_number(text: str) -> str:
+    digits = text.replace("_", "").lower()
+    sign = "-" if digits.startswith("-") else ""
+    digits = digits.lstrip("+-")
+    for prefix, base in (("0x", 16), ("0b", 2), ("0o", 8), ("0", 8)):
+        if digits.startswith(prefix) and len(digits) > len(prefix):
+            return sign + str(int(digits[len(prefix) :], base))
+    return sign + digits
+
+
+def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
+    """The documents of a file that are not empty; a syntax error names its line."""
+    try:
+        for document in yaml.compose_all(text, Loader=yaml.SafeLoader):
+            if document is not None:
+                _merge(document, set())
+                yield Node(file, "", document, document)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = file if mark is None else f"{file}:{mark.line + 1}"
+        column = "" if mark is None else f" at column {mark.column + 1}"
+        problem = error.problem or error.context or "it cannot be read"
+        raise ConfigError(f"{place}: this is no YAML: {problem}{column}; correct it") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: this is no YAML: {error}; correct it") from None
+
+
+def _merge(node: yaml.Node, seen: set[int]) -> None:
+    """Put what `<<: *anchor` names into the mappings that name it."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        if any(key.tag == _MERGE for key, _ in node.value):
+            own = [(key, value) for key, value in node.value if key.tag != _MERGE]
+            yaml.SafeLoader("").flatten_mapping(node)
+            names = {key.value for key, _ in own}
+            # what stands in the mapping itself wins over what is merged into it
+            merged = node.value[: len(node.value) - len(own)]
+            node.value = [pair for pair in merged if pair[0].value not in names] + own
+        for _, value in node.value:
+            _merge(value, seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _merge(value, seen)
