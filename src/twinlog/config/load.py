@@ -30,8 +30,9 @@ from twinlog.config.flows import read_flow
 from twinlog.config.nearest import nearest
 from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
 from twinlog.config.overrides import Override, with_overrides
-from twinlog.config.properties import PropertiesText, decode, parse_properties
 from twinlog.config.providers import resolve_providers
+from twinlog.config.raw import RawConfig
+from twinlog.config.read import read_raw
 from twinlog.config.resolve import candidate_flows, cluster_settings
 from twinlog.config.schema import (
     ClusterConfig,
@@ -53,15 +54,25 @@ def load(
     clusters: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     overrides: Sequence[Override] = (),
+    secrets: Path | None = None,
 ) -> MirrorConfig:
     """Read a configuration file; `overrides` are settings of the command line.
 
     `clusters` keeps the flows into these clusters only (MirrorMaker 2's --clusters); each may hold
-    several aliases separated by commas.
+    several aliases separated by commas. `secrets` is the folder of a Strimzi resource's secrets.
     """
-    text = parse_properties(_read(Path(path)), file=str(path))
+    return load_raw(read_raw(Path(path), secrets), clusters, environment, overrides)
+
+
+def load_raw(
+    text: RawConfig,
+    clusters: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    overrides: Sequence[Override] = (),
+) -> MirrorConfig:
+    """Make a configuration of what was read, wherever it came from."""
     known = os.environ if environment is None else environment
-    raw = resolve_providers(with_overrides(_settings(text), overrides), known)
+    raw = resolve_providers(with_overrides(text.settings, overrides), known)
     aliases = _aliases(raw, text.file)
     check_flow_keys(raw, aliases)
     check_own_keys(raw, aliases)
@@ -82,7 +93,8 @@ def load(
         flows=flows,
         warnings=(
             *audit_duplicates(text.duplicates, text.file),
-            *_without_twins(off, audit_values(raw)),
+            *text.warnings,
+            *_without_twins(off, _of_values(raw, text)),
             *audit_keys(raw, aliases),
             *audit_patterns(flows),
             *_unreachable(raw, [alias for alias in aliases if alias not in used], text.file),
@@ -91,24 +103,10 @@ def load(
     )
 
 
-def _read(path: Path) -> str:
-    try:
-        return decode(path.read_bytes())
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file; name an mm2.properties file") from error
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read: {error.strerror}; check path and permissions"
-        ) from error
-
-
-def _settings(text: PropertiesText) -> Settings:
-    return Settings(
-        {
-            entry.key: Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
-            for entry in text.entries
-        }
-    )
+def _of_values(raw: Settings, text: RawConfig) -> Iterator[ConfigWarning]:
+    for found in audit_values(raw):
+        if text.is_latin_1 or found.code is not WarningCode.NOT_ASCII:
+            yield found
 
 
 def _aliases(raw: Settings, file: str) -> tuple[str, ...]:
