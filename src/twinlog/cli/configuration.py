@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from twinlog.cli.given import secrets_folder
 from twinlog.config.load import load
 from twinlog.config.overrides import Override
 from twinlog.config.schema import MirrorConfig
@@ -13,11 +14,17 @@ from twinlog.config.several import load_all
 
 def load_file(path: Path) -> MirrorConfig:
     """The configuration of one file, all of its flows."""
-    return load(path)
+    return load(path, secrets=secrets_folder())
 
 
 def load_files(
-    paths: Sequence[Path], *, clusters: str | None = None, overrides: Sequence[Override] = ()
+    paths: Sequence[Path],
+    *,
+    clusters: str | None = None,
+    overrides: Sequence[Override] = (),
+    secrets: Path | None = None,
 ) -> MirrorConfig:
     """All files as one configuration, with only the flows into `clusters` where those are named."""
-    return load_all(paths, [] if clusters is None else [clusters], overrides=overrides)
+    return load_all(
+        paths, [] if clusters is None else [clusters], overrides=overrides, secrets=secrets
+    )

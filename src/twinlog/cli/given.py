@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from twinlog.config.schema import MirrorConfig
 
 _META: Final = "twinlog.overrides"
+_SECRETS: Final = "twinlog.secrets"
 _CLUSTERS: Final = "--clusters"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +56,11 @@ def flag_of(definition: KeyDefinition) -> str:
 
 
 def configuration_options(command: F) -> F:
-    """`--clusters`, `--set` and the flags of our own keys; `configuration()` reads the last two."""
+    """`--clusters`, `--set`, `--secrets` and the flags of our own keys.
+
+    Only the first is passed on; `configuration()` reads the others.
+    """
+    command = secrets_option(command)
     for definition in reversed(OWN_KEYS):
         command = _own_option(definition)(command)
     command = click.option(
@@ -71,6 +76,28 @@ def configuration_options(command: F) -> F:
         metavar="ALIAS ...",
         help="Only the flows into these clusters, as MirrorMaker 2's --clusters does.",
     )(command)
+
+
+def secrets_option(command: F) -> F:
+    """`--secrets`, which `secrets_folder()` reads."""
+
+    def keep(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+        ctx.meta[_SECRETS] = value
+
+    return click.option(
+        "--secrets",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        metavar="DIR",
+        expose_value=False,
+        callback=keep,
+        help="Where a Strimzi resource's secrets are: DIR/<secretName>/<key>.",
+    )(command)
+
+
+def secrets_folder() -> Path | None:
+    """What --secrets of the command that runs now names."""
+    folder: Path | None = click.get_current_context().meta.get(_SECRETS)
+    return folder
 
 
 def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
@@ -104,10 +131,11 @@ def _keep(ctx: click.Context, override: Override) -> None:
 def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], MirrorConfig]:
     """Reads the files with the options of the command that runs now, as often as it is called."""
     overrides: list[Override] = click.get_current_context().meta.get(_META, [])
+    secrets = secrets_folder()
 
     def read() -> MirrorConfig:
         from twinlog.cli.configuration import load_files
 
-        return load_files(files, clusters=clusters, overrides=overrides)
+        return load_files(files, clusters=clusters, overrides=overrides, secrets=secrets)
 
     return read

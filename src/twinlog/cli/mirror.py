@@ -88,7 +88,9 @@ def mirror(  # noqa: PLR0913 (one an option)
     log_format: LogFormat,
     output: Format,
 ) -> int:
-    """Mirror the topics of every enabled flow in FILE (an mm2.properties file).
+    """Mirror the topics of every enabled flow in FILE.
+
+    FILE is an mm2.properties file, or a KafkaMirrorMaker2 resource of Strimzi.
 
     Several files run side by side in one process, each read alone.
 

@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.cli.given import secrets_option
 from twinlog.cli.output import Format, format_option, write_json, write_line
 from twinlog.cli.tables import write_all
 from twinlog.quantities import count, duration, plural, ranges
@@ -25,6 +26,7 @@ STALE_MS: Final = 10_000
 
 @click.command("status")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
+@secrets_option
 @format_option
 def status(file: Path | None, output: Format) -> int:
     """Show flows, topics and partitions with their state, their lag, and since when.

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from twinlog.cli.given import secrets_option
 from twinlog.cli.output import Format, format_option, write_json, write_line
 from twinlog.errors import TwinlogError
 from twinlog.quantities import size
@@ -31,6 +32,7 @@ JSON_VERSION: Final = 1
     multiple=True,
     help="A log file of the mirror, to put its end in; may be repeated.",
 )
+@secrets_option
 @format_option
 def support_bundle(file: Path, archive: Path | None, logs: tuple[Path, ...], output: Format) -> int:
     """Write an archive about the mirror of FILE: configuration, versions, states, last events.

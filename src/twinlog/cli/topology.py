@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.cli.given import secrets_option
 from twinlog.cli.output import Format, format_option, write_json
 from twinlog.cli.tables import write_all
 from twinlog.errors import UsageError
@@ -32,6 +33,7 @@ JSON_VERSION: Final = 1
     metavar="ALIAS",
     help="The cluster to ask, by its name in FILE; default: the target of the first flow.",
 )
+@secrets_option
 @format_option
 def topology(file: Path, alias: str | None, output: Format) -> int:
     """Show the flows and clusters upstream of one cluster, and how many hops away each is.

@@ -21,9 +21,10 @@ def load_all(
     clusters: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     overrides: Sequence[Override] = (),
+    secrets: Path | None = None,
 ) -> MirrorConfig:
-    """One configuration of all files; `clusters` and `overrides` hold for each of them."""
-    return combined([load(path, clusters, environment, overrides) for path in paths])
+    """One configuration of all files; everything else holds for each of them."""
+    return combined([load(path, clusters, environment, overrides, secrets) for path in paths])
 
 
 def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
