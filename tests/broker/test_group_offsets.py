@@ -1,0 +1,101 @@
+"""Groups and their offsets as real brokers keep them: read in batches, set without a member."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Assigned
+
+from tests.support.client import Outgoing, consumer, produce
+from tests.support.eventually import eventually
+from tests.support.settings import settings_for
+from tests.support.topics import create_topic
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.group_offsets import (
+    Committed,
+    commit_offsets,
+    fetch_offsets,
+    is_refused_as_active,
+    list_groups,
+)
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def coordinators(source_cluster: LocalCluster) -> Iterator[Coordinators]:
+    with ClusterClient(settings_for(source_cluster.bootstrap)) as client:
+        yield Coordinators(client)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"test-{uuid.uuid4()}"
+
+
+def member(cluster: LocalCluster, group: str, topic: str, protocol: str) -> Consumer:
+    """A consumer that is in the group, by one of Kafka's two protocols."""
+    client = consumer(cluster, config={"group.id": group, "group.protocol": protocol})
+    client.subscribe([topic])
+    eventually(lambda: bool(client.poll(0.1)) or bool(client.assignment()), 30)
+    return client
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_group_is_read_in_every_state_and_set_only_when_empty(
+    source_cluster: LocalCluster,
+    coordinators: Coordinators,
+    fresh_topic: str,
+    name: str,
+    protocol: str,
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"%d" % n) for n in range(10)])
+    tp = TopicPartition(fresh_topic, 0)
+    client = member(source_cluster, name, fresh_topic, protocol)
+    client.commit(offsets=[Assigned(fresh_topic, 0, 4)], asynchronous=False)
+
+    listed = list_groups(coordinators)[name]
+    assert listed.is_active
+    assert listed.has_offsets
+    assert fetch_offsets(coordinators, [name]) == {name: {tp: Committed(offset=4)}}
+
+    refused = commit_offsets(coordinators, {name: {tp: Committed(offset=1)}})[name]
+    assert isinstance(refused, TwinlogError)
+    assert is_refused_as_active(refused)
+    client.close()
+    eventually(lambda: not list_groups(coordinators)[name].is_active, 30)
+    found = fetch_offsets(coordinators, [name])[name]
+    assert found == {tp: Committed(offset=4)}  # nothing was rewound
+
+    assert commit_offsets(coordinators, {name: {tp: Committed(offset=7)}}) == {name: {tp: None}}
+    assert fetch_offsets(coordinators, [name]) == {name: {tp: Committed(offset=7)}}
+
+
+def test_many_groups_in_one_call(
+    source_cluster: LocalCluster, coordinators: Coordinators, fresh_topic: str, name: str
+) -> None:
+    create_topic(source_cluster, fresh_topic, 3)
+    wanted = {
+        f"{name}-{number}": {
+            TopicPartition(fresh_topic, partition): Committed(offset=number, metadata="m")
+            for partition in range(3)
+        }
+        for number in range(50)
+    }
+    answers = commit_offsets(coordinators, wanted)
+    assert {error for answer in answers.values() for error in dict(answer).values()} == {None}  # type: ignore[arg-type]
+    assert fetch_offsets(Coordinators(coordinators.client), wanted) == wanted
+    assert set(wanted) <= set(list_groups(coordinators))
+
+
+def test_group_that_nobody_knows_has_no_offsets(coordinators: Coordinators, name: str) -> None:
+    assert fetch_offsets(coordinators, [name]) == {name: {}}
+    assert name not in list_groups(coordinators)
