@@ -104,6 +104,86 @@ def test_copies_over_every_kind_of_connection(
     assert len(there) == 500
 
 
+def a_resource(
+    folder: Path, source: LocalCluster, target: LocalCluster, topics: str
+) -> tuple[Path, Path]:
+    """A Strimzi resource for both clusters, and the folder with what Kubernetes would mount."""
+    secrets = folder / "secrets"
+    reader = source.client_properties("SSL", READER, stores="PEM")
+    writer = target.client_properties("SASL_SSL", WRITER, stores="PEM")
+    identity = Path(reader["ssl.keystore.location"]).read_text()
+    end_of_key = identity.index("-----BEGIN CERTIFICATE")
+    for name, key, text in (
+        ("source-ca", "ca.crt", Path(reader["ssl.truststore.location"]).read_text()),
+        ("target-ca", "ca.crt", Path(writer["ssl.truststore.location"]).read_text()),
+        ("reader", "user.key", identity[:end_of_key]),
+        ("reader", "user.crt", identity[end_of_key:]),
+        ("writer", "password", f"{WRITER}-secret"),
+    ):
+        (secrets / name).mkdir(parents=True, exist_ok=True)
+        (secrets / name / key).write_text(text)
+    resource = folder / "mirror.yaml"
+    resource.write_text(
+        RESOURCE.format(
+            source=reader["bootstrap.servers"], target=writer["bootstrap.servers"], topics=topics
+        )
+    )
+    return resource, secrets
+
+
+RESOURCE = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+metadata: {{name: mirror}}
+spec:
+  version: 4.1.0
+  replicas: 1
+  connectCluster: B
+  clusters:
+    - alias: A
+      bootstrapServers: {source}
+      tls:
+        trustedCertificates:
+          - secretName: source-ca
+            certificate: ca.crt
+      authentication:
+        type: tls
+        certificateAndKey: {{secretName: reader, certificate: user.crt, key: user.key}}
+    - alias: B
+      bootstrapServers: {target}
+      tls:
+        trustedCertificates:
+          - secretName: target-ca
+            pattern: "*.crt"
+      authentication:
+        type: scram-sha-512
+        username: writer
+        passwordSecret: {{secretName: writer, password: password}}
+  mirrors:
+    - sourceCluster: A
+      targetCluster: B
+      topicsPattern: {topics}
+      sourceConnector:
+        tasksMax: 1
+        config: {{replication.factor: 1, sync.topic.acls.enabled: false}}
+"""
+
+
+def test_strimzi_resource_with_tls_and_scram_mirrors_between_both(
+    source: LocalCluster, target: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    create_topic(source, fresh_topic)
+    allow(source, READER, ["read", "describe_configs"], topic=fresh_topic)
+    produce(source, fresh_topic, records(300), codec="lz4")
+    resource, secrets = a_resource(tmp_path, source, target, fresh_topic)
+    with Mirror(resource, once=True, secrets=secrets) as mirror:
+        (flow,) = mirror.wait(60)
+    assert [(p.state, p.code) for p in flow.partitions] == [("DONE", "")]
+    here, there = read_all(source, fresh_topic), read_all(target, f"A.{fresh_topic}")
+    assert there == here
+    assert len(there) == 300
+
+
 def test_topic_without_read_fails_alone_and_says_which_acl_is_missing(
     source: LocalCluster,
     target: LocalCluster,

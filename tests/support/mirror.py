@@ -37,9 +37,10 @@ class Mirror:
         once: bool = False,
         lanes: int | None = None,
         lease_s: float = 300.0,
+        secrets: Path | None = None,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
     ) -> None:
-        loaded = load(config, environment={})
+        loaded = load(config, environment={}, secrets=secrets)
         self.stop_event = threading.Event()
         self.snapshots: list[FlowSnapshot] = []
         self._on_snapshot = on_snapshot
