@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from kafka.protocol.admin import DescribeClusterRequest
 
+from twinlog.cluster.acls import TopicAcl, create_topic_acls, delete_topic_acls, topic_acls
+from twinlog.cluster.alter_configs import ConfigChange, alter_topic_configs
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.configs import (
     ConfigEntry,
@@ -51,6 +53,7 @@ __all__ = [
     "LATEST",
     "MAX_TIMESTAMP",
     "ClusterInfo",
+    "ConfigChange",
     "ConfigEntry",
     "ConfigSource",
     "EpochEnd",
@@ -58,11 +61,15 @@ __all__ = [
     "OffsetResult",
     "ProducerIdentity",
     "ProducerState",
+    "TopicAcl",
     "TopicCreation",
+    "alter_topic_configs",
     "create_partitions",
     "create_topic",
+    "create_topic_acls",
     "delete_records",
     "delete_topic",
+    "delete_topic_acls",
     "describe_broker_configs",
     "describe_cluster",
     "describe_producers",
@@ -71,6 +78,7 @@ __all__ = [
     "leader_epoch_ends",
     "list_offsets",
     "log_ends",
+    "topic_acls",
     "validate_topic",
     "wait_for_topic",
 ]

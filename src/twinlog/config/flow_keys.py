@@ -88,7 +88,8 @@ _SOURCE = (
          "mirror heartbeats topics whatever the filter says (KIP-1089)"),
     _key("sync.topic.configs.enabled", _BOOLEAN, "true", _ACTS,
          "set a remote topic's configs as the source's are, and take away what the source has not"),
-    _key("sync.topic.configs.interval.seconds", _LONG, "600", _ACTS, "how often; negative is never"),
+    _key("sync.topic.configs.interval.seconds", _LONG, "600", _ACTS,
+         "how often; negative is never"),
     _key("sync.topic.acls.enabled", _BOOLEAN, "true", _ACTS,
          "copy topics' ACLs: LITERAL ones; ALLOW WRITE never, ALLOW ALL as READ; none is removed"),
     _key("sync.topic.acls.interval.seconds", _LONG, "600", _ACTS, "how often; negative is never"),
@@ -118,20 +119,20 @@ _CHECKPOINT = (
          replaces=("groups.blacklist",)),
     _key("group.filter.class", _STRING, MIRROR_PACKAGE + "DefaultGroupFilter", _LATER,
          "only the default"),
-    _key("refresh.groups.enabled", _BOOLEAN, "true", _LATER, "look for new groups"),
-    _key("refresh.groups.interval.seconds", _LONG, "600", _LATER, "how often"),
-    _key("emit.checkpoints.enabled", _BOOLEAN, "true", _LATER, "write translated group offsets"),
-    _key("emit.checkpoints.interval.seconds", _LONG, "60", _LATER, "how often"),
-    _key("sync.group.offsets.enabled", _BOOLEAN, "false", _LATER, "set offsets of idle groups"),
-    _key("sync.group.offsets.interval.seconds", _LONG, "60", _LATER, "how often"),
-    _key("checkpoints.topic.replication.factor", _SHORT, "3", _LATER, "of the checkpoints topic"),
+    _key("refresh.groups.enabled", _BOOLEAN, "true", _ACTS, "look for new groups"),
+    _key("refresh.groups.interval.seconds", _LONG, "600", _ACTS, "how often"),
+    _key("emit.checkpoints.enabled", _BOOLEAN, "true", _ACTS, "write translated group offsets"),
+    _key("emit.checkpoints.interval.seconds", _LONG, "60", _ACTS, "how often"),
+    _key("sync.group.offsets.enabled", _BOOLEAN, "false", _ACTS, "set offsets of idle groups"),
+    _key("sync.group.offsets.interval.seconds", _LONG, "60", _ACTS, "how often"),
+    _key("checkpoints.topic.replication.factor", _SHORT, "3", _ACTS, "of the checkpoints topic"),
     _key("task.assigned.groups", _LIST, None, _NOTHING, "MM2 writes it itself"),
 )
 
 _HEARTBEAT = (
-    _key("emit.heartbeats.enabled", _BOOLEAN, "true", _LATER, "write heartbeats to the target"),
-    _key("emit.heartbeats.interval.seconds", _LONG, "1", _LATER, "how often"),
-    _key("heartbeats.topic.replication.factor", _SHORT, "3", _LATER, "of the heartbeats topic"),
+    _key("emit.heartbeats.enabled", _BOOLEAN, "true", _ACTS, "write heartbeats to the target"),
+    _key("emit.heartbeats.interval.seconds", _LONG, "1", _ACTS, "how often"),
+    _key("heartbeats.topic.replication.factor", _SHORT, "3", _ACTS, "of the heartbeats topic"),
 )
 
 _CONNECT = (

@@ -38,11 +38,9 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     consumer = source_client(settings, Role.CONSUMER)
     refuse_contradictions(settings, consumer)
     reset = _reset(consumer)
-    interval = values.number("refresh.topics.interval.seconds")
-    if interval == 0:
-        raise values.refusal(
-            "refresh.topics.interval.seconds", "an interval of 0 cannot be kept", "write at least 1"
-        )
+    refreshes, refresh_s = values.rounds("refresh.topics")
+    syncs_configs, configs_s = values.rounds("sync.topic.configs")
+    syncs_acls, acls_s = values.rounds("sync.topic.acls")
     return FlowConfig(
         flow=flow,
         source_alias=values.text_or("source.cluster.alias", flow.source),
@@ -54,9 +52,20 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         replication_factor=_replication_factor(values, "replication.factor"),
         config_properties_exclude=values.names("config.properties.exclude"),
         use_defaults_from=values.text("use.defaults.from"),
-        # MM2 turns a negative interval into "never"
-        refresh_topics_enabled=values.boolean("refresh.topics.enabled") and interval > 0,
-        refresh_topics_interval_seconds=interval,
+        refresh_topics_enabled=refreshes,
+        refresh_topics_interval_seconds=refresh_s,
+        topic_creation_enabled=values.boolean("topic.creation.enable"),
+        sync_topic_configs_enabled=syncs_configs,
+        sync_topic_configs_interval_seconds=configs_s,
+        sync_topic_acls_enabled=syncs_acls,
+        sync_topic_acls_interval_seconds=acls_s,
+        sync_topic_acls_prefixed=values.boolean("twinlog.sync.topic.acls.prefixed"),
+        sync_topic_acls_removal=values.boolean("twinlog.sync.topic.acls.removal"),
+        groups=read_groups(
+            values,
+            factor=lambda name: _replication_factor(values, name),
+            is_factor_given=FACTOR in settings,
+        ),
         tasks_max=values.number_or_none("tasks.max"),
         isolation_level=_isolation(consumer),
         auto_offset_reset=reset,
@@ -116,6 +125,15 @@ class _Values:
 
     def number_or_none(self, name: str) -> int | None:
         setting = self._settings.get(name)
+    def rounds(self, stem: str) -> tuple[bool, int]:
+        """Whether something is done again and again, and every how many seconds."""
+        name = f"{stem}.interval.seconds"
+        interval = self.number(name)
+        if interval == 0:
+            raise self.refusal(name, "an interval of 0 cannot be kept", "write at least 1")
+        # MM2 turns a negative interval into "never"
+        return self.boolean(f"{stem}.enabled") and interval > 0, interval
+
         return None if setting is None else self._number(name, setting)
 
     def _number(self, name: str, setting: Setting) -> int:

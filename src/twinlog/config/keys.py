@@ -23,5 +23,6 @@ CONNECTOR_NAMES = frozenset(
 
 OWN_FLOW_NAMES = frozenset(definition.name for definition in OWN_KEYS)
 OWN_TARGET_NAMES = frozenset(
-    definition.name for definition in OWN_KEYS if definition.scope is Scope.TARGET
+    definition.name for definition in FLOW_KEYS + OWN_KEYS if definition.scope is Scope.TARGET
 )
+"""Read from the target's lines too: our own keys, and one of Connect's workers."""

@@ -83,6 +83,23 @@ OWN_KEYS = (
     ),
     KeyDefinition(
         name="twinlog.state.topic.replication.factor",
+    KeyDefinition(
+        name="twinlog.sync.topic.acls.prefixed",
+        kind=Kind.BOOLEAN,
+        default="false",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="copy PREFIXED ACLs that cover a mirrored topic, and `*` as the prefix of all",
+    ),
+    KeyDefinition(
+        name="twinlog.sync.topic.acls.removal",
+        kind=Kind.BOOLEAN,
+        default="false",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="take ACLs off remote topics that the source's topics do not have; never ALLOW "
+        "WRITE and ALLOW ALL, and nothing with the identity policy",
+    ),
         kind=Kind.SHORT,
         default="-1",
         scope=Scope.TARGET,

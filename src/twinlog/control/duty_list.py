@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from twinlog.control.acl_sync import acl_sync
+from twinlog.control.config_sync import config_sync
 from twinlog.control.duties import Duty, DutyFactory, LedFlow
 
-DUTIES: Final[tuple[DutyFactory, ...]] = ()
+DUTIES: Final[tuple[DutyFactory, ...]] = (config_sync, acl_sync)
 
 
 def duties_of(flow: LedFlow) -> list[Duty]:

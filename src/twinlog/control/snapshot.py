@@ -121,9 +121,9 @@ def partition_state(partition: Partition, lag: int) -> str:
 
 
 def problem_snapshots(problems: Iterable[TopicProblem]) -> Iterator[PartitionSnapshot]:
-    """Partitions of topics that never came so far as to be given to a lane."""
+    """Partitions that never came so far as to be given to a lane."""
     for problem in problems:
-        for partition in range(problem.partitions):
+        for partition in range(problem.first, problem.partitions):
             yield PartitionSnapshot(
                 topic=problem.topic,
                 partition=partition,

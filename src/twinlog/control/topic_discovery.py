@@ -3,12 +3,13 @@ made where missing.
 
 As MirrorMaker 2 does it: same partition count, the flow's replication factor, the source's own
 configs that pass the config filter; partitions are added when the source grows; nothing is ever
-deleted or shrunk.
+deleted or shrunk. With `topic.creation.enable=false` nothing is made or grown: what is missing on
+the target is a problem until somebody else makes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ from twinlog.cluster.metadata import ClusterMetadata, Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
 from twinlog.control.check_rights import denied, may
 from twinlog.control.partitions import PartitionPlan
-from twinlog.errors import ConfigError, TwinlogError, Unauthorized
+from twinlog.errors import ConfigError, Fate, PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.filters import (
     ConfigPropertyFilter,
     TopicConfigEntry,
@@ -45,11 +46,13 @@ HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProblem:
-    """One topic that cannot be mirrored now."""
+    """One topic that cannot be mirrored now, or its partitions from `first` on."""
 
     topic: str
     partitions: int
+    """How many the source has."""
     error: TwinlogError
+    first: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,7 +101,7 @@ def new_topic_configs(
     chosen = ConfigPropertyFilter.of(flow)
     answers = admin.describe_topic_configs(source, names).items() if names else ()
     return {
-        name: chosen.for_new_topic([_entry(entry) for entry in answer])
+        name: chosen.for_new_topic([topic_config_entry(entry) for entry in answer])
         for name, answer in answers
         if not isinstance(answer, TwinlogError)
     }
@@ -124,18 +127,22 @@ def discover(
     remote = {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
     there = target.metadata(None)
     missing = [name for name in topics if remote[name] not in there.topics]
-    if missing:
+    if missing and flow.topic_creation_enabled:
         _check_replication_factor(flow, there, missing)
     out.notes += [f"{flow.flow}: {absence(flow, name)}" for name in absent(flow, all_topics)]
-    source_configs = _configs(flow, source, missing if create else [], out)
+    creates = create and flow.topic_creation_enabled
+    source_configs = _configs(flow, source, missing if creates else [], out)
     for name, topic in topics.items():
         try:
             _ensure(
                 flow, target, topic, there, remote[name], source_configs.get(name, {}), out, create
             )
         except TwinlogError as error:
+            # partitions that are there go on when others cannot be added
+            known = there.topics.get(remote[name])
+            first = 0 if known is None or known.error else len(known.partitions)
             out.problems.append(
-                TopicProblem(topic=name, partitions=len(topic.partitions), error=error)
+                TopicProblem(topic=name, partitions=len(topic.partitions), error=error, first=first)
             )
     _plan(flow, topics, remote, target, out, lanes_are_us)
     return out
@@ -169,11 +176,16 @@ def _configs(
         else:
             described[name] = answer
     if failed:
-        out.notes.append(
-            f"{flow.flow}: the configs of {plural(len(failed), 'topic')} are not copied "
-            f"({first_few(failed)}): {next(iter(failed.values()))}"
-        )
+        out.notes.append(unread_configs(flow, failed))
     return described
+
+
+def unread_configs(flow: FlowConfig, failed: Mapping[str, TwinlogError]) -> str:
+    """What to say of source topics whose configs may not be read."""
+    return (
+        f"{flow.flow}: the configs of {plural(len(failed), 'topic')} are not copied "
+        f"({first_few(failed)}): {next(iter(failed.values()))}"
+    )
 
 
 def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be read)
@@ -189,10 +201,12 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     wanted = len(topic.partitions)
     known = there.topics.get(remote)
     if known is None:
+        if not flow.topic_creation_enabled:
+            raise target_topic_missing(flow, remote)
         if not create:
             out.missing.append(remote)
             return
-        entries = [_entry(entry) for entry in configs]
+        entries = [topic_config_entry(entry) for entry in configs]
         admin.create_topic(
             target,
             remote,
@@ -202,13 +216,40 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         )
         admin.wait_for_topic(target, remote, partitions=wanted)
         out.created.append(remote)
-    elif not known.error and len(known.partitions) < wanted and create:
+    elif known.error or len(known.partitions) >= wanted:
+        return
+    elif not flow.topic_creation_enabled:
+        raise target_topic_too_small(flow, remote, len(known.partitions), wanted)
+    elif create:
         admin.create_partitions(target, remote, wanted)
         admin.wait_for_topic(target, remote, partitions=wanted)
         out.grown.append(remote)
 
 
-def _entry(entry: admin.ConfigEntry) -> TopicConfigEntry:
+def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
+    """Nobody made the topic, and we are told not to."""
+    return PartitionError(
+        f"{flow.flow}: topic {remote} is not there on {flow.flow.target}, and "
+        "topic.creation.enable=false: create it; its copy begins as soon as it is there",
+        code="TARGET_TOPIC_MISSING",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def target_topic_too_small(
+    flow: FlowConfig, remote: str, count: int, wanted: int
+) -> PartitionError:
+    """The source has more partitions, and we are told not to add any."""
+    return PartitionError(
+        f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
+        code="TARGET_TOPIC_TOO_SMALL",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def topic_config_entry(entry: admin.ConfigEntry) -> TopicConfigEntry:
+    """A config as the filters take it."""
     return TopicConfigEntry(
         name=entry.name,
         value=entry.value,
@@ -227,8 +268,8 @@ def _plan(
     out: Discovery,
     lanes_are_us: bool,
 ) -> None:
-    bad = {problem.topic for problem in out.problems}
-    names = [name for name in topics if name not in bad and remote[name] not in out.missing]
+    usable = {problem.topic: problem.first for problem in out.problems}
+    names = [name for name in topics if usable.get(name) != 0 and remote[name] not in out.missing]
     if not names:
         return
     seen = target.metadata(sorted({remote[name] for name in names}))
@@ -244,7 +285,7 @@ def _plan(
             count = len(topics[name].partitions)
             out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
             continue
-        for partition in topics[name].partitions:
+        for partition in topics[name].partitions[: usable.get(name)]:
             out.plans.append(
                 PartitionPlan(
                     source=TopicPartition(name, partition.partition),

@@ -140,10 +140,11 @@ class ConfigPropertyFilter:
             for entry in entries
             if entry.value is not None
             and (self.copies_defaults or not entry.is_default)
-            and self._may_be_copied(entry)
+            and self.may_be_copied(entry)
         }
 
-    def _may_be_copied(self, entry: TopicConfigEntry) -> bool:
+    def may_be_copied(self, entry: TopicConfigEntry) -> bool:
+        """Whether a config is a matter of mirroring at all, whatever its value is."""
         return (
             not entry.is_read_only
             and not entry.is_sensitive

@@ -1,0 +1,176 @@
+"""ACLs on topics: listing, creating and deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.errors_table import error_for
+
+TOPIC: Final = 2
+ANY: Final = 1
+READ: Final = 3
+WRITE: Final = 4
+ALL: Final = 2
+
+WITH_PATTERNS: Final = 1
+"""The first version that knows PREFIXED (Kafka 2.0)."""
+
+ACLS_PER_REQUEST: Final = 500
+SECURITY_DISABLED: Final = "SECURITY_DISABLED"
+"""The code of a cluster without an authorizer."""
+
+
+class Pattern(IntEnum):
+    """How the name of an ACL's resource is meant, by the protocol's numbers."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Permission(IntEnum):
+    """Whether an ACL allows or denies, by the protocol's numbers."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+_OPERATIONS: Final = {
+    2: "ALL",
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    9: "CLUSTER_ACTION",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+    12: "IDEMPOTENT_WRITE",
+}
+
+
+class TopicAcl(NamedTuple):
+    """One ACL on a topic, or on all topics whose names begin alike."""
+
+    name: str
+    pattern: int
+    """A Pattern."""
+    principal: str
+    host: str
+    operation: int
+    """Kafka's number; a newer broker's is passed on."""
+    permission: int
+    """A Permission."""
+
+    def __str__(self) -> str:
+        """`ALLOW READ on topic A.orders* to User:app`."""
+        permission = "ALLOW" if self.permission == Permission.ALLOW else "DENY"
+        operation = _OPERATIONS.get(self.operation, f"operation {self.operation}")
+        star = "*" if self.pattern == Pattern.PREFIXED else ""
+        where = "" if self.host == "*" else f" from {self.host}"
+        return f"{permission} {operation} on topic {self.name}{star} to {self.principal}{where}"
+
+
+def topic_acls(client: ClusterClient) -> set[TopicAcl]:
+    """All of them. BrokerRefused with code SECURITY_DISABLED where there is no authorizer."""
+    request = DescribeAclsRequest(
+        resource_type_filter=TOPIC,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+    )
+
+    def ask() -> set[TopicAcl]:
+        answer = client.attempt(None, request, minimum=WITH_PATTERNS)
+        _check(client, answer, doing="listing the ACLs of topics", right="DESCRIBE")
+        return {
+            TopicAcl(
+                name=str(resource.resource_name),
+                pattern=int(resource.pattern_type),
+                principal=str(acl.principal),
+                host=str(acl.host),
+                operation=int(acl.operation),
+                permission=int(acl.permission_type),
+            )
+            for resource in answer.resources
+            for acl in resource.acls
+        }
+
+    return client.retrying(ask)
+
+
+def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
+    """Create all of them; one that exists stays as it is. Raises the first refusal."""
+    creation = CreateAclsRequest.AclCreation
+    for part in _parts(acls):
+        request = CreateAclsRequest(
+            creations=[
+                creation(
+                    resource_type=TOPIC,
+                    resource_name=acl.name,
+                    resource_pattern_type=acl.pattern,
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+                for acl in part
+            ]
+        )
+        _carry_out(client, request, part, doing="creating")
+
+
+def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
+    """Delete exactly these; one that is gone is no error. Raises the first refusal."""
+    chosen = DeleteAclsRequest.DeleteAclsFilter
+    for part in _parts(acls):
+        request = DeleteAclsRequest(
+            filters=[
+                chosen(
+                    resource_type_filter=TOPIC,
+                    resource_name_filter=acl.name,
+                    pattern_type_filter=acl.pattern,
+                    principal_filter=acl.principal,
+                    host_filter=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+                for acl in part
+            ]
+        )
+        _carry_out(client, request, part, doing="deleting")
+
+
+def _parts(acls: Sequence[TopicAcl]) -> Iterator[Sequence[TopicAcl]]:
+    return (acls[at : at + ACLS_PER_REQUEST] for at in range(0, len(acls), ACLS_PER_REQUEST))
+
+
+def _carry_out(
+    client: ClusterClient, request: Any, acls: Sequence[TopicAcl], *, doing: str
+) -> None:
+    def ask() -> None:
+        answer = client.attempt(None, request, minimum=WITH_PATTERNS)
+        results = answer.results if doing == "creating" else answer.filter_results
+        for acl, result in zip(acls, results, strict=True):
+            _check(client, result, doing=f"{doing} the ACL {acl}", right="ALTER")
+
+    client.retrying(ask)
+
+
+def _check(client: ClusterClient, answer: Any, *, doing: str, right: str) -> None:
+    if answer.error_code:
+        raise error_for(
+            answer.error_code,
+            cluster=client.alias,
+            doing=doing,
+            acl=f"{right} on the cluster",
+            detail=answer.error_message,
+        )

@@ -1,0 +1,153 @@
+"""Keeps the configs of remote topics as those of their sources: a duty, and a look for `check`.
+
+MirrorMaker 2 sends every config of every topic each time. Here the target is read first, and only
+what differs is sent; where the target's configs may not be read, all of it is, as MirrorMaker 2
+does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.config.schema import FlowConfig
+from twinlog.control.duties import LedFlow
+from twinlog.control.topic_discovery import mirrored_topics, topic_config_entry, unread_configs
+from twinlog.errors import TwinlogError
+from twinlog.mirror.config_rules import Difference, differences, unknown_names, wanted_configs
+from twinlog.mirror.filters import ConfigPropertyFilter, policy_of
+from twinlog.quantities import first_few, plural
+
+log = logging.getLogger(__name__)
+
+LINES_SHOWN: Final = 20
+"""Of one round: the first sync of a large cluster must not fill the log."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ConfigDrift:
+    """What one look at both clusters found."""
+
+    topics: dict[str, list[Difference]] = field(default_factory=dict)
+    """By remote topic, those that differ."""
+    own: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By remote topic, the values that it should have of its own."""
+    unread: dict[str, TwinlogError] = field(default_factory=dict)
+    """Source topics whose configs may not be read."""
+    unknown: dict[str, list[str]] = field(default_factory=dict)
+    """By remote topic, configs that the target's brokers do not have."""
+
+
+def find_drift(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> ConfigDrift:
+    """Compare every mirrored topic that is there on both sides."""
+    policy, chosen = policy_of(flow), ConfigPropertyFilter.of(flow)
+    there = target.metadata(None).topics
+    remotes = {
+        name: remote
+        for name in mirrored_topics(flow, source.metadata(None))
+        if (remote := policy.format_remote_topic(flow.source_alias, name)) in there
+    }
+    out = ConfigDrift()
+    here = admin.describe_topic_configs(source, remotes) if remotes else {}
+    known = admin.describe_topic_configs(target, remotes.values()) if remotes else {}
+    for name, remote in remotes.items():
+        configs, theirs = here[name], known[remote]
+        if isinstance(configs, TwinlogError):
+            out.unread[name] = configs
+            continue
+        wanted = wanted_configs(chosen, map(topic_config_entry, configs))
+        if isinstance(theirs, TwinlogError):
+            found = differences(wanted, None)
+        else:
+            entries = [topic_config_entry(entry) for entry in theirs]
+            found = differences(wanted, entries)
+            if unknown := unknown_names(wanted, entries):
+                out.unknown[remote] = unknown
+        if found:
+            out.topics[remote] = found
+        out.own[remote] = {key: value for key, value in wanted.items() if value is not None}
+    return out
+
+
+def changes_of(found: Iterable[Difference]) -> list[admin.ConfigChange]:
+    """As they are sent."""
+    return [admin.ConfigChange(one.name, one.new) for one in found]
+
+
+class ConfigSync:
+    """The duty: one round makes one comparison and sends what it found."""
+
+    name = "topic configs"
+    ends_once = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._own: dict[str, dict[str, str]] = {}
+        """What remote topics had after the last round: where that is gone, somebody changed it."""
+        self._told: set[tuple[str, Difference]] = set()
+
+    @property
+    def interval_s(self) -> float:
+        return float(self._flow.config.sync_topic_configs_interval_seconds)
+
+    def round(self) -> None:
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
+            drift = find_drift(self._flow.config, source, target)
+            if drift.unread:
+                self._flow.tell_once(unread_configs(self._flow.config, drift.unread))
+            self._tell_unknown(drift.unknown)
+            todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
+            refused = admin.alter_topic_configs(target, todo)
+        for error in refused.values():
+            self._flow.tell_once(f"{self._flow.name}: configs are not copied: {error}")
+        self._tell({name: some for name, some in drift.topics.items() if name not in refused})
+        self._own = drift.own
+
+    def _tell_unknown(self, unknown: Mapping[str, list[str]]) -> None:
+        names = sorted({name for some in unknown.values() for name in some})
+        if names:
+            self._flow.tell_once(
+                f"{self._flow.name}: {first_few(names)} cannot be set on "
+                f"{self._flow.config.flow.target}, whose brokers do not know it "
+                f"({plural(len(unknown), 'topic')}); exclude it by config.properties.exclude"
+            )
+
+    def _tell(self, done: Mapping[str, list[Difference]]) -> None:
+        """A line for a topic; a warning where a value that somebody gave it was overwritten."""
+        told: set[tuple[str, Difference]] = set()
+        lines: list[tuple[int, str]] = []
+        for remote, found in done.items():
+            read = [one for one in found if one.old is not None or one.was_own]
+            fresh = [one for one in read if (remote, one) not in self._told]
+            told.update((remote, one) for one in read)
+            if fresh:
+                foreign = any(self._is_foreign(remote, one) for one in fresh)
+                changes = ", ".join(map(str, fresh))
+                lines.append((logging.WARNING if foreign else logging.INFO, f"{remote}: {changes}"))
+        for level, line in islice(lines, LINES_SHOWN):
+            log.log(level, "%s: config of %s", self._flow.name, line)
+        if len(lines) > LINES_SHOWN:
+            more = plural(len(lines) - LINES_SHOWN, "more topic")
+            log.warning("%s: configs of %s were changed", self._flow.name, more)
+        self._told = told
+
+    def _is_foreign(self, remote: str, one: Difference) -> bool:
+        """Not merely an older value of the source: somebody set it on the target."""
+        if remote not in self._own:
+            return one.was_own
+        return self._own[remote].get(one.name) != (one.old if one.was_own else None)
+
+    def close(self) -> None:
+        """Nothing is open between rounds."""
+
+
+def config_sync(flow: LedFlow) -> ConfigSync | None:
+    """The flow's, where its configuration asks for one."""
+    config = flow.config
+    wanted = config.sync_topic_configs_enabled and config.topic_creation_enabled
+    return ConfigSync(flow) if wanted else None
