@@ -24,6 +24,7 @@ from twinlog.errors import TwinlogError
 COMMANDS: Final = {
     "mirror": "twinlog.cli.mirror:mirror",
     "check": "twinlog.cli.check:check",
+    "convert": "twinlog.cli.convert:convert",
     "pack": "twinlog.cli.pack:pack",
     "status": "twinlog.cli.status:status",
     "topology": "twinlog.cli.topology:topology",

@@ -107,10 +107,11 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
                 yield Node(file, "", document, document)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context == "while scanning a simple key":
+            mark = error.context_mark  # the problem is noticed a line too late
         place = file if mark is None else f"{file}:{mark.line + 1}"
-        column = "" if mark is None else f" at column {mark.column + 1}"
         problem = error.problem or error.context or "it cannot be read"
-        raise ConfigError(f"{place}: this is no YAML: {problem}{column}; correct it") from None
+        raise ConfigError(f"{place}: this is no YAML: {problem}; correct it") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: this is no YAML: {error}; correct it") from None
 

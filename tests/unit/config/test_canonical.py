@@ -1,0 +1,86 @@
+"""Any accepted file as an mm2.properties: read again, it says the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.config.test_examples import EXAMPLES
+from tests.unit.config.test_examples import SAID as RUN
+from tests.unit.config.test_strimzi_examples import RESOURCES, SAID, example
+from twinlog.config.canonical import canonical
+from twinlog.config.load import load
+from twinlog.config.origin import ClientProperties, Setting
+from twinlog.config.properties import decode, parse_properties
+from twinlog.config.read import read_raw
+from twinlog.config.schema import FlowConfig, MirrorConfig
+
+CLIENTS = (
+    "source_consumer",
+    "source_admin",
+    "target_admin",
+    "target_consumer",
+    "target_producer",
+)
+
+
+def effective(config: MirrorConfig) -> object:
+    """What a configuration comes to, without where each value stands."""
+    clusters = {
+        one.alias: {name: setting.value for name, setting in one.settings.items()}
+        for one in config.clusters
+    }
+    return clusters, [_flow(flow) for flow in config.flows]
+
+
+def _flow(flow: FlowConfig) -> object:
+    clients: list[ClientProperties] = [getattr(flow, name) for name in CLIENTS]
+    settings = {name: one.value for name, one in flow.settings.items()}
+    for old in ("topics.blacklist", "groups.blacklist", "config.properties.blacklist"):
+        settings.pop(old, None)
+    return flow.flow, flow.topics, flow.topics_exclude, settings, [dict(one) for one in clients]
+
+
+def converted(path: Path, aliases: list[str], folder: Path, secrets: Path | None = None) -> Path:
+    out = folder / "converted.properties"
+    out.write_text(canonical(read_raw(path, secrets).settings, aliases), encoding="ascii")
+    return out
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_a_properties_file_means_the_same_once_converted(name: str, tmp_path: Path) -> None:
+    path = EXAMPLES / f"{name}.properties"
+    before = load(path, environment={})
+    aliases = [one.alias for one in before.clusters]
+    out = converted(path, aliases, tmp_path)
+    assert effective(load(out, environment={})) == effective(before)
+    # what is canonical already stays as it is
+    assert canonical(read_raw(out).settings, aliases) == out.read_text()
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_resource_means_the_same_once_converted(name: str, tmp_path: Path) -> None:
+    before = example(name, tmp_path)
+    aliases = [one.alias for one in before.clusters]
+    out = converted(RESOURCES / f"{name}.yaml", aliases, tmp_path, tmp_path / "secrets")
+    assert effective(load(out, environment={})) == effective(before)
+    assert "text of" not in out.read_text()
+
+
+def test_old_names_become_todays_unless_both_stand_there(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("A->B.topics.blacklist = a\ngroups.blacklist = b\nA->B.groups.exclude = c\n")
+    assert canonical(read_raw(file).settings, ["A", "B"]) == (
+        "groups.blacklist = b\n\nA->B.topics.exclude = a\nA->B.groups.exclude = c\n"
+    )
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text(), min_size=1, max_size=5))
+def test_what_is_written_is_read_again(values: dict[str, str]) -> None:
+    settings = {key: Setting(key=key, value=value, file="f") for key, value in values.items()}
+    text = canonical(settings, ["A"])
+    entries = parse_properties(decode(text.encode("ascii"))).entries
+    assert {one.key: one.value for one in entries} == values

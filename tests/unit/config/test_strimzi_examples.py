@@ -1,0 +1,126 @@
+"""Strimzi resources that people paste, with their mistakes: each runs, or its line is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.config.load import load
+from twinlog.config.schema import MirrorConfig, PolicyKind, WarningCode
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
+
+RESOURCES = Path(__file__).parent / "resources"
+SECRETS = (
+    "my-source-cluster-cluster-ca-cert/ca.crt",
+    "my-target-cluster-cluster-ca-cert/ca.crt",
+    "mm2-source-cluster/tls.crt",
+    "mm2-source-cluster/tls.key",
+    "mm2-target-cluster/password",
+)
+
+SAID: dict[str, list[tuple[int | None, WarningCode, str]]] = {
+    "smallest": [(None, WarningCode.NO_MEANING, "spec.version (line 7)")],
+    "several-documents": [(None, WarningCode.NO_MEANING, "spec.replicas (line 16)")],
+    "migration-mended": [
+        (None, WarningCode.NO_MEANING, "spec.version (line 7), spec.replicas (line 8)"),
+        (40, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.producer.acks?"),
+        (47, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.offset.flush.timeout.ms?"),
+        (48, WarningCode.UNKNOWN_KEY, "my-target-cluster.task.shutdown.graceful.timeout.ms?"),
+    ],
+    "hopeless-pattern": [(12, WarningCode.MATCHES_NOTHING, "matches no name")],
+    "v1": [
+        (None, WarningCode.NO_MEANING, "spec.replicas (line 6)"),
+    ],
+}
+REFUSED = {
+    "indentation-lost": (12, "this is no YAML"),
+    "indentation-lost-in-part": (5, "name: a KafkaMirrorMaker2 has no such field"),
+    "other-kinds": (2, 'kind: "Kafka" where a KafkaMirrorMaker2 is wanted'),
+    "migration": (71, "this is no YAML"),
+}
+
+
+def example(name: str, folder: Path) -> MirrorConfig:
+    secrets = folder / "secrets"
+    for path in SECRETS:
+        (secrets / path).parent.mkdir(parents=True, exist_ok=True)
+        (secrets / path).write_text(f"text of {path}")
+    return load(RESOURCES / f"{name}.yaml", environment={}, secrets=secrets)
+
+
+def test_every_resource_is_here() -> None:
+    assert {path.stem for path in RESOURCES.iterdir()} == {*SAID, *REFUSED}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_it_loads_and_says_what_is_odd(name: str, tmp_path: Path) -> None:
+    said = [w for w in example(name, tmp_path).warnings if w.code is not WarningCode.NOT_YET]
+    found = sorted(said, key=lambda one: one.line or 0)
+    assert [(w.line, w.code) for w in found] == [(line, code) for line, code, _ in SAID[name]]
+    for warning, (_, _, hint) in zip(found, SAID[name], strict=True):
+        assert hint in warning.message
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_line_that_cannot_be_is_named(name: str, tmp_path: Path) -> None:
+    line, what = REFUSED[name]
+    with pytest.raises(ConfigError) as caught:
+        example(name, tmp_path)
+    assert f"{name}.yaml:{line}: {what}" in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_the_smallest_copies_and_does_nothing_else(tmp_path: Path) -> None:
+    (flow,) = example("smallest", tmp_path).flows
+    assert str(flow.flow) == "kafka-cluster-1->kafka-cluster-2"
+    assert flow.topics.matches("anything")
+    assert not flow.topics_exclude.matches("anything")
+    values = {name: one.value for name, one in flow.settings.items()}
+    assert values["emit.checkpoints.enabled"] == "false"
+    assert values["emit.heartbeats.enabled"] == "false"
+    assert values["sync.group.offsets.enabled"] == "false"
+
+
+def test_the_migration_has_the_settings_of_all_its_sections(tmp_path: Path) -> None:
+    config = example("migration-mended", tmp_path)
+    (flow,) = config.flows
+    assert flow.tasks_max == 32
+    assert flow.policy.kind is PolicyKind.IDENTITY
+    assert not flow.refresh_topics_enabled
+    assert flow.topics.matches("app3-t2")
+    assert not flow.topics.matches("app3-t3")
+    values = {name: one.value for name, one in flow.settings.items()}
+    assert values["groups"] == "^(app1.*|app2.*)$"
+    assert values["sync.group.offsets.interval.seconds"] == "10"
+    assert values["offset-syncs.topic.location"] == "target"
+    assert "emit.checkpoints.enabled" not in values
+    assert values["emit.heartbeats.enabled"] == "true"
+    assert flow.target_producer["batch.size"] == "50000"
+    assert flow.source_consumer["security.protocol"] == "SSL"
+    assert flow.source_consumer["ssl.keystore.key"] == "text of mm2-source-cluster/tls.key"
+    assert flow.source_consumer["ssl.truststore.type"] == "PEM"
+    assert flow.target_producer["security.protocol"] == "SASL_SSL"
+    assert flow.target_producer["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert flow.target_producer["sasl.jaas.config"].endswith(
+        'username="kafka.mm2.migration-user" password="text of mm2-target-cluster/password";'
+    )
+    shown = repr(config) + "".join(map(str, config.warnings)) + repr(flow.settings)
+    assert "text of" not in shown
+
+
+def test_v1_has_its_clusters_in_mirrors_and_target(tmp_path: Path) -> None:
+    config = example("v1", tmp_path)
+    east, west = config.flow(Flow("east", "target")), config.flow(Flow("west.1", "target"))
+    worker = {name: one.value for name, one in config.cluster("target").settings.items()}
+    assert worker["offset.storage.topic"] == "my-offsets"
+    assert worker["producer.max.request.size"] == "2000000"
+    assert east.tasks_max == 4
+    assert not east.refresh_topics_enabled
+    assert east.isolation_level == "read_uncommitted"
+    assert east.auto_offset_reset == "latest"
+    # its source connector is paused: nothing is copied
+    assert not west.topics.matches("anything")
+    assert not west.heartbeats_replication_enabled
+    assert west.policy.separator == "_"
