@@ -178,6 +178,8 @@ class Rig:
             f"{self.flow}.topics": self.topic,
             "replication.factor": "1",
             "twinlog.state.topic.replication.factor": "1",
+            # tests give target topics configs that no sync may take away
+            "sync.topic.configs.enabled": "false",
             "refresh.topics.interval.seconds": "600",
         }
         if not self.prefixed:

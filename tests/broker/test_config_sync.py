@@ -1,0 +1,173 @@
+"""The configs of remote topics follow those of their sources (MM2's testSyncTopicConfigs,
+testReplicateSourceDefault, testReplicateTargetDefault).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import eventually
+from tests.support.led import led_flow
+from tests.support.mirror import Mirror
+from tests.support.topics import alter_topic_configs, create_topic, topic_configs
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.control.config_sync import ConfigSync, config_sync, find_drift
+from twinlog.control.duties import LedFlow
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker]
+
+RETENTION, SEGMENT, CLEANUP = "retention.ms", "segment.bytes", "cleanup.policy"
+
+
+class Pair:
+    """A topic that is there on both sides, and a flow between them."""
+
+    def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
+        self.source, self.target = source, target
+        self.topic, self.alias = f"c{uuid.uuid4().hex[:8]}", f"a{uuid.uuid4().hex[:8]}"
+        self.remote = f"{self.alias}.{self.topic}"
+        self._path = folder / "mm2.properties"
+
+    def create(self, here: Mapping[str, str], there: Mapping[str, str]) -> None:
+        create_topic(self.source, self.topic, configs=here)
+        create_topic(self.target, self.remote, configs=there)
+
+    def config(self, **keys: str) -> Path:
+        lines = {
+            "clusters": f"{self.alias}, B",
+            f"{self.alias}.bootstrap.servers": self.source.bootstrap,
+            "B.bootstrap.servers": self.target.bootstrap,
+            f"{self.alias}->B.enabled": "true",
+            "topics": self.topic,
+            "replication.factor": "1",
+            "sync.topic.configs.interval.seconds": "1",
+            **{name.replace("_", "."): value for name, value in keys.items()},
+        }
+        self._path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+        return self._path
+
+    def duty(self, **keys: str) -> tuple[ConfigSync, LedFlow, list[str]]:
+        flow, told = led_flow(self.config(**keys))
+        duty = config_sync(flow)
+        assert duty is not None
+        return duty, flow, told
+
+    @property
+    def there(self) -> dict[str, str]:
+        return topic_configs(self.target, self.remote)
+
+    def unset(self, cluster: LocalCluster, topic: str, name: str) -> None:
+        flow, _ = led_flow(self.config())
+        with ClusterClient(flow.source if cluster is self.source else flow.target) as client:
+            change = admin.ConfigChange(name, None)
+            assert admin.alter_topic_configs(client, {topic: [change]}) == {}
+
+
+@pytest.fixture
+def pair(tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
+    return Pair(tmp_path, source_cluster, target_cluster)
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno == level and "config" in r.message]
+
+
+def test_a_running_mirror_follows_and_overwrites_what_others_change(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = {RETENTION: "7200000", "min.insync.replicas": "1", CLEANUP: "compact,delete"}
+    create_topic(pair.source, pair.topic, configs=here)
+    with Mirror(pair.config(), lanes=1) as mirror:
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
+        assert pair.there == {RETENTION: "7200000", CLEANUP: "compact,delete"}
+        alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000", SEGMENT: "1048577"})
+        pair.unset(pair.source, pair.topic, CLEANUP)
+        eventually(lambda: pair.there == {RETENTION: "3600000", SEGMENT: "1048577"}, 20)
+        assert lines_of(caplog, logging.WARNING) == [], "nobody changed the target"
+        mine = {RETENTION: "1111111", "min.insync.replicas": "1"}
+        alter_topic_configs(pair.target, pair.remote, mine)
+        eventually(lambda: pair.there[RETENTION] == "3600000", 20)
+        mirror.stop()
+    assert pair.there["min.insync.replicas"] == "1", "excluded configs are left alone"
+    (line,) = lines_of(caplog, logging.WARNING)
+    assert line.endswith(f"config of {pair.remote}: retention.ms 1111111 -> 3600000")
+
+
+def test_once_ends_with_a_round(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    pair.create({RETENTION: "7200000"}, {RETENTION: "1", CLEANUP: "compact"})
+    with Mirror(pair.config(), once=True, lanes=1) as mirror:
+        mirror.wait()
+    assert pair.there == {RETENTION: "7200000"}
+    (line,) = lines_of(caplog, logging.WARNING)
+    assert "retention.ms 1 -> 7200000" in line
+    assert "cleanup.policy compact -> (default)" in line
+
+
+def test_the_second_round_finds_nothing_to_send(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    pair.create({RETENTION: "7200000", SEGMENT: "1048577"}, {})
+    duty, flow, told = pair.duty()
+    with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:
+        first = find_drift(flow.config, source, target)
+        duty.round()
+        again = find_drift(flow.config, source, target)
+    assert {one.name for one in first.topics[pair.remote]} == {SEGMENT, RETENTION}
+    assert again.topics == {}
+    duty.round()
+    assert told == []
+    assert len(lines_of(caplog, logging.INFO)) == 1
+
+
+def test_the_sources_defaults_become_values_on_request(pair: Pair) -> None:
+    pair.create({RETENTION: "7200000"}, {"max.message.bytes": "5000"})
+    duty, _, told = pair.duty(use_defaults_from="source")
+    duty.round()
+    assert (pair.there[RETENTION], told) == ("7200000", [])
+    assert pair.there["max.message.bytes"] == "1048588"
+    assert "segment.ms" in pair.there
+    assert "min.insync.replicas" not in pair.there
+
+
+def test_each_topic_is_answered_by_itself(pair: Pair) -> None:
+    other = Pair(pair._path.parent, pair.source, pair.target)
+    other.alias, other.remote = pair.alias, f"{pair.alias}.{other.topic}"
+    pair.create({RETENTION: "7200000"}, {})
+    other.create({RETENTION: "7200000"}, {})
+    duty, flow, told = pair.duty(topics=f"{pair.topic}, {other.topic}")
+    with ClusterClient(flow.target) as target:
+        refused = admin.alter_topic_configs(
+            target,
+            {
+                pair.remote: [admin.ConfigChange(RETENTION, "soon")],
+                other.remote: [admin.ConfigChange(RETENTION, "5")],
+            },
+        )
+    assert [*refused] == [pair.remote]
+    assert refused[pair.remote].code == "INVALID_CONFIG"
+    assert (pair.there, other.there) == ({}, {RETENTION: "5"})
+    duty.round()
+    assert pair.there == other.there == {RETENTION: "7200000"}
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"sync_topic_configs_enabled": "false"},
+        {"sync_topic_configs_interval_seconds": "-1"},
+        {"B_topic_creation_enable": "false"},
+    ],
+    ids=["off", "never", "nothing-is-altered"],
+)
+def test_it_can_be_turned_off(pair: Pair, keys: dict[str, str]) -> None:
+    flow, _ = led_flow(pair.config(**keys))
+    assert config_sync(flow) is None

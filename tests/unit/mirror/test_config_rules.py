@@ -1,0 +1,104 @@
+"""What a config sync sends: MM2's MirrorSourceConnectorTest on config properties, and the diff."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinlog.config.patterns import compile_names
+from twinlog.mirror.config_rules import Difference, differences, unknown_names, wanted_configs
+from twinlog.mirror.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
+
+NAME = "retention.ms"
+
+
+def entry(
+    value: str | None, source: int = ConfigSource.DYNAMIC_TOPIC, **changes: bool
+) -> TopicConfigEntry:
+    is_default = source == ConfigSource.DEFAULT
+    return TopicConfigEntry(
+        name=NAME,
+        value=value,
+        source=source,
+        is_default=is_default,
+        **changes,
+    )
+
+
+def chosen(*, copies_defaults: bool = False, exclude: str = "") -> ConfigPropertyFilter:
+    return ConfigPropertyFilter(
+        exclude=compile_names([exclude] if exclude else []), copies_defaults=copies_defaults
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (entry("1"), {NAME: "1"}),
+        (entry(""), {NAME: ""}),
+        (entry("1", ConfigSource.DYNAMIC_BROKER), {NAME: "1"}),
+        (entry("1", ConfigSource.DYNAMIC_DEFAULT_BROKER), {NAME: "1"}),
+        (entry("1", ConfigSource.DEFAULT), {NAME: None}),
+        (entry(None, ConfigSource.DEFAULT), {NAME: None}),
+        (entry("1", ConfigSource.STATIC_BROKER), {}),
+        (entry("1", is_read_only=True), {}),
+        (entry(None, is_sensitive=True), {}),
+        (entry(None), {}),
+    ],
+    ids=str,
+)
+def test_which_sources_count(given: TopicConfigEntry, wanted: dict[str, str | None]) -> None:
+    """testConfigPropertyFiltering: only DEFAULT_CONFIG is a default; a broker file is left out."""
+    assert wanted_configs(chosen(), [given]) == wanted
+
+
+def test_the_sources_defaults_are_set_on_request() -> None:
+    """testConfigPropertyFilteringWithAlterConfigsAndSourceDefault."""
+    given = [entry("1", ConfigSource.DEFAULT)]
+    assert wanted_configs(chosen(copies_defaults=True), given) == {NAME: "1"}
+
+
+@pytest.mark.parametrize("source", [ConfigSource.DYNAMIC_TOPIC, ConfigSource.DEFAULT])
+def test_what_is_excluded_is_neither_set_nor_taken_away(source: ConfigSource) -> None:
+    rules = chosen(exclude=r"retention\..*", copies_defaults=source is ConfigSource.DYNAMIC_TOPIC)
+    assert wanted_configs(rules, [entry("1", source)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "target", "change"),
+    [
+        ("1", entry("1"), None),
+        ("1", entry("2"), Difference(name=NAME, new="1", old="2", was_own=True)),
+        # its own value is the same today, and would not be when the default changes
+        (
+            "1",
+            entry("1", ConfigSource.DEFAULT),
+            Difference(name=NAME, new="1", old="1", was_own=False),
+        ),
+        ("1", entry("1", ConfigSource.STATIC_BROKER), ...),
+        (None, entry("2"), Difference(name=NAME, new=None, old="2", was_own=True)),
+        (None, entry("2", ConfigSource.DEFAULT), None),
+        (None, entry("2", ConfigSource.DYNAMIC_DEFAULT_BROKER), None),
+    ],
+)
+def test_only_differences_are_sent(
+    wanted: str | None, target: TopicConfigEntry, change: Difference | None
+) -> None:
+    if change is ...:
+        change = Difference(name=NAME, new=wanted, old=target.value, was_own=False)
+    assert differences({NAME: wanted}, [target]) == ([] if change is None else [change])
+
+
+def test_everything_is_sent_where_the_target_may_not_be_read() -> None:
+    found = differences({"a": "1", "b": None}, None)
+    assert [(one.name, one.new) for one in found] == [("a", "1"), ("b", None)]
+
+
+def test_a_config_that_the_targets_brokers_do_not_have_is_not_sent() -> None:
+    wanted = {NAME: "1", "new.in.kafka.5": "x", "other": None}
+    assert [one.name for one in differences(wanted, [entry("2")])] == [NAME]
+    assert unknown_names(wanted, [entry("2")]) == ["new.in.kafka.5"]
+
+
+def test_a_difference_shows_both_values() -> None:
+    one = Difference(name=NAME, new=None, old="2", was_own=True)
+    assert str(one) == "retention.ms 2 -> (default)"
