@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 TWO = {"replication.factor": "2", "twinlog.state.topic.replication.factor": "3"}
 UNDER = "TARGET_UNDER_MIN_ISR"
-HURRY = "import twinlog.lane.target_side as t; t.REQUEST_TIMEOUT_MS = 4_000\n"
+HURRY = {"t.producer.request.timeout.ms": "4000"}
 """How long the leader may wait for replicas that do not come."""
 
 
@@ -34,7 +34,7 @@ def test_target_with_too_few_replicas_is_waited_for(
 ) -> None:
     monkeypatch.setattr("twinlog.control.partitions.RETRY_FAILED_S", 1.0)
     wide.put(range(10))
-    with wide.mirror(keys=TWO, prelude=HURRY) as mirror:
+    with wide.mirror(keys=TWO | HURRY) as mirror:
         wide.copied(10)
         alter_topic_configs(wide.target, wide.remote, {"min.insync.replicas": "2"})
         part = wide.target_client.metadata([wide.remote]).topics[wide.remote].partitions[0]

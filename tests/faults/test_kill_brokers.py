@@ -71,8 +71,9 @@ def test_broker_killed_and_restarted(flow: Rig, side: str) -> None:
 
 
 def test_frozen_target_broker_is_given_up_and_does_no_harm_when_it_goes_on(flow: Rig) -> None:
-    mirror = Mirror(flow.config(THREE), lanes=2)
-    mirror.leases.prelude = "import twinlog.lane.cluster_side as c; c.ANSWER_WITHIN_S = 8.0\n"
+    hurry = {"t.producer.request.timeout.ms": "4000"}
+    mirror = Mirror(flow.config(THREE | hurry), lanes=2)
+    mirror.leases.prelude = "import twinlog.lane.cluster_side as c; c.ANSWER_WITHIN_S = 4.0\n"
     with mirror, Load(flow.source, flow.topic, partitions=PARTITIONS) as load:
         mirror.eventually(lambda parts: all(p.records > 100 for p in parts))
         # the group's coordinator may be the frozen one as well: leading is not what is tried here

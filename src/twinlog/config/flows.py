@@ -18,6 +18,7 @@ from twinlog.config.resolve import (
     target_client,
 )
 from twinlog.config.schema import FlowConfig, IsolationLevel, OffsetReset
+from twinlog.config.tuning import lane_memory, read_tuning
 from twinlog.config.values import (
     to_boolean,
     to_choice,
@@ -37,6 +38,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     refuse_java_classes(settings)
     consumer = source_client(settings, Role.CONSUMER)
     refuse_contradictions(settings, consumer)
+    producer = data_producer(cluster_settings(raw, flow.target), settings)
     reset = _reset(consumer)
     refreshes, refresh_s = values.rounds("refresh.topics")
     syncs_configs, configs_s = values.rounds("sync.topic.configs")
@@ -73,7 +75,12 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
         lease_seconds=values.number("twinlog.lease.seconds"),
         reload_interval_seconds=values.number("twinlog.config.reload.interval.seconds"),
-        lane_memory_bytes=values.number("twinlog.lane.memory.bytes"),
+        lane_memory_bytes=lane_memory(
+            settings.get("twinlog.lane.memory.bytes"),
+            producer,
+            values.number("twinlog.lane.memory.bytes"),
+        ),
+        tuning=read_tuning(consumer, producer, settings.get("twinlog.compression")),
         max_bytes_per_second=values.number_or_none("twinlog.max.bytes.per.second"),
         priorities=values.priorities("twinlog.priority"),
         producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
@@ -84,7 +91,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         source_admin=source_client(settings, Role.ADMIN),
         target_admin=target_client(settings, Role.ADMIN),
         target_consumer=target_client(settings, Role.CONSUMER),
-        target_producer=data_producer(cluster_settings(raw, flow.target), settings),
+        target_producer=producer,
         settings=settings,
     )
 

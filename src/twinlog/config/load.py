@@ -42,6 +42,7 @@ from twinlog.config.schema import (
     WarningCode,
 )
 from twinlog.config.switches import enabled
+from twinlog.config.tuning import request_timeout_ms
 from twinlog.config.values import to_choice, to_list, to_servers
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
@@ -173,6 +174,7 @@ def _check_connection(client: ClientProperties, alias: str, flow: Flow, file: st
             f"add: {alias}.{BOOTSTRAP_SERVERS} = host:9092"
         )
     to_servers(client.origin(BOOTSTRAP_SERVERS))
+    request_timeout_ms(client, 0)
     if SECURITY_PROTOCOL in client:
         to_choice(client.origin(SECURITY_PROTOCOL), SECURITY_PROTOCOLS, any_case=True)
 

@@ -52,8 +52,19 @@ OWN_KEYS = (
         default=str(64 * _MEBIBYTE),
         scope=Scope.FLOW,
         support=Support.ACTS,
-        meaning="how much fetched data a lane may hold",
+        meaning="how much fetched data a lane may hold; without it: the target producer's "
+        "buffer.memory",
         low=_MEBIBYTE,
+    ),
+    KeyDefinition(
+        name="twinlog.compression",
+        kind=Kind.CHOICE,
+        default="keep",
+        scope=Scope.TARGET,
+        support=Support.ACTS,
+        meaning="`enforce` gives every batch the target producer's compression.type; `keep` only "
+        "those that are not compressed or are encoded anew anyway",
+        choices=("keep", "enforce"),
     ),
     KeyDefinition(
         name="twinlog.max.bytes.per.second",
@@ -73,17 +84,6 @@ OWN_KEYS = (
         meaning="topics' shares of twinlog.max.bytes.per.second, as `payments.*:10, logs:1`",
     ),
     KeyDefinition(
-        name="twinlog.target.producer.id.expiration.ms",
-        kind=Kind.LONG,
-        default=None,
-        scope=Scope.TARGET,
-        support=Support.ACTS,
-        meaning="producer.id.expiration.ms of the target, for users that may not read it there",
-        low=1,
-    ),
-    KeyDefinition(
-        name="twinlog.state.topic.replication.factor",
-    KeyDefinition(
         name="twinlog.sync.topic.acls.prefixed",
         kind=Kind.BOOLEAN,
         default="false",
@@ -100,6 +100,17 @@ OWN_KEYS = (
         meaning="take ACLs off remote topics that the source's topics do not have; never ALLOW "
         "WRITE and ALLOW ALL, and nothing with the identity policy",
     ),
+    KeyDefinition(
+        name="twinlog.target.producer.id.expiration.ms",
+        kind=Kind.LONG,
+        default=None,
+        scope=Scope.TARGET,
+        support=Support.ACTS,
+        meaning="producer.id.expiration.ms of the target, for users that may not read it there",
+        low=1,
+    ),
+    KeyDefinition(
+        name="twinlog.state.topic.replication.factor",
         kind=Kind.SHORT,
         default="-1",
         scope=Scope.TARGET,

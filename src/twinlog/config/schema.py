@@ -13,6 +13,7 @@ from twinlog.config.origin import ClientProperties, Settings
 from twinlog.config.patterns import NamePattern
 from twinlog.config.priority import Priorities
 from twinlog.config.resolve import cluster_client
+from twinlog.config.tuning import Tuning
 from twinlog.config.values import HostPort
 from twinlog.model import Flow
 
@@ -135,6 +136,8 @@ class FlowConfig:
     reload_interval_seconds: int
     """twinlog.config.reload.interval.seconds; 0 is never."""
     lane_memory_bytes: int
+    tuning: Tuning
+    """Sizes and codec, from settings of the clients."""
     max_bytes_per_second: int | None
     """twinlog.max.bytes.per.second; None is no limit."""
     priorities: Priorities

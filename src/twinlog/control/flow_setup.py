@@ -230,7 +230,8 @@ class FlowSetup:
     @property
     def _lanes_are_us(self) -> bool:
         """The lanes enter the target as the same user."""
-        return self.lane_target == self.target
+        own_time = self.target.request_timeout_ms
+        return replace(self.lane_target, request_timeout_ms=own_time) == self.target
 
     def _check_clusters(self, source_id: str, target_id: str) -> None:
         if source_id and source_id == target_id and self.is_identity:
@@ -393,6 +394,7 @@ class FlowSetup:
             source_topics=tuple(sorted({plan.source.topic for plan in found.plans})),
             target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
             memory_bytes=self.config.lane_memory_bytes,
+            tuning=self.config.tuning,
             accept_source_loss=self.config.accept_source_loss,
             has_budget=self.config.max_bytes_per_second is not None,
             silence_ms=SILENCE_MS,

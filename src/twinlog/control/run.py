@@ -17,9 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.cluster.security import load_security
-from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
+from twinlog.cluster.settings import (
+    DEFAULT_REQUEST_TIMEOUT_MS,
+    ClusterSettings,
+    parse_bootstrap,
+)
 from twinlog.config.origin import ClientProperties
 from twinlog.config.schema import FlowConfig, MirrorConfig
+from twinlog.config.tuning import request_timeout_ms
 from twinlog.control.channel_server import ChannelServer
 from twinlog.control.flow_setup import FlowSetup
 from twinlog.control.reload import Reloader
@@ -74,6 +79,7 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
         bootstrap=parse_bootstrap(properties["bootstrap.servers"], f"{alias}.bootstrap.servers"),
         security=load_security(properties, where=alias),
         client_id=f"twinlog-{flow}",
+        request_timeout_ms=request_timeout_ms(properties, DEFAULT_REQUEST_TIMEOUT_MS),
     )
 
 

@@ -24,8 +24,8 @@ from twinlog.lane.background import Background
 from twinlog.model import TopicId, TopicPartition
 
 CONNECT_TIMEOUT_S: Final = 10.0
-ANSWER_WITHIN_S: Final = 40.0
-"""A broker answers a Produce within its own time limit of 30 s."""
+ANSWER_WITHIN_S: Final = 10.0
+"""Beyond request.timeout.ms, within which a broker answers a Produce."""
 
 SUSPECT_AFTER_S: Final = 5.0
 """A broker that owes an answer for so long is looked up: one that the cluster has fenced meanwhile
@@ -231,10 +231,11 @@ class ClusterSide:
         now = time.monotonic()
         for node, connection in list(self.connections.items()):
             waited = now - (connection.waiting_since or now)
+            within = ANSWER_WITHIN_S + self.settings.request_timeout_ms / 1000
             if connection.is_ending and not connection.in_flight:
                 yield node, Disconnected(f"the session with {connection.peer} ends; beginning anew")
                 continue
-            if waited > ANSWER_WITHIN_S or (waited > SUSPECT_AFTER_S and node not in self._brokers):
+            if waited > within or (waited > SUSPECT_AFTER_S and node not in self._brokers):
                 yield node, Disconnected(f"{connection.peer} has not answered for {waited:.0f} s")
             elif waited > SUSPECT_AFTER_S and now >= self._next_suspicion:
                 self._next_suspicion = now + SUSPECT_AFTER_S / 2

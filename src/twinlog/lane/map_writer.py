@@ -15,7 +15,7 @@ from twinlog.cluster.errors_table import lookup
 from twinlog.cluster.produce import PRODUCE, produce_answer, produce_request
 from twinlog.errors import CorruptData
 from twinlog.lane.cluster_side import ClusterSide
-from twinlog.lane.target_side import REQUEST_TIMEOUT_MS, STALE_LEADER, produce_version
+from twinlog.lane.target_side import STALE_LEADER, produce_version
 from twinlog.mirror.copy import PartitionCopy
 from twinlog.mirror.offset_map import Run, map_partition
 from twinlog.model import NO_TOPIC_ID, TopicPartition
@@ -92,7 +92,9 @@ class MapWriter:
             version = produce_version(connection, ids)
             self.side.names[ids[self.topic].raw] = self.topic
             batch = encode_batch(records, codec=Codec.NONE)
-            parts = produce_request(version, {home: batch}, ids, REQUEST_TIMEOUT_MS)
+            parts = produce_request(
+                version, {home: batch}, ids, self.side.settings.request_timeout_ms
+            )
             connection.submit(PRODUCE, version, parts, Round(version, home, rows))
             self._writing.add(home)
             self.side.flush(leader.node, connection)

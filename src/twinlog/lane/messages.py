@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twinlog.cluster.settings import ClusterSettings
+from twinlog.config.tuning import Tuning
 from twinlog.mirror.copy import StartPoint
 from twinlog.mirror.offset_map import Mark, Run, Term
 from twinlog.mirror.timings import NO_TIMINGS, Timings
@@ -47,6 +48,7 @@ class Work:
     accept_source_loss: bool
     has_budget: bool
     """Nothing is fetched but what Pace allows."""
+    tuning: Tuning
     silence_ms: int
     """A lane that has heard nothing from the driver for so long stops."""
 

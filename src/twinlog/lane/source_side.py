@@ -26,6 +26,7 @@ from twinlog.cluster.fetch import (
     FetchSession,
 )
 from twinlog.cluster.hot_connection import HotConnection
+from twinlog.config.tuning import Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.cluster_side import ClusterSide
 from twinlog.lane.pace import TopicBuckets
@@ -40,8 +41,6 @@ SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
 """While some wait for their budget, which comes a few times a second."""
 
-PARTITION_MAX_BYTES: Final = 2 << 20
-RESPONSE_MAX_BYTES: Final = 8 << 20
 THROTTLED_BYTES: Final = 256 << 10
 MIN_ROOM_BYTES: Final = 1 << 20
 RESTLESS_S: Final = 5.0
@@ -68,14 +67,15 @@ class SourceState:
 @dataclass(slots=True)
 class _Broker:
     session: FetchSession
-    is_fetching: bool = False
-    most_bytes: int = RESPONSE_MAX_BYTES
+    ceiling: int
+    most_bytes: int
     """Of one answer: less while a quota binds, so that it mutes us often and shortly."""
+    is_fetching: bool = False
 
     def adapt(self, *, is_throttled: bool) -> None:
         """Halve or double what is asked for at once."""
         wanted = self.most_bytes // 2 if is_throttled else self.most_bytes * 2
-        self.most_bytes = max(THROTTLED_BYTES, min(RESPONSE_MAX_BYTES, wanted))
+        self.most_bytes = min(self.ceiling, max(THROTTLED_BYTES, wanted))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +88,7 @@ class SourceSide:
     on_trouble: Callable[[TopicPartition, TwinlogError], None]
     on_arrived: Callable[[PartitionCopy], None]
     pace: TopicBuckets
+    tuning: Tuning
     partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
     throttle_ms: int = 0
     _brokers: dict[int, _Broker] = field(default_factory=dict)
@@ -167,7 +168,9 @@ class SourceSide:
                 continue
             broker = self._brokers.get(leader.node)
             if broker is None:
-                broker = self._brokers[leader.node] = _Broker(self._session(connection))
+                broker = self._brokers[leader.node] = _Broker(
+                    self._session(connection), self.tuning.fetch_bytes, self.tuning.fetch_bytes
+                )
             self._homeless.discard(tp)
             self._homes[tp] = leader.node
             self._want(broker.session, tp)
@@ -211,7 +214,7 @@ class SourceSide:
             intake.position,
             self.side.leaders[tp].epoch if tp in self.side.leaders else -1,
             intake.last_fetched_epoch,
-            self.pace.most(tp.topic, PARTITION_MAX_BYTES),
+            self.pace.most(tp.topic, self.tuning.partition_fetch_bytes),
         )
         session.want(tp, copy.source_topic_id, position)
 
@@ -230,7 +233,8 @@ class SourceSide:
 
     def _share(self) -> int:
         """Bytes that one partition may hold before it is left out."""
-        return max(2 * PARTITION_MAX_BYTES, self.memory_bytes // max(1, len(self.partitions)))
+        least = 2 * self.tuning.partition_fetch_bytes
+        return max(least, self.memory_bytes // max(1, len(self.partitions)))
 
     # -- in
     # ------------------------------------------------------------------------------------------

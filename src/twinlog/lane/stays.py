@@ -65,8 +65,11 @@ class Stays:
             on_trouble=self._on_source_trouble,
             on_arrived=self._on_arrived,
             pace=TopicBuckets(is_bound=work.has_budget),
+            tuning=work.tuning,
         )
-        self.target = TargetSide(side=target, on_answered=self._on_answered)
+        self.target = TargetSide(
+            side=target, on_answered=self._on_answered, request_bytes=work.tuning.request_bytes
+        )
         self.map = MapWriter(
             side=target,
             topic=work.map_topic,
@@ -79,6 +82,7 @@ class Stays:
             read_committed=work.read_committed,
             is_ours_alone=work.is_ours_alone,
             producer_expiry_ms=work.producer_expiry_ms,
+            recompression=work.tuning.recompression,
         )
         self._starter = Starter(work, self._rules, source, target, background)
         self._others = OthersWatch(

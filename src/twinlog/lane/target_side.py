@@ -26,10 +26,6 @@ from twinlog.mirror.copy import PartitionCopy
 from twinlog.mirror.intake import OutBatch
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
-REQUEST_BYTES: Final = 1 << 20
-"""A request is closed when it holds so much; one batch may be larger."""
-
-REQUEST_TIMEOUT_MS: Final = 30_000
 STALE_LEADER: Final = frozenset({3, 5, 6, 9, 74, 75, 100})
 
 
@@ -60,6 +56,8 @@ class TargetSide:
 
     side: ClusterSide
     on_answered: Callable[[PartitionCopy], None]
+    request_bytes: int
+    """A request is closed when it holds so much; one batch may be larger."""
     partitions: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
     """By *target* topic-partition."""
     throttle_ms: int = 0
@@ -125,7 +123,7 @@ class TargetSide:
         ids: dict[str, TopicId] = {}
         size = 0
         for tp, copy in list(ready.items()):
-            if size >= REQUEST_BYTES:
+            if size >= self.request_bytes:
                 break
             if ids.setdefault(tp.topic, copy.target_topic_id) != copy.target_topic_id:
                 continue  # the topic was created again meanwhile: its old batches go by themselves
@@ -141,7 +139,7 @@ class TargetSide:
             self.side.names[topic_id.raw] = topic
         version = produce_version(connection, ids)
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
-        parts = produce_request(version, data, ids, REQUEST_TIMEOUT_MS)
+        parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
         connection.submit(PRODUCE, version, parts, Sent(version, batches))
         return True
 

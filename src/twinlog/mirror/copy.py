@@ -35,6 +35,7 @@ from twinlog.mirror.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.offset_map import MapTail, Mark, Run, upstream_range
 from twinlog.mirror.timings import TimingSum
 from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.recompress import Recompression
 
 PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
@@ -107,6 +108,7 @@ class CopyRules:
     is_ours_alone: bool
     producer_expiry_ms: int | None
     """None: not known, so every partition is unprotected."""
+    recompression: Recompression | None = None
 
     @property
     def safe_age_ms(self) -> int | None:
@@ -156,6 +158,7 @@ class PartitionCopy:
             producer_id=rules.producer_id,
             read_committed=rules.read_committed,
             limit_bytes=limit_bytes,
+            recompression=rules.recompression,
             last_fetched_epoch=start.last_fetched_epoch,
         )
         self.acked_ordinal = start.ordinal

@@ -4,6 +4,7 @@ which are skipped.
 | batch                                                  | what happens                      |
 | ------------------------------------------------------ | --------------------------------- |
 | v2, dense, CreateTime, fits the target                 | shallow: header rewritten in place |
+| such a one, where another codec is asked for           | its payload is packed anew        |
 | holes, LogAppendTime, too large, trimmed, sequence wrap | deep: decoded and encoded again   |
 | message format 0 or 1                                  | deep, as format 2                 |
 | control batch, empty, aborted under read_committed     | skipped: a gap in the offset map  |
@@ -22,6 +23,7 @@ from typing import Final, Protocol
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.offset_map import Run
 from twinlog.model import SEQUENCE_MODULUS, sequence_of
+from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import (
     BatchHeader,
     Codec,
@@ -89,6 +91,7 @@ class Intake:
         read_committed: bool,
         limit_bytes: int,
         last_fetched_epoch: int = -1,
+        recompression: Recompression | None = None,
     ) -> None:
         self.position = position
         self.ordinal = ordinal
@@ -100,6 +103,7 @@ class Intake:
         self._last_run = last_run
         self._producer_id = producer_id
         self._read_committed = read_committed
+        self._recompression = recompression
 
     def take(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[OutBatch]:
         """Batches of one Fetch answer that begin below `end`.
@@ -148,6 +152,8 @@ class Intake:
             self.position = header.next_offset
             return ()
         if self._passes(header):
+            if self._recompression is not None:
+                batch = self._recompression.of(header, batch, self.limit_bytes)
             return (self._shallow(header, batch),)
         return self._deep(header, decode_batch(batch))
 
@@ -207,6 +213,8 @@ class Intake:
 
     def _encoded(self, header: BatchHeader, records: Sequence[Record]) -> Iterator[OutBatch]:
         codec = header.codec if header.magic >= MAGIC_V2 else Codec.NONE
+        if self._recompression is not None:
+            codec = self._recompression.codec
         done = 0
         for encoded in encode_sized(records, codec=codec, limit_bytes=self.limit_bytes):
             view = memoryview(encoded)

@@ -114,18 +114,10 @@ def test_keys_that_are_accepted_without_a_word(read: Loader, line: str) -> None:
 
 
 def test_all_that_is_not_implemented_yet_is_one_warning(read: Loader) -> None:
-    config = read(
-        "sync.group.offsets.enabled = true",
-        "A->B.groups = g.*",
-        "emit.heartbeats.enabled = false",
-        "emit.heartbeats.interval.seconds = 5",
-        "B.producer.compression.type = lz4",
-        "offset.lag.max = 100",
-    )
+    config = read("B.producer.batch.size = 50000", "topics = a", "A.consumer.client.rack = r1")
     (warning,) = warnings_of(config, WarningCode.NOT_YET)
     assert warning.message.endswith(
-        "yet: sync.group.offsets.enabled (line 5), A->B.groups (line 6), "
-        "B.producer.compression.type (line 9)"
+        "yet: B.producer.batch.size (line 5), A.consumer.client.rack (line 7)"
     )
 
 

@@ -1,0 +1,84 @@
+"""Client settings that tune the copy, on real brokers: what they change and what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import Rig
+from tests.support.client import read_all
+from twinlog.cluster.raw_log import fetch_records
+from twinlog.errors import TwinlogError
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.records import encode_batch
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def rig(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(source_cluster, target_cluster, tmp_path) as rig:
+        yield rig
+
+
+def codecs(rig: Rig) -> list[Codec]:
+    answer = fetch_records(rig.target_client, {rig.there: (0, 1 << 20)})[rig.there]
+    assert not isinstance(answer, TwinlogError)
+    return [header.codec for header, _ in read_headers(answer.records)]
+
+
+def put(rig: Rig, codecs_of_batches: Sequence[Codec]) -> None:
+    """A batch of ten records for each codec."""
+    for at, codec in enumerate(codecs_of_batches):
+        records = [rig.record(n, size=200) for n in range(10 * at, 10 * at + 10)]
+        raw.send(rig.source_client, rig.here, encode_batch(records, codec=codec)).expect_ok()
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, [Codec.NONE, Codec.LZ4, Codec.NONE]),
+        ({"t.producer.compression.type": "gzip"}, [Codec.GZIP, Codec.LZ4, Codec.GZIP]),
+        (
+            {"t.producer.compression.type": "zstd", "twinlog.compression": "enforce"},
+            [Codec.ZSTD] * 3,
+        ),
+    ],
+)
+def test_the_codec_of_what_arrives(rig: Rig, keys: dict[str, str], expected: list[Codec]) -> None:
+    rig.create()
+    put(rig, [Codec.NONE, Codec.LZ4, Codec.NONE])
+    rig.copy_once(keys)
+    assert codecs(rig) == expected
+    assert read_all(rig.target, rig.remote) == read_all(rig.source, rig.topic)
+    rig.copy_once(keys)  # and the look at the tail finds the same records
+
+
+def test_a_batch_that_is_encoded_anew_anyway_gets_the_codec_too(rig: Rig) -> None:
+    rig.create(message_timestamp_type="LogAppendTime")
+    put(rig, [Codec.LZ4])
+    rig.copy_once({"t.producer.compression.type": "gzip"})
+    assert codecs(rig) == [Codec.GZIP]
+
+
+def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
+    rig.create()
+    put(rig, [Codec.NONE] * 20)
+    rig.copy_once(
+        {
+            f"{rig.alias}.consumer.fetch.max.bytes": "1",
+            f"{rig.alias}.consumer.max.partition.fetch.bytes": "1",
+            f"{rig.alias}.consumer.request.timeout.ms": "5000",
+            "t.producer.max.request.size": "1",
+            "t.producer.buffer.memory": "1",
+            "t.producer.request.timeout.ms": "5000",
+        }
+    )
+    assert len(read_all(rig.target, rig.remote)) == 200
+    rig.same()
