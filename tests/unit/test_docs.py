@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.cli.main import COMMANDS
+from twinlog.config import strimzi_page
 from twinlog.config.page import render
 from twinlog.config.schema import WarningCode
 from twinlog.control.snapshot import FlowSnapshot
@@ -42,6 +43,11 @@ def test_no_code_is_explained_that_does_not_exist() -> None:
 def test_the_configuration_page_is_current() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert page == render(), "run: python -m twinlog.config.page > docs/configuration.md"
+
+
+def test_the_page_of_strimzis_fields_is_current() -> None:
+    page = (ROOT / "docs" / "strimzi.md").read_text()
+    assert page == strimzi_page.render(), "run: python -m twinlog.config.strimzi_page > docs/..."
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

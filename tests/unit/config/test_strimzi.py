@@ -1,0 +1,360 @@
+"""What a KafkaMirrorMaker2 resource says, field by field, and the ways in which it can be wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from twinlog.config.load import load
+from twinlog.config.raw import RawConfig
+from twinlog.config.read import read_raw
+from twinlog.config.strimzi_fields import SECTIONS, Use
+from twinlog.errors import ConfigError
+
+CLUSTERS = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+spec:
+  connectCluster: B
+  clusters:
+    - alias: A
+      bootstrapServers: a:9092
+{a}
+    - alias: B
+      bootstrapServers: b:9092
+{b}
+  mirrors:
+    - sourceCluster: A
+      targetCluster: B
+{mirror}
+"""
+COPY = "      sourceConnector: {}"
+
+
+def a_resource(*, a: str = "", b: str = "", mirror: str = COPY) -> str:
+    return CLUSTERS.format(a=a, b=b, mirror=mirror)
+
+
+def read(folder: Path, text: str, *, secrets: Path | None = None) -> RawConfig:
+    file = folder / "mirror.yaml"
+    file.write_text(text, encoding="utf-8")
+    return read_raw(file, secrets)
+
+
+def values(raw: RawConfig) -> dict[str, str]:
+    return {name: one.value for name, one in raw.settings.items()}
+
+
+def refusal(folder: Path, text: str, *, secrets: Path | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(folder, text, secrets=secrets)
+    assert caught.value.exit_code == 2
+    return str(caught.value).removeprefix(f"{folder}/")
+
+
+def secret_folder(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / "secrets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "secrets"
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta2", "v1"])
+def test_every_version_is_read(tmp_path: Path, version: str) -> None:
+    raw = read(tmp_path, a_resource().replace("v1beta2", version))
+    assert values(raw)["A->B.enabled"] == "true"
+
+
+def test_scalars_may_be_strings_booleans_or_numbers(tmp_path: Path) -> None:
+    config = 'config: {offset.lag.max: 10, refresh.topics.enabled: off, topics: "a", x: 0x10, y: ~}'
+    found = values(read(tmp_path, a_resource(mirror=f"      sourceConnector:\n        {config}")))
+    assert found["A->B.offset.lag.max"] == "10"
+    assert found["A->B.refresh.topics.enabled"] == "false"
+    assert found["A->B.topics"] == "a"
+    assert found["A->B.x"] == "16"
+    assert "A->B.y" not in found
+
+
+def test_json_and_lists_of_kubectl_are_read_as_well(tmp_path: Path) -> None:
+    item: dict[str, Any] = {
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "KafkaMirrorMaker2",
+        "metadata": {"name": "m", "managedFields": [{"manager": "kubectl"}]},
+        "status": {"observedGeneration": 1},
+        "spec": {
+            "target": {"alias": "B", "bootstrapServers": "b:9092"},
+            "mirrors": [
+                {
+                    "source": {"alias": "A", "bootstrapServers": "a:9092"},
+                    "sourceConnector": {},
+                }
+            ],
+        },
+    }
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Other"}, item]})
+    file = tmp_path / "mirror.json"
+    file.write_text(text)
+    raw = read_raw(file)
+    assert values(raw)["A->B.enabled"] == "true"
+    assert raw.warnings == ()
+
+
+def test_a_file_of_another_name_is_known_by_what_it_holds(tmp_path: Path) -> None:
+    file = tmp_path / "mirror"
+    file.write_text("# a resource\n" + a_resource())
+    assert values(read_raw(file))["clusters"] == "A, B"
+
+
+def test_anchors_and_merges_are_followed(tmp_path: Path) -> None:
+    a = "      config: &shared {producer.acks: all, producer.linger.ms: 5}"
+    b = "      config: {<<: *shared, producer.linger.ms: 7}"
+    found = values(read(tmp_path, a_resource(a=a, b=b)))
+    assert (found["B.producer.acks"], found["B.producer.linger.ms"]) == ("all", "7")
+
+
+def test_old_names_of_patterns_count(tmp_path: Path) -> None:
+    mirror = COPY + "\n      topicsBlacklistPattern: x.*\n      groupsBlacklistPattern: y.*"
+    config = load_text(tmp_path, a_resource(mirror=mirror))
+    assert config.flows[0].topics_exclude.matches("xy")
+    assert [w.line for w in config.warnings if w.code == "DEPRECATED_KEY"] == [16, 17]
+
+
+def load_text(folder: Path, text: str, *, secrets: Path | None = None) -> Any:
+    file = folder / "mirror.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load(file, environment={}, secrets=secrets)
+
+
+def test_patterns_of_the_mirror_win_over_the_connectors(tmp_path: Path) -> None:
+    mirror = "      topicsPattern: a\n      sourceConnector: {config: {topics: b}}"
+    assert values(read(tmp_path, a_resource(mirror=mirror)))["A->B.topics"] == "a"
+
+
+def test_a_consumer_setting_of_the_connector_wins_over_the_clusters(tmp_path: Path) -> None:
+    a = "      config: {consumer.isolation.level: read_committed}"
+    mirror = "      sourceConnector: {config: {consumer.isolation.level: read_uncommitted}}"
+    config = load_text(tmp_path, a_resource(a=a, mirror=mirror))
+    assert config.flows[0].isolation_level == "read_uncommitted"
+
+
+def test_keys_of_another_connector_do_nothing_and_are_said(tmp_path: Path) -> None:
+    mirror = """\
+      sourceConnector: {config: {sync.group.offsets.enabled: true}}
+      checkpointConnector: {config: {replication.policy.separator: _, replication.factor: 5}}"""
+    raw = read(tmp_path, a_resource(mirror=mirror))
+    found = values(raw)
+    assert "A->B.sync.group.offsets.enabled" not in found
+    assert "A->B.replication.policy.separator" not in found
+    assert "A->B.replication.factor" not in found
+    assert [(w.line, w.key) for w in raw.warnings] == [
+        (15, "sync.group.offsets.enabled"),
+        (16, "replication.policy.separator"),
+        (16, "replication.factor"),
+    ]
+
+
+def test_one_part_alone_runs_without_a_copy(tmp_path: Path) -> None:
+    config = load_text(tmp_path, a_resource(mirror="      heartbeatConnector: {}"))
+    (flow,) = config.flows
+    assert not flow.topics.matches("anything")
+    assert flow.settings["emit.heartbeats.enabled"].value == "true"
+
+
+def test_the_table_has_every_field_once() -> None:
+    for section, fields in SECTIONS.items():
+        names = [field.name for field in fields]
+        assert len(names) == len(set(names)), section
+        assert all(field.meaning for field in fields)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [f for f in SECTIONS["spec"] if f.use is Use.NO_MEANING],
+    ids=lambda field: str(field.name),
+)
+def test_what_has_no_meaning_is_said_once(tmp_path: Path, field: Any) -> None:
+    raw = read(tmp_path, a_resource() + f"  {field.name}: {{anything: [1, 2]}}\n")
+    (warning,) = raw.warnings
+    assert f"spec.{field.name} (line 16)" in warning.message
+
+
+BAD = {
+    "misspelt field": (
+        a_resource(mirror=COPY + "\n      topicPattern: a"),
+        "mirror.yaml:16: spec.mirrors[0].topicPattern: KafkaMirrorMaker2 has no such field; "
+        "did you mean topicsPattern?",
+    ),
+    "unknown version": (
+        a_resource().replace("v1beta2", "v2"),
+        'mirror.yaml:1: apiVersion: "kafka.strimzi.io/v2" is no version of a KafkaMirrorMaker2',
+    ),
+    "nothing runs": (
+        a_resource(mirror=""),
+        "mirror.yaml:12: spec.mirrors: without a connector section nothing runs",
+    ),
+    "all paused": (
+        a_resource(mirror="      sourceConnector: {state: stopped}"),
+        "mirror.yaml:12: spec.mirrors: without a connector section nothing runs",
+    ),
+    "unknown cluster": (
+        a_resource().replace("targetCluster: B", "targetCluster: C"),
+        "mirror.yaml:14: spec.mirrors[0].targetCluster: C is no cluster; spec.clusters names A, B",
+    ),
+    "same cluster": (
+        a_resource().replace("targetCluster: B", "targetCluster: A"),
+        "mirror.yaml:13: spec.mirrors[0]: source and target are the same cluster",
+    ),
+    "no address": (
+        a_resource().replace("      bootstrapServers: b:9092\n", ""),
+        "mirror.yaml:9: spec.clusters[1]: bootstrapServers is missing",
+    ),
+    "bad alias": (
+        a_resource().replace("alias: A", "alias: a b"),
+        'mirror.yaml:6: spec.clusters[0].alias: "a b" is no alias',
+    ),
+    "alias twice": (
+        a_resource().replace("alias: B", "alias: A"),
+        "mirror.yaml:9: spec.clusters[1].alias: A stands already on line 6",
+    ),
+    "field twice": (
+        a_resource(mirror=COPY + "\n" + COPY),
+        "mirror.yaml:16: spec.mirrors[0].sourceConnector: stands already on line 15",
+    ),
+    "flow twice": (
+        a_resource() + "    - {sourceCluster: A, targetCluster: B, sourceConnector: {}}\n",
+        "mirror.yaml:16: spec.mirrors[1]: A->B.enabled is set already by line 13; say it once",
+    ),
+    "list for a value": (
+        a_resource(mirror="      topicsPattern: [a, b]\n" + COPY),
+        "mirror.yaml:15: spec.mirrors[0].topicsPattern: is not a single value",
+    ),
+    "value for a section": (
+        a_resource(mirror="      sourceConnector: yes"),
+        "mirror.yaml:15: spec.mirrors[0].sourceConnector: is not a section",
+    ),
+    "two resources": (
+        a_resource() + "---\n" + a_resource(),
+        "mirror.yaml:18: kind: a second KafkaMirrorMaker2, after that of line 2",
+    ),
+    "no YAML": (
+        a_resource().replace("targetCluster: B", "targetCluster: {B"),
+        "mirror.yaml:15: this is no YAML: ",
+    ),
+    "a tab": (a_resource(a="\tconfig: {}"), "mirror.yaml:8: this is no YAML: "),
+    "nothing": ("# nothing\n", "mirror.yaml: an empty file"),
+    "said twice": (
+        a_resource(a="      config: {bootstrap.servers: x:1}"),
+        "mirror.yaml:8: spec.clusters[0].config.bootstrap.servers: A.bootstrap.servers is set "
+        "already by line 7; say it once",
+    ),
+    "unknown authentication": (
+        a_resource(a="      authentication: {type: kerberos}"),
+        'mirror.yaml:8: spec.clusters[0].authentication.type: "kerberos" is not known here',
+    ),
+    "certificate without TLS": (
+        a_resource(a="      authentication: {type: tls, certificateAndKey: {}}"),
+        "mirror.yaml:8: spec.clusters[0].authentication: a client certificate needs TLS",
+    ),
+    "no folder of secrets": (
+        a_resource(a="      tls: {trustedCertificates: [{secretName: s, certificate: c}]}"),
+        "mirror.yaml:8: spec.clusters[0].tls.trustedCertificates[0].secretName: the secret must "
+        "be in a folder here; name it: --secrets DIR",
+    ),
+    "refused field": (
+        a_resource(a="      authentication: {type: oauth, refreshToken: {}}"),
+        "mirror.yaml:8: spec.clusters[0].authentication.refreshToken: cannot be honoured",
+    ),
+    "custom with foreign keys": (
+        a_resource(a="      authentication: {type: custom, config: {acks: all}}"),
+        "mirror.yaml:8: spec.clusters[0].authentication.config.acks: is no key of a custom",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None:
+    text, expected = BAD[name]
+    assert refusal(tmp_path, text).startswith(expected)
+
+
+SCRAM = """\
+      authentication:
+        type: scram-sha-512
+        username: me
+        passwordSecret: {secretName: mine, password: password}"""
+
+
+def test_an_unreadable_secret_is_named_with_its_line(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/other": "x"})
+    text = a_resource(a=SCRAM)
+    expected = "mirror.yaml:11: spec.clusters[0].authentication.passwordSecret.password: the secret"
+    assert refusal(tmp_path, text, secrets=secrets) == (
+        f"{expected} {secrets}/mine/password cannot be read: No such file or directory; "
+        "check --secrets, the names and permissions [CONFIG_INVALID]"
+    )
+
+
+def test_a_secret_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/password": "x"})
+    text = a_resource(a=SCRAM.replace("secretName: mine", "secretName: ../secrets/mine"))
+    assert "is no name of a secret" in refusal(tmp_path, text, secrets=secrets)
+
+
+def test_a_password_that_a_login_text_cannot_hold_is_refused_unseen(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/password": "hunter2\n"})
+    message = refusal(tmp_path, a_resource(a=SCRAM), secrets=secrets)
+    assert "mirror.yaml:11: " in message
+    assert "hunter2" not in message
+
+
+def test_a_pattern_takes_all_certificates_that_match(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"ca/a.crt": "one", "ca/b.crt": "two", "ca/c.p12": "no"})
+    tls = '      tls: {trustedCertificates: [{secretName: ca, pattern: "*.crt"}]}'
+    config = load_text(tmp_path, a_resource(a=tls), secrets=secrets)
+    settings = config.cluster("A").settings
+    assert settings["ssl.truststore.certificates"].value == "one\ntwo"
+    assert settings["ssl.truststore.certificates"].shown == "<hidden>"
+    assert settings["security.protocol"].value == "SSL"
+
+
+def test_every_kind_of_authentication(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/password": "pw", "mine/key": "sec"})
+    for kind, protocol, mechanism in (
+        ("scram-sha-256", "SASL_PLAINTEXT", "SCRAM-SHA-256"),
+        ("plain", "SASL_PLAINTEXT", "PLAIN"),
+    ):
+        text = a_resource(a=SCRAM.replace("scram-sha-512", kind))
+        a = load_text(tmp_path, text, secrets=secrets).cluster("A").settings
+        assert (a["security.protocol"].value, a["sasl.mechanism"].value) == (protocol, mechanism)
+        assert a["sasl.jaas.config"].value.endswith('username="me" password="pw";')
+    oauth = """\
+      tls: {}
+      authentication:
+        type: oauth
+        clientId: me
+        clientSecret: {secretName: mine, key: key}
+        tokenEndpointUri: https://id.example/token"""
+    a = load_text(tmp_path, a_resource(a=oauth), secrets=secrets).cluster("A").settings
+    assert (a["security.protocol"].value, a["sasl.mechanism"].value) == ("SASL_SSL", "OAUTHBEARER")
+    assert a["sasl.jaas.config"].value.endswith('clientId="me" clientSecret="sec";')
+    custom = """\
+      authentication:
+        type: custom
+        sasl: true
+        config: {sasl.mechanism: PLAIN, sasl.jaas.config: any}"""
+    a = load_text(tmp_path, a_resource(a=custom)).cluster("A").settings
+    assert a["security.protocol"].value == "SASL_PLAINTEXT"
+
+
+def test_it_is_read_as_utf_8(tmp_path: Path) -> None:
+    config = load_text(tmp_path, a_resource(mirror=COPY + "\n      topicsPattern: a, été"))
+    assert config.flows[0].topics.matches("été")
+    assert not [w for w in config.warnings if w.code == "NOT_ASCII"]
+    (tmp_path / "mirror.yaml").write_bytes(b"kind: x\n# \xff\n")
+    with pytest.raises(ConfigError, match=r"mirror.yaml:2: YAML must be UTF-8"):
+        read_raw(tmp_path / "mirror.yaml")
