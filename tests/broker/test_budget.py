@@ -74,29 +74,40 @@ def rates(
     return {topic: (after[topic] - before[topic]) / (ended - began) for topic in topics}
 
 
+def full_rates(rig: Rig, budget: float, *topics: str) -> dict[str, float]:
+    """The first rates that use the budget up; none may go beyond it.
+
+    A machine that is busy with other tests may be too slow for it during one window.
+    """
+    for window in range(3):
+        found = rates(rig, *topics, settle_s=0.5 if window else 3.0)
+        assert sum(found.values()) <= 1.1 * budget
+        if sum(found.values()) >= 0.9 * budget:
+            return found
+    raise AssertionError(f"never the budget of {budget:,.0f} bytes/s: {found}")
+
+
 def test_flow_stays_within_its_budget(flow: Rig) -> None:
-    fill(flow, flow.topic, 20)
+    fill(flow, flow.topic, 40)
     keys = {f"{flow.flow}.twinlog.max.bytes.per.second": str(MEGABYTE)}
     with flow.mirror(lanes=1, keys=keys) as mirror:
-        (rate,) = rates(flow, flow.topic).values()
-        assert rate == pytest.approx(MEGABYTE, rel=0.1)
+        full_rates(flow, MEGABYTE, flow.topic)
         assert mirror.snapshots[0].state == "THROTTLED"
 
 
 def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig) -> None:
     payments, quiet = f"payments-{flow.alias}", f"quiet-{flow.alias}"
-    fill(flow, flow.topic, 28)
-    fill(flow, payments, 28)
+    fill(flow, flow.topic, 20)
+    fill(flow, payments, 40)
     create_topic(flow.source, quiet, 1)
     keys = {
         f"{flow.flow}.topics": f"{flow.topic}, {payments}, {quiet}",
-        f"{flow.flow}.twinlog.max.bytes.per.second": str(2 * MEGABYTE),
+        f"{flow.flow}.twinlog.max.bytes.per.second": str(MEGABYTE),
         f"{flow.flow}.twinlog.priority": "payments.*:4, quiet.*:1",
     }
     with flow.mirror(lanes=2, keys=keys):
-        rate = rates(flow, flow.topic, payments)
+        rate = full_rates(flow, MEGABYTE, flow.topic, payments)
         assert rate[payments] / rate[flow.topic] == pytest.approx(4, rel=0.15)
-        assert sum(rate.values()) == pytest.approx(2 * MEGABYTE, rel=0.1)
         produce(flow.source, quiet, [Outgoing(value=b"now")])  # which counts as a whole one
         eventually(lambda: copied(flow, [quiet])[quiet] > 0, 2, what="the quiet topic's record")
 

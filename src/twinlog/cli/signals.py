@@ -34,6 +34,10 @@ def stop_on_signals(reload: threading.Event | None = None) -> Iterator[threading
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
+        # the next one must not wait for this interpreter: Python sees a signal that comes just
+        # before a blocking call only after it
+        for fatal in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(fatal, signal.SIG_DFL)
         stop.set()
         if sys.stderr is sys.__stderr__:  # else a live display has it, and shows the state itself
             # not print: a signal may come in the middle of one

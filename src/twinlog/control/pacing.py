@@ -3,7 +3,10 @@
 Once a second, from what lanes have reported. A topic at its end asks for a little more than it
 used; a topic with a backlog asks for everything. What is left after the modest ones goes to the
 others by their weights (weighted max-min fairness), so that an idle topic costs the busy ones
-nothing and a busy one cannot starve a quiet one.
+nothing and a busy one cannot starve a quiet one: it has a trickle beyond the budget.
+
+What was copied beyond the budget, or short of it, is set off in the seconds after: the rate over
+ten seconds is the budget, whatever trickles, lane changes and a busy machine did to single ones.
 """
 
 from __future__ import annotations
@@ -25,7 +28,20 @@ HEADROOM: Final = 2.0
 """A topic at its end may double what it used within a period."""
 
 TRICKLE_BYTES: Final = 64 * 1024
-"""What a topic at its end may use at once, though it used nothing until now: one usual batch."""
+"""What a topic at its end may use at once, though it used nothing until now: one usual batch.
+
+It is not taken from the others: of a thousand idle topics nearly none will use it.
+"""
+
+MOST_CREDIT_S: Final = 0.5
+"""Budget that was not used is made up for to this extent: ten seconds stay within 5 %."""
+
+MOST_DEBT_S: Final = 2.0
+SETTLED_A_SECOND: Final = 0.3
+"""Of the balance: reports are up to two seconds old, and a larger share would make it swing."""
+
+LEAST_SHARE: Final = 0.1
+"""Of the limit: even with debts a flow never stands still."""
 
 
 def shares(
@@ -58,6 +74,10 @@ class Pacer:
     is_binding: bool = False
     """Some topic gets less than it could use."""
     _next: float = 0.0
+    _balanced_at: float = 0.0
+    _bytes: int = 0
+    _balance: float = 0.0
+    """Bytes that may still be copied of the seconds before; negative is a debt."""
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     """When a topic's bytes were last looked at, and how many they were."""
 
@@ -73,8 +93,12 @@ class Pacer:
         asked = {topic: demands.get(topic, math.inf) for topic in topics}
         if not asked:
             return
-        given = shares(self.limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
+        limit = max(self.limit + SETTLED_A_SECOND * self._balance, LEAST_SHARE * self.limit)
+        given = shares(limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
         self.is_binding = any(given[topic] < asked[topic] for topic in asked)
+        given = {
+            topic: rate + TRICKLE_BYTES * (rate == asked[topic]) for topic, rate in given.items()
+        }
         waits = {lane.key: _waiting(lane) for lane in every}
         for lane in every:
             mine = {
@@ -95,14 +119,22 @@ class Pacer:
             total[topic] = total.get(topic, 0) + partition.total_bytes
             if _is_behind(partition):
                 behind.add(topic)
+        self._settle(now, sum(total.values()))
         out: dict[str, float] = {}
         for topic, count in total.items():
             at, before = self._seen.get(topic, (now - PERIOD_S, count))
             self._seen[topic] = (now, count)
             rate = max(0, count - before) / max(now - at, PERIOD_S / 2)
-            modest = HEADROOM * rate + TRICKLE_BYTES
-            out[topic] = math.inf if topic in behind else modest
+            out[topic] = math.inf if topic in behind else HEADROOM * rate
         return out
+
+    def _settle(self, now: float, copied: int) -> None:
+        """Set off what was copied since the last look against the limit."""
+        if self._balanced_at:
+            allowed = self.limit * (now - self._balanced_at)
+            balance = self._balance + allowed - (copied - self._bytes)
+            self._balance = min(max(balance, -MOST_DEBT_S * self.limit), MOST_CREDIT_S * self.limit)
+        self._balanced_at, self._bytes = now, copied
 
 
 def pacer_of(config: FlowConfig) -> Pacer | None:

@@ -51,9 +51,9 @@ class TopicBuckets:
         if self._is_bound:
             self._left[topic] = self._left.get(topic, 0.0) - size
 
-    def most(self, topic: str, unbound: int) -> int:
-        """How much one fetch of one partition should bring at the most."""
+    def most(self, topic: str, unbound: int, *, partitions: int) -> int:
+        """How much one fetch of one of the topic's partitions should bring at the most."""
         if not self._is_bound:
             return unbound
-        share = int(self._rates.get(topic, 0.0) * BURST_S)
+        share = int(self._rates.get(topic, 0.0) * BURST_S) // partitions
         return max(LEAST_FETCH_BYTES, min(unbound, share))

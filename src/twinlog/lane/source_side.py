@@ -10,6 +10,7 @@ wait has ended.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -99,14 +100,19 @@ class SourceSide:
     """Left out of fetches until the target has taken what they hold."""
     _held: set[TopicPartition] = field(default_factory=set)
     """Left out until their topic's budget allows more."""
+    _of_topic: Counter[str] = field(default_factory=Counter)
+    """How many partitions of each topic are here."""
 
     def add(self, copy: PartitionCopy) -> None:
+        if copy.source not in self.partitions:
+            self._of_topic[copy.source.topic] += 1
         self.partitions[copy.source] = SourceState(copy)
         if copy.wants_fetch:
             self._next_fetch(copy.source)
 
     def remove(self, tp: TopicPartition) -> None:
-        self.partitions.pop(tp, None)
+        if self.partitions.pop(tp, None) is not None:
+            self._of_topic[tp.topic] -= 1
         self._unplace(tp)
         self._homeless.discard(tp)
         self._paused.discard(tp)
@@ -214,7 +220,11 @@ class SourceSide:
             intake.position,
             self.side.leaders[tp].epoch if tp in self.side.leaders else -1,
             intake.last_fetched_epoch,
-            self.pace.most(tp.topic, self.tuning.partition_fetch_bytes),
+            self.pace.most(
+                tp.topic,
+                self.tuning.partition_fetch_bytes,
+                partitions=self._of_topic[tp.topic],
+            ),
         )
         session.want(tp, copy.source_topic_id, position)
 

@@ -53,8 +53,7 @@ def start_spark(master: str | None, lanes: int, archive: Path | None = None) -> 
 
     `archive` is unpacked by executors, which then need a Python but not Twinlog.
     """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger("pyspark").setLevel(logging.ERROR)
+    hush_libraries()
     settings = {**SETTINGS, **_archive_settings(archive)}
     options = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"]
     if is_local(master):
@@ -76,6 +75,21 @@ def start_spark(master: str | None, lanes: int, archive: Path | None = None) -> 
         gateway.stop()
         raise
     return Engine(context=context, gateway=gateway, slots=slots)
+
+
+def hush_libraries() -> None:
+    """Let py4j and pyspark say nothing that they raise as well.
+
+    At the end of a JVM that still had a call to answer that would be a traceback.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("pyspark").setLevel(logging.ERROR)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4j writes some of its tracebacks to the root logger, whatever its own level is."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _archive_settings(archive: Path | None) -> dict[str, str]:

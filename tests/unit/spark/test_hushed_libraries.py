@@ -1,0 +1,49 @@
+"""What py4j says of a JVM that ends is no line of ours."""
+
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
+
+from twinlog.spark import session
+
+
+@pytest.fixture
+def dying_jvm() -> Iterator[int]:
+    """A port whose other side takes a command and is gone before it has answered."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            peer.recv(100)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("hushed", [False, True])
+def test_jvm_that_ends_within_a_call_is_raised_and_not_told(
+    dying_jvm: int, caplog: pytest.LogCaptureFixture, hushed: bool
+) -> None:
+    root = logging.getLogger()
+    before = list(root.filters)
+    if hushed:
+        session.hush_libraries()
+    try:
+        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=dying_jvm))
+        with pytest.raises(Py4JError):
+            gateway.jvm.java.lang.System.nanoTime()
+        logging.getLogger().warning("others are heard")
+    finally:
+        for added in set(root.filters) - set(before):
+            root.removeFilter(added)
+    told = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+    noise = [] if hushed else ["Exception while sending command."]
+    assert told == [*noise, "others are heard"]
