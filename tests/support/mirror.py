@@ -7,12 +7,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.support.lanes import ProcessLeases
 from twinlog.config.load import load
+from twinlog.config.schema import FlowConfig
 from twinlog.control.channel_server import ChannelServer
 from twinlog.control.partitions import Partition
 from twinlog.control.run import flow_setup, lanes_of
@@ -25,10 +27,17 @@ from twinlog.spark.codec import MessageCodec
 CORES = 2
 
 
+def silent(flow: FlowConfig) -> FlowConfig:
+    """Without heartbeats, which every other test's mirror would copy, and without offset syncs."""
+    return replace(flow, heartbeats=(), offset_syncs=None)
+
+
 class Mirror:
     """Runs the flows of a configuration until it is told to stop, or with `once` until they are
-    done.
+    done, without heartbeats and offset syncs.
     """
+
+    emits = False
 
     def __init__(
         self,
@@ -45,7 +54,7 @@ class Mirror:
         self.snapshots: list[FlowSnapshot] = []
         self._on_snapshot = on_snapshot
         self.supervisor = Supervisor(
-            [flow_setup(flow) for flow in loaded.flows],
+            [flow_setup(flow if self.emits else silent(flow)) for flow in loaded.flows],
             once=once,
             lease_s=lease_s,
             lane_count=lambda setup, parts: lanes_of(setup.config, CORES, lanes, parts),
@@ -120,3 +129,9 @@ class Mirror:
         self._done.wait(15.0)
         self.leases.close()
         self.server.close()
+
+
+class EmittingMirror(Mirror):
+    """A mirror with heartbeats and offset syncs, as users run it."""
+
+    emits = True

@@ -64,9 +64,9 @@ _SHARED = (
     _key("metric.reporters", _LIST, None, _NOTHING, "Java classes"),
     _key("metric.names.formats", _LIST, "legacy", _LATER, "KIP-1280"),
     _key("auto.include.jmx.reporter", _BOOLEAN, "true", _NOTHING, "3.x only"),
-    _key("offset-syncs.topic.location", _CHOICE, "source", _LATER,
+    _key("offset-syncs.topic.location", _CHOICE, "source", _ACTS,
          "the cluster that holds the offset-syncs topic", choices=("source", "target")),
-    _key("emit.offset-syncs.enabled", _BOOLEAN, "true", _LATER, "KIP-1031"),
+    _key("emit.offset-syncs.enabled", _BOOLEAN, "true", _ACTS, "KIP-1031"),
     _key("topic.filter.class", _STRING, MIRROR_PACKAGE + "DefaultTopicFilter", _ACTS,
          "only the default: a Java class cannot choose topics here"),
 )
@@ -98,8 +98,8 @@ _SOURCE = (
         support=_ACTS, meaning="false: remote topics are neither made, grown nor reconfigured, and "
         "get no ACLs; a missing one waits (`TARGET_TOPIC_MISSING`). Also as `B.` and `A->B.`",
     ),
-    _key("offset-syncs.topic.replication.factor", _SHORT, "3", _LATER, "of the offset-syncs topic"),
-    _key("offset.lag.max", _LONG, "100", _LATER, "how far offset syncs may lie apart"),
+    _key("offset-syncs.topic.replication.factor", _SHORT, "3", _ACTS, "of the offset-syncs topic"),
+    _key("offset.lag.max", _LONG, "100", _ACTS, "how far offset syncs may lie apart"),
     _key("consumer.poll.timeout.ms", _LONG, "1000", _NOTHING, "nothing is polled here"),
     _key("use.incremental.alter.configs", _STRING, "required", _NOTHING, "3.x only"),
     _key("add.source.alias.to.metrics", _BOOLEAN, "true", _NOTHING, "3.x only"),

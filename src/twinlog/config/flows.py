@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twinlog.config.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
 from twinlog.config.contradictions import refuse_contradictions
+from twinlog.config.emissions import own_heartbeat, read_offset_syncs
 from twinlog.config.key_types import Kind
 from twinlog.config.keys import DEFINITIONS
 from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
@@ -68,6 +69,8 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             factor=lambda name: _replication_factor(values, name),
             is_factor_given=FACTOR in settings,
         ),
+        heartbeats=own_heartbeat(settings, flow),
+        offset_syncs=read_offset_syncs(settings),
         tasks_max=values.number_or_none("tasks.max"),
         isolation_level=_isolation(consumer),
         auto_offset_reset=reset,

@@ -26,6 +26,7 @@ from twinlog.config.client_keys import (
     SECURITY_PROTOCOL,
     SECURITY_PROTOCOLS,
 )
+from twinlog.config.emissions import with_lone_heartbeats
 from twinlog.config.flows import read_flow
 from twinlog.config.nearest import nearest
 from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
@@ -86,7 +87,8 @@ def load_raw(
     off = list(audit_switches(raw, candidate_flows(aliases)))
     if not switched_on:
         raise _no_flow(text.file, aliases, nearby, off)
-    flows = tuple(_flow(raw, flow, text.file) for flow in switched_on)
+    own = tuple(_flow(raw, flow, text.file) for flow in switched_on)
+    flows = with_lone_heartbeats(raw, own, aliases, nearby)
     used = {alias for flow in switched_on for alias in (flow.source, flow.target)}
     return MirrorConfig(
         file=text.file,

@@ -97,6 +97,31 @@ class PolicyConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatConfig:
+    """One heartbeat that a flow's leader writes: the flow's own, or one that stands for a flow
+    that is not enabled.
+    """
+
+    source_alias: str
+    target_alias: str
+    into_target: bool
+    """Into the target of the flow that writes it, or else into its source."""
+    interval_seconds: int
+    replication_factor: int | None
+    """Of the heartbeats topic; None where nobody said it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSyncsConfig:
+    """Where MirrorMaker 2's offset syncs are written, and how close together they lie."""
+
+    on_target: bool
+    lag_max: int
+    """offset.lag.max, in records."""
+    replication_factor: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowConfig:
     """Everything that one enabled flow is to do."""
 
@@ -123,6 +148,10 @@ class FlowConfig:
     sync_topic_acls_interval_seconds: int
     sync_topic_acls_prefixed: bool
     sync_topic_acls_removal: bool
+
+    heartbeats: tuple[HeartbeatConfig, ...]
+    offset_syncs: OffsetSyncsConfig | None
+    """None where emit.offset-syncs.enabled=false."""
 
     tasks_max: int | None
     isolation_level: IsolationLevel

@@ -7,8 +7,16 @@ from typing import Final
 from twinlog.control.acl_sync import acl_sync
 from twinlog.control.config_sync import config_sync
 from twinlog.control.duties import Duty, DutyFactory, LedFlow
+from twinlog.control.heartbeats import into_source, into_target
+from twinlog.control.offset_syncs import offset_syncs
 
-DUTIES: Final[tuple[DutyFactory, ...]] = (config_sync, acl_sync)
+DUTIES: Final[tuple[DutyFactory, ...]] = (
+    config_sync,
+    acl_sync,
+    offset_syncs,
+    into_target,
+    into_source,
+)
 
 
 def duties_of(flow: LedFlow) -> list[Duty]:

@@ -1,0 +1,147 @@
+"""Duty: offset syncs, from which MirrorMaker 2's readers translate offsets of groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import append, read_to_end
+from twinlog.cluster.mm2_topics import ensure_mm2_topic
+from twinlog.config.schema import OffsetSyncsConfig
+from twinlog.control.duties import Duty, LedFlow, PartitionView
+from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.mirror.filters import policy_of
+from twinlog.mirror.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.offset_syncs import (
+    SyncPoint,
+    history,
+    is_still_there,
+    newest_point,
+    point_at,
+    points_after,
+)
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import OffsetSync
+from twinlog.wire.records import Record
+
+INTERVAL_S: Final = 1.0
+REFUSED_PAUSE_S: Final = 600.0
+RECORDS_PER_BATCH: Final = 2_000
+
+
+def offset_syncs(flow: LedFlow) -> Duty | None:
+    """None where emit.offset-syncs.enabled=false."""
+    config = flow.config.offset_syncs
+    return None if config is None else OffsetSyncs(flow, config)
+
+
+class OffsetSyncs:
+    """Writes a flow's offset syncs to the cluster that is to hold them."""
+
+    name = "offset syncs"
+    interval_s = INTERVAL_S
+    ends_once = True
+
+    def __init__(self, flow: LedFlow, config: OffsetSyncsConfig) -> None:
+        policy = policy_of(flow.config)
+        self._flow = flow
+        self._config = config
+        self._client = ClusterClient(flow.target if config.on_target else flow.source)
+        # the name is that of the cluster at the other end
+        other = flow.config.source_alias if config.on_target else flow.config.target_alias
+        self._topic = policy.offset_syncs_topic(other)
+        self._written: dict[PartitionKey, SyncPoint] = {}
+        self._found: dict[TopicPartition, OffsetSync] | None = None
+        """What was in the topic at the start, newest by partition; None: not read yet."""
+        self._may_read = True
+        self._refused_until = 0.0
+
+    def round(self) -> None:
+        if time.monotonic() < self._refused_until:
+            return
+        try:
+            self._round()
+        except Unauthorized as error:
+            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: no offset syncs are written: {error}{self._hint}"
+            )
+        except TwinlogError:
+            self._found = None  # the topic may have been deleted, or the last write be lost
+            self._written.clear()
+            raise
+
+    @property
+    def _hint(self) -> str:
+        if self._config.on_target:
+            return "; or set emit.offset-syncs.enabled=false"
+        return "; or write them to the target: offset-syncs.topic.location=target"
+
+    def _round(self) -> None:
+        if self._found is None:
+            ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
+            self._found = self._read()
+        # in this order: a map that is older than what is known as copied may lack a gap
+        views = self._flow.partitions()
+        maps = self._flow.read_map()
+        syncs: list[OffsetSync] = []
+        reached: dict[PartitionKey, SyncPoint] = {}
+        for view in views:
+            known = maps.get(view.map_key)
+            points = [] if known is None else self._due(view, known)
+            if points:
+                reached[view.map_key] = points[-1]
+                syncs += (
+                    OffsetSync(
+                        topic_partition=view.source,
+                        upstream_offset=point.upstream,
+                        downstream_offset=point.downstream,
+                    )
+                    for point in points
+                )
+        self._write(syncs)
+        self._written |= reached
+
+    def _due(self, view: PartitionView, known: PartitionMap) -> list[SyncPoint]:
+        newest = newest_point(known.runs, view.next_upstream, view.next_downstream)
+        if newest is None:
+            return []
+        before = self._written.get(view.map_key) or self._at_the_start(view, known)
+        goes_on = before is not None and before.ordinal <= newest.ordinal
+        if before is not None and goes_on and is_still_there(known.runs, before):
+            return points_after(known.runs, before, newest, self._config.lag_max)
+        if not self._may_read:
+            return [newest]  # what is there is not known, and a history would make readers forget
+        return history(known.runs, newest, self._config.lag_max)
+
+    def _at_the_start(self, view: PartitionView, known: PartitionMap) -> SyncPoint | None:
+        found = None if self._found is None else self._found.get(view.source)
+        if found is None:
+            return None
+        return point_at(known.runs, found.upstream_offset, found.downstream_offset)
+
+    def _read(self) -> dict[TopicPartition, OffsetSync]:
+        out: dict[TopicPartition, OffsetSync] = {}
+        try:
+            for record in read_to_end(self._client, self._topic, 0):
+                try:
+                    sync = OffsetSync.decode(record.key, record.value)
+                except CorruptData:
+                    continue
+                out[sync.topic_partition] = sync
+        except Unauthorized:
+            # MirrorMaker 2 needs no READ here either
+            self._may_read = False
+        return out
+
+    def _write(self, syncs: Iterable[OffsetSync]) -> None:
+        now_ms = int(time.time() * 1000)
+        records = [Record(0, now_ms, sync.key(), sync.value()) for sync in syncs]
+        for at in range(0, len(records), RECORDS_PER_BATCH):
+            batch = records[at : at + RECORDS_PER_BATCH]
+            append(self._client, TopicPartition(self._topic, 0), batch)
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,253 @@
+"""A running mirror writes MirrorMaker 2's heartbeats and offset syncs; its reader agrees."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
+from tests.support.eventually import eventually
+from tests.support.java import kafka_jvm
+from tests.support.mirror import EmittingMirror
+from tests.support.topics import create_topic, partition_count, topic_configs, topic_names
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.sandbox.kafka_jars import mirror_maker_jars
+from twinlog.wire.mm2_records import Heartbeat, OffsetSync
+
+pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
+
+WAIT_S = 40.0
+
+
+class Pair:
+    """Two clusters under aliases of this test's own, and a topic to mirror."""
+
+    def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
+        mark = uuid.uuid4().hex[:8]
+        self.source, self.target = source, target
+        self.a, self.b = f"a{mark}", f"b{mark}"
+        self.topic = f"orders-{mark}"
+        self.file = folder / "mm2.properties"
+
+    def configure(self, *lines: str) -> Path:
+        self.file.write_text(
+            f"clusters = {self.a}, {self.b}\n"
+            f"{self.a}.bootstrap.servers = {self.source.bootstrap}\n"
+            f"{self.b}.bootstrap.servers = {self.target.bootstrap}\n"
+            f"{self.a}->{self.b}.enabled = true\n"
+            f"topics = {self.topic}\nreplication.factor = 1\n"
+            # heartbeats of other tests are on the source, too
+            "heartbeats.replication.enabled = false\n" + "".join(f"{line}\n" for line in lines)
+        )
+        return self.file
+
+    @property
+    def syncs_on_source(self) -> str:
+        return f"mm2-offset-syncs.{self.b}.internal"
+
+    @property
+    def syncs_on_target(self) -> str:
+        return f"mm2-offset-syncs.{self.a}.internal"
+
+
+@pytest.fixture
+def pair(tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
+    return Pair(tmp_path, source_cluster, target_cluster)
+
+
+def records(numbers: Iterable[int]) -> list[Outgoing]:
+    return [Outgoing(value=b"u%d" % number, partition=0) for number in numbers]
+
+
+def syncs_in(cluster: LocalCluster, topic: str) -> list[OffsetSync]:
+    if topic not in topic_names(cluster):
+        return []
+    found = read_all(cluster, topic)
+    assert all(record.value is not None for record in found), "never a tombstone"
+    return [OffsetSync.decode(record.key, record.value) for record in found]
+
+
+def places(pair: Pair) -> dict[bytes, tuple[int, int]]:
+    """value -> (upstream, downstream), as another client reads both sides."""
+    there = {one.value: one.offset for one in read_all(pair.target, f"{pair.a}.{pair.topic}")}
+    here = {one.value: one.offset for one in read_all(pair.source, pair.topic)}
+    return {value: (here[value], there[value]) for value in there if value is not None}
+
+
+def heartbeats_of(cluster: LocalCluster, pair: Pair) -> list[tuple[Seen, Heartbeat]]:
+    if "heartbeats" not in topic_names(cluster):
+        return []
+    found = [(one, Heartbeat.decode(one.key, one.value)) for one in read_all(cluster, "heartbeats")]
+    return [(one, beat) for one, beat in found if pair.a in (beat.source_alias, beat.target_alias)]
+
+
+def test_heartbeats_into_both_clusters(pair: Pair) -> None:
+    """B->A is not enabled: MirrorMaker 2 would run it to beat into A."""
+    began_ms = int(time.time() * 1000)
+    create_topic(pair.source, pair.topic)
+    with EmittingMirror(pair.configure(), lanes=1) as mirror:
+        for cluster, source, target in (
+            (pair.target, pair.a, pair.b),
+            (pair.source, pair.b, pair.a),
+        ):
+            eventually(lambda c=cluster: len(heartbeats_of(c, pair)) >= 2, WAIT_S)  # type: ignore[misc]
+            for seen, beat in heartbeats_of(cluster, pair):
+                assert (beat.source_alias, beat.target_alias) == (source, target)
+                assert (seen.partition, seen.timestamp) == (0, beat.timestamp_ms)
+                assert began_ms <= beat.timestamp_ms <= time.time() * 1000
+            assert partition_count(cluster, "heartbeats") == 1
+            assert topic_configs(cluster, "heartbeats") == {"cleanup.policy": "compact"}
+        mirror.stop()
+    assert syncs_in(pair.target, pair.syncs_on_target) == []
+
+
+def test_heartbeats_and_offset_syncs_can_be_turned_off(pair: Pair) -> None:
+    create_topic(pair.source, pair.topic)
+    produce(pair.source, pair.topic, records(range(5)))
+    path = pair.configure("emit.heartbeats.enabled = false", "emit.offset-syncs.enabled = false")
+    with EmittingMirror(path, lanes=1) as mirror:
+        mirror.eventually(lambda parts: all(part.records == 5 for part in parts), WAIT_S)
+        time.sleep(2)
+        mirror.stop()
+    for cluster in (pair.source, pair.target):
+        assert heartbeats_of(cluster, pair) == []
+        assert {pair.syncs_on_source, pair.syncs_on_target} & topic_names(cluster) == set()
+
+
+@pytest.mark.parametrize("location", ["source", "target"])
+def test_offset_syncs_are_of_copied_records_and_go_on_after_a_restart(
+    pair: Pair, location: str
+) -> None:
+    create_topic(pair.source, pair.topic)
+    cluster, topic = (
+        (pair.source, pair.syncs_on_source)
+        if location == "source"
+        else (pair.target, pair.syncs_on_target)
+    )
+    other = pair.target if location == "source" else pair.source
+    path = pair.configure(f"offset-syncs.topic.location = {location}", "offset.lag.max = 10")
+    produce(pair.source, pair.topic, records(range(40)))
+    with EmittingMirror(path, once=True, lanes=1) as mirror:
+        mirror.wait()
+    first = syncs_in(cluster, topic)
+    assert first, "--once ends with a round of it"
+    assert (first[-1].upstream_offset, first[-1].downstream_offset) == (39, 39)
+
+    produce_transaction(pair.source, pair.topic, records(range(40, 45)), commit=False)
+    produce_transaction(pair.source, pair.topic, records(range(45, 50)), commit=True)
+    produce(pair.source, pair.topic, records(range(50, 90)))
+    with EmittingMirror(path, lanes=1) as mirror:
+        eventually(lambda: places(pair).get(b"u89") is not None, WAIT_S)
+        last = places(pair)[b"u89"]
+        eventually(lambda: _newest(syncs_in(cluster, topic)) == last, WAIT_S)
+        mirror.stop()
+    syncs = syncs_in(cluster, topic)
+    where = places(pair)
+    found = [(sync.upstream_offset, sync.downstream_offset) for sync in syncs]
+    assert found[: len(first)] == [(s.upstream_offset, s.downstream_offset) for s in first]
+    assert found == sorted(set(found)), "rising, also over the restart"
+    assert set(found) <= set(where.values())
+    assert {where[b"u45"], where[b"u50"], where[b"u89"]} <= set(found), "behind every gap"
+    apart = [after[1] - before[1] for before, after in itertools.pairwise(found)]
+    assert max(apart) <= 2 * 11, "a history begins far apart; after it offset.lag.max holds"
+    assert {sync.topic_partition for sync in syncs} == {TopicPartition(pair.topic, 0)}
+    assert topic_configs(cluster, topic) == {"cleanup.policy": "compact"}
+    assert partition_count(cluster, topic) == 1
+    assert {pair.syncs_on_source, pair.syncs_on_target} & topic_names(other) == set()
+
+
+def _newest(syncs: list[OffsetSync]) -> tuple[int, int] | None:
+    return (syncs[-1].upstream_offset, syncs[-1].downstream_offset) if syncs else None
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with kafka_jvm(mirror_maker_jars()) as started:
+        yield started
+
+
+def test_java_translates_by_our_offset_syncs_and_never_too_far(jvm: Any, pair: Pair) -> None:
+    create_topic(pair.source, pair.topic)
+    for at in range(0, 200, 20):
+        produce_transaction(pair.source, pair.topic, records(range(at, at + 10)), commit=True)
+        produce(pair.source, pair.topic, records(range(at + 10, at + 20)))
+    path = pair.configure("offset.lag.max = 3")
+    with EmittingMirror(path, once=True, lanes=1) as mirror:
+        mirror.wait()
+    where = sorted(places(pair).values())
+    store = _OffsetSyncStore(jvm, pair)
+    try:
+        answers = {offset: store.translate(offset) for offset in range(where[-1][0] + 3)}
+    finally:
+        store.close()
+    exact = {
+        offset: min((there for here, there in where if here >= offset), default=where[-1][1] + 1)
+        for offset in answers
+    }
+    assert all(answers[offset] <= exact[offset] for offset in answers)
+    assert answers[0] == 0, "the first record has one"
+    assert answers[where[-1][0] + 1] == where[-1][1] + 1, "who has read all goes on at the end"
+    assert all(answer >= 0 for answer in answers.values())
+    late = [offset for offset in answers if offset > where[-5][0]]
+    assert all(exact[offset] - answers[offset] <= 4 for offset in late), (
+        "close to the end it is close"
+    )
+
+
+class _OffsetSyncStore:
+    """Java's class of that name, which is not public."""
+
+    def __init__(self, jvm: Any, pair: Pair) -> None:
+        self._jvm = jvm
+        mm2 = jvm.org.apache.kafka.connect.mirror
+        config = mm2.MirrorCheckpointConfig(
+            {
+                "name": "MirrorCheckpointConnector",
+                "connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
+                "source.cluster.alias": pair.a,
+                "target.cluster.alias": pair.b,
+                "source.cluster.bootstrap.servers": pair.source.bootstrap,
+                "target.cluster.bootstrap.servers": pair.target.bootstrap,
+            }
+        )
+        self._class = jvm.java.lang.Class.forName("org.apache.kafka.connect.mirror.OffsetSyncStore")
+        constructor = next(
+            one for one in self._class.getDeclaredConstructors() if one.getParameterCount() == 1
+        )
+        constructor.setAccessible(True)
+        self._store = constructor.newInstance(self._array(config))
+        self._call("start", False)
+        self._tp = jvm.org.apache.kafka.common.TopicPartition(pair.topic, 0)
+
+    def translate(self, offset: int) -> int:
+        """-1 where it has no answer, or too old a one."""
+        long = self._jvm.java.lang.Long.valueOf(str(offset))
+        found = self._call("translateDownstream", "g", self._tp, long)
+        return int(found.getAsLong()) if found.isPresent() else -1
+
+    def close(self) -> None:
+        self._call("close")
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        method = next(
+            one
+            for one in self._class.getDeclaredMethods()
+            if one.getName() == name and one.getParameterCount() == len(arguments)
+        )
+        method.setAccessible(True)
+        return method.invoke(self._store, self._array(*arguments))
+
+    def _array(self, *values: Any) -> Any:
+        made = self._jvm.java.lang.reflect.Array.newInstance(
+            self._jvm.java.lang.Class.forName("java.lang.Object"), len(values)
+        )
+        for at, value in enumerate(values):
+            made[at] = value
+        return made

@@ -1,0 +1,121 @@
+"""Offset syncs by the offset map: of copied records only, in rising order, never too far apart."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.mirror.offset_map import Run
+from twinlog.mirror.offset_syncs import (
+    MOST_AT_ONCE,
+    SyncPoint,
+    history,
+    newest_point,
+    point_at,
+    points_after,
+)
+
+#   upstream   100 101 102  .  104 105  .   .  108
+#   downstream  70  71  72      73  74          75
+RUNS = (Run(0, 100, 70), Run(3, 104, 73), Run(5, 108, 75))
+
+
+def pairs(points: list[SyncPoint]) -> list[tuple[int, int]]:
+    return [(point.upstream, point.downstream) for point in points]
+
+
+def test_the_newest_is_the_last_copied_record() -> None:
+    assert newest_point(RUNS, 109, 76) == SyncPoint(5, 108, 75)
+    assert newest_point(RUNS, 108, 75) == SyncPoint(4, 105, 74), "108 is only announced"
+    assert newest_point(RUNS, 104, 73) == SyncPoint(2, 102, 72)
+    assert newest_point(RUNS, 101, 71) == SyncPoint(0, 100, 70)
+    assert newest_point(RUNS, 100, 70) is None
+    assert newest_point((), 0, 0) is None
+
+
+def test_a_record_behind_every_gap_and_the_newest_one() -> None:
+    last = SyncPoint(5, 108, 75)
+    assert pairs(points_after(RUNS, SyncPoint(0, 100, 70), last, 100)) == [(104, 73), (108, 75)]
+    assert points_after(RUNS, last, last, 100) == []
+
+
+def test_lag_max_is_how_many_records_may_lie_between() -> None:
+    runs = (Run(0, 0, 0),)
+    found = points_after(runs, SyncPoint(0, 0, 0), SyncPoint(25, 25, 25), 10)
+    assert pairs(found) == [(11, 11), (22, 22), (25, 25)]
+    every = points_after(runs, SyncPoint(0, 0, 0), SyncPoint(3, 3, 3), 0)
+    assert pairs(every) == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_much_at_once_is_thinned_and_the_newest_stays() -> None:
+    runs = [Run(n, 2 * n, n) for n in range(100_000)]
+    last = SyncPoint(99_999, 199_998, 99_999)
+    found = points_after(runs, SyncPoint(0, 0, 0), last, 0)
+    assert found[-1] == last
+    assert len(found) <= 2 * MOST_AT_ONCE + 1
+
+
+def test_a_history_is_the_closer_the_newer() -> None:
+    runs = (Run(0, 0, 0),)
+    found = history(runs, SyncPoint(10_000, 10_000, 10_000), 10)
+    assert found[0] == SyncPoint(0, 0, 0)
+    assert [10_000 - point.ordinal for point in found[-4:]] == [44, 22, 11, 0]
+    assert len(found) < 15
+    assert history(runs, SyncPoint(0, 0, 0), 10) == [SyncPoint(0, 0, 0)]
+
+
+def test_a_sync_of_another_copy_is_not_gone_on_from() -> None:
+    assert point_at(RUNS, 105, 74) == SyncPoint(4, 105, 74)
+    assert point_at(RUNS, 105, 90) is None
+    assert point_at(RUNS, 103, 73) is None, "a gap"
+    assert point_at(RUNS, 99, 69) is None
+    assert point_at((), 0, 0) is None
+
+
+def translate(syncs: list[SyncPoint], offset: int) -> int:
+    """As MirrorMaker 2's readers."""
+    known = [sync for sync in syncs if sync.upstream <= offset]
+    if not known:
+        return -1
+    newest = max(known)
+    return newest.downstream + (0 if newest.upstream == offset else 1)
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(1, 30), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=20
+    ),
+    lag_max=st.integers(0, 20),
+    cut=st.integers(1, 200),
+    data=st.data(),
+)
+def test_no_reader_ever_goes_on_behind_the_right_record(
+    steps: list[tuple[int, int, int]], lag_max: int, cut: int, data: st.DataObject
+) -> None:
+    """Runs with gaps on the source, and records of others on the target."""
+    runs: list[Run] = []
+    places: dict[int, int] = {}
+    ordinal, upstream, downstream = 0, 7, 3
+    for length, gap, foreign in steps:
+        if gap or foreign or not runs:
+            runs.append(Run(ordinal, upstream + gap, downstream + foreign))
+        upstream, downstream = upstream + gap, downstream + foreign
+        for at in range(length):
+            places[upstream + at] = downstream + at
+        ordinal, upstream, downstream = ordinal + length, upstream + length, downstream + length
+    copied = sorted(places)[: min(cut, len(places))]
+    middle = data.draw(st.sampled_from(copied))
+    first = newest_point(runs, middle + 1, places[middle] + 1)
+    last = newest_point(runs, copied[-1] + 1, places[copied[-1]] + 1)
+    assert first is not None
+    assert last is not None
+    assert (last.upstream, last.downstream) == (copied[-1], places[copied[-1]])
+    syncs = history(runs, first, lag_max)
+    syncs += points_after(runs, first, last, lag_max)
+    assert syncs == sorted(set(syncs)), "rising, and none twice"
+    assert all(places.get(sync.upstream) == sync.downstream for sync in syncs)
+    for offset in range(upstream + 5):
+        following = [places[at] for at in places if at >= offset]
+        exact = min(following) if following else downstream
+        assert translate(syncs, offset) <= exact
+    assert translate(syncs, copied[-1] + 1) == places[copied[-1]] + 1
