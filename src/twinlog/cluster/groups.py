@@ -40,3 +40,10 @@ def check_group_read(client: ClusterClient, group: str) -> None:
             doing=f"asking for rights on group {group}",
             acl=f"READ on group {group}",
         )
+
+
+def may_describe_groups(client: ClusterClient, name: str) -> bool:
+    """Whether our user may describe a group of this name, be there one or not; any broker knows."""
+    request = DescribeGroupsRequest(groups=[name], include_authorized_operations=False)
+    answer = client.send(None, request, maximum=MISSING_IS_DEAD)
+    return int(answer.groups[0].error_code) != GROUP_AUTHORIZATION_FAILED

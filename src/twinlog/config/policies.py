@@ -25,7 +25,7 @@ POLICY_CLASSES = {
     "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": PolicyKind.IDENTITY,
 }
 
-_ONLY_DEFAULT = ("topic.filter.class", "config.property.filter.class")
+_ONLY_DEFAULT = ("topic.filter.class", "config.property.filter.class", "group.filter.class")
 
 
 def policy_config(settings: Settings) -> PolicyConfig:
