@@ -113,11 +113,11 @@ _SOURCE = (
 )
 
 _CHECKPOINT = (
-    _key("groups", _NAMES, ".*", _LATER, "groups whose offsets are translated",
+    _key("groups", _NAMES, ".*", _ACTS, "groups whose offsets are translated",
          replaces=("groups.whitelist",)),
-    _key("groups.exclude", _NAMES, DEFAULT_GROUPS_EXCLUDE, _LATER, "groups left out",
+    _key("groups.exclude", _NAMES, DEFAULT_GROUPS_EXCLUDE, _ACTS, "groups left out",
          replaces=("groups.blacklist",)),
-    _key("group.filter.class", _STRING, MIRROR_PACKAGE + "DefaultGroupFilter", _LATER,
+    _key("group.filter.class", _STRING, MIRROR_PACKAGE + "DefaultGroupFilter", _ACTS,
          "only the default"),
     _key("refresh.groups.enabled", _BOOLEAN, "true", _ACTS, "look for new groups"),
     _key("refresh.groups.interval.seconds", _LONG, "600", _ACTS, "how often"),

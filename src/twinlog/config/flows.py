@@ -5,6 +5,7 @@ from __future__ import annotations
 from twinlog.config.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
 from twinlog.config.contradictions import refuse_contradictions
 from twinlog.config.emissions import own_heartbeat, read_offset_syncs
+from twinlog.config.groups import FACTOR, read_groups
 from twinlog.config.key_types import Kind
 from twinlog.config.keys import DEFINITIONS
 from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
@@ -65,9 +66,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         sync_topic_acls_prefixed=values.boolean("twinlog.sync.topic.acls.prefixed"),
         sync_topic_acls_removal=values.boolean("twinlog.sync.topic.acls.removal"),
         groups=read_groups(
-            values,
-            factor=lambda name: _replication_factor(values, name),
-            is_factor_given=FACTOR in settings,
+            values, _replication_factor(values, FACTOR) if FACTOR in settings else None
         ),
         heartbeats=own_heartbeat(settings, flow),
         offset_syncs=read_offset_syncs(settings),
@@ -127,14 +126,6 @@ class _Values:
     def boolean(self, name: str) -> bool:
         return to_boolean(self._setting_or_default(name))
 
-    def priorities(self, name: str) -> Priorities:
-        return to_priorities(self._setting_or_default(name))
-
-    def number(self, name: str) -> int:
-        return self._number(name, self._setting_or_default(name))
-
-    def number_or_none(self, name: str) -> int | None:
-        setting = self._settings.get(name)
     def rounds(self, stem: str) -> tuple[bool, int]:
         """Whether something is done again and again, and every how many seconds."""
         name = f"{stem}.interval.seconds"
@@ -144,6 +135,14 @@ class _Values:
         # MM2 turns a negative interval into "never"
         return self.boolean(f"{stem}.enabled") and interval > 0, interval
 
+    def priorities(self, name: str) -> Priorities:
+        return to_priorities(self._setting_or_default(name))
+
+    def number(self, name: str) -> int:
+        return self._number(name, self._setting_or_default(name))
+
+    def number_or_none(self, name: str) -> int | None:
+        setting = self._settings.get(name)
         return None if setting is None else self._number(name, setting)
 
     def _number(self, name: str, setting: Setting) -> int:

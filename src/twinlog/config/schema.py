@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from twinlog.config.client_keys import Role
+from twinlog.config.groups import GroupsConfig
 from twinlog.config.origin import ClientProperties, Settings
 from twinlog.config.patterns import NamePattern
 from twinlog.config.priority import Priorities
@@ -152,6 +153,8 @@ class FlowConfig:
     heartbeats: tuple[HeartbeatConfig, ...]
     offset_syncs: OffsetSyncsConfig | None
     """None where emit.offset-syncs.enabled=false."""
+
+    groups: GroupsConfig
 
     tasks_max: int | None
     isolation_level: IsolationLevel

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from twinlog.control.acl_sync import acl_sync
+from twinlog.control.checkpoints import checkpoints
 from twinlog.control.config_sync import config_sync
 from twinlog.control.duties import Duty, DutyFactory, LedFlow
 from twinlog.control.heartbeats import into_source, into_target
@@ -16,6 +17,7 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
     offset_syncs,
     into_target,
     into_source,
+    checkpoints,
 )
 
 
