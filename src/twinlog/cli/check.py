@@ -35,25 +35,46 @@ SAME_CODE_SHOWN: Final = 10
     is_flag=True,
     help="Try what the targets can do, on a scratch topic that is created once and kept.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Only explain FILE: the value of every key for each flow and the line it comes from.",
+)
 @format_option
-def check(files: tuple[Path, ...], clusters: str | None, probe: bool, output: Format) -> int:
+def check(
+    files: tuple[Path, ...], clusters: str | None, probe: bool, explain: bool, output: Format
+) -> int:
     """Parse FILE, connect to every cluster, and say what would be mirrored and what is wrong.
 
-    It only reads: nothing is created or changed, unless --probe asks for its scratch topic.
+    It only reads: nothing is created or changed, unless --probe asks for its scratch topic. With
+    --explain it connects to nothing.
     """
+    from twinlog.cli.explanation import explanation_json, explanation_parts
     from twinlog.control.check import check as look
 
-    report = look(configuration(files, clusters)(), with_probe=probe)
+    config = configuration(files, clusters)()
+    if explain:
+        if output is Format.JSON:
+            write_json("check", JSON_VERSION, explanation_json(config))
+        else:
+            write_all([*_warnings(config.warnings), *explanation_parts(config, only_set=False)])
+        return 0
+    report = look(config, with_probe=probe)
     if output is Format.JSON:
-        write_json("check", JSON_VERSION, report.as_json())
+        write_json("check", JSON_VERSION, {**report.as_json(), **explanation_json(config)})
     else:
-        write_all(_parts(report))
+        write_all(_parts(report, explanation_parts(config, only_set=True)))
     return 1 if report.problems else 0
 
 
-def _parts(report: CheckReport) -> Iterator[RenderableType]:
-    for warning in report.warnings:
-        yield Text.assemble(("warning: ", "yellow"), warning)
+def _warnings(warnings: Iterable[object]) -> Iterator[RenderableType]:
+    for warning in warnings:
+        yield Text.assemble(("warning: ", "yellow"), str(warning))
+
+
+def _parts(report: CheckReport, explanation: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    yield from _warnings(report.warnings)
+    yield from explanation
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
@@ -81,6 +102,8 @@ def _flow_parts(flow: FlowReport) -> Iterator[RenderableType]:
     if flow.guarantee is not None:
         missing = ", ".join(flow.missing_capabilities)
         yield Text(f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else ""))
+    for change in flow.changes:
+        yield Text.assemble("  ", ("would change: ", "cyan"), change)
     for note in flow.notes:
         yield Text.assemble("  ", ("note: ", "cyan"), note)
     for line in _problem_lines(flow):
@@ -108,6 +131,8 @@ def _plan(topic: TopicReport) -> str:
             return "would be created"
         case "grow":
             return f"would grow from {topic.remote_partitions} to {topic.partitions} partitions"
+        case "missing":
+            return "is missing"
         case _:
             return "exists"
 

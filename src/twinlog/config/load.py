@@ -94,6 +94,7 @@ def load_raw(
         file=text.file,
         clusters=tuple(_cluster(raw, alias) for alias in aliases),
         flows=flows,
+        lines=tuple(raw.values()),
         warnings=(
             *audit_duplicates(text.duplicates, text.file),
             *text.warnings,

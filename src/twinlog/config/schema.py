@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from twinlog.config.client_keys import Role
 from twinlog.config.groups import GroupsConfig
-from twinlog.config.origin import ClientProperties, Settings
+from twinlog.config.origin import ClientProperties, Setting, Settings
 from twinlog.config.patterns import NamePattern
 from twinlog.config.priority import Priorities
 from twinlog.config.resolve import cluster_client
@@ -195,6 +195,8 @@ class MirrorConfig:
     clusters: tuple[ClusterConfig, ...]
     flows: tuple[FlowConfig, ...]
     warnings: tuple[ConfigWarning, ...]
+    lines: tuple[Setting, ...] = field(default=(), repr=False)
+    """All that was read, in the order of the file."""
     more_files: tuple[str, ...] = ()
     """Those behind the first one, where one process runs several."""
 

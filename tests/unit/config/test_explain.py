@@ -1,0 +1,148 @@
+"""What `check` says of a configuration: every key with its value and line, and what differs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import BASE, Loader, flow_of
+from twinlog.cli.main import run
+from twinlog.config.client_keys import CLIENT_KEYS, is_connection_key
+from twinlog.config.client_meanings import MEANING_OF
+from twinlog.config.explain import ExplainedFlow, ExplainedKey, explain, without_meaning
+from twinlog.config.key_types import Support
+from twinlog.config.keys import DEFINITIONS
+from twinlog.config.schema import MirrorConfig
+from twinlog.config.worker_keys import PROCESS_KEYS, WORKER_KEYS
+from twinlog.config.worker_meanings import WORKER_MEANINGS
+
+SECRET = "s3cr3t-value"
+
+
+def explained(config: MirrorConfig) -> ExplainedFlow:
+    return explain(flow_of(config))
+
+
+def found(flow: ExplainedFlow, key: str) -> ExplainedKey:
+    (one,) = [one for one in flow.keys if one.key == key]
+    return one
+
+
+def test_every_key_is_explained_with_value_and_line(read: Loader) -> None:
+    flow = explained(
+        read("topics = a", "A->B.topics = b", "A.consumer.fetch.max.bytes = 7", "tasks.max = 2")
+    )
+    assert len(flow.keys) > len(DEFINITIONS)
+    assert (found(flow, "A->B.topics").value, found(flow, "A->B.topics").line) == ("b", 6)
+    assert [one.key for one in flow.keys].count("topics") == 0, "the general line does not count"
+    assert found(flow, "A.consumer.fetch.max.bytes").line == 7
+    default = found(flow, "B.producer.max.request.size")
+    assert (default.value, default.file, default.line) == ("1048576", "", None)
+    assert found(flow, "replication.factor").value == "2"
+
+
+def test_the_line_that_wins_is_the_one_told(read: Loader) -> None:
+    config = read("A->B.consumer.fetch.max.bytes = 1", "A.consumer.fetch.max.bytes = 2")
+    assert found(explained(config), "A.consumer.fetch.max.bytes").value == "2"
+
+
+def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None:
+    config = read(
+        "B.producer.acks = 1",
+        "B.offset.flush.timeout.ms = 250000",
+        "listeners = http://localhost:8080",
+        "dedicated.mode.enable.internal.rest = true",
+        "B.exactly.once.source.support = preparing",
+        "A->B.producer.override.linger.ms = 5",
+        "A.consumer.max.poll.records = 5",
+        "offset.storage.topic = x",
+        "listeners.https.ssl.keystore.location = /k",
+        "A->B.errors.tolerance = all",
+        "B.task_shutdown_graceful_timeout_ms = 1",
+        "topics = a",
+    )
+    lines = {one.line: one.meaning for one in without_meaning(config)}
+    assert list(lines) == [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    assert "its cost is the wait for the in-sync replicas" in lines[5]
+    assert "nothing to flush" in lines[6]
+    assert "--listen" in lines[7]
+    assert "exactly once, whatever it says" in lines[9]
+    assert "nothing waits" in lines[10]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], "A.consumer.isolation.level is read_committed, where MirrorMaker 2 has"),
+        ([], "tasks.max is not set"),
+        (["B.producer.acks = 1"], "B.producer.acks: acks is always all; its cost"),
+        (["B.producer.linger.ms = 100"], "B.producer.linger.ms: nothing waits"),
+        (
+            ["B.producer.compression.type = gzip"],
+            "compressed keep their codec; B.twinlog.compression = enforce encodes all",
+        ),
+        (
+            ["A.admin.bootstrap.servers = x:1"],
+            "A.admin.bootstrap.servers is where the source's topics are looked at, "
+            "A.bootstrap.servers where its records are",
+        ),
+    ],
+)
+def test_where_our_ways_differ(read: Loader, lines: list[str], told: str) -> None:
+    assert any(told in line for line in explained(read(*lines)).differences)
+
+
+def test_what_the_file_decides_does_not_differ(read: Loader) -> None:
+    lines = explained(
+        read("A.consumer.isolation.level = read_uncommitted", "B.producer.acks = all")
+    ).differences
+    assert not any("isolation" in line or "acks" in line for line in lines)
+
+
+def test_no_secret_is_shown(read: Loader) -> None:
+    config = read(
+        f'A.sasl.jaas.config = PlainLoginModule required password="{SECRET}";',
+        f"B.ssl.keystore.password = {SECRET}",
+        f"B.producer.override.x.password = {SECRET}",
+    )
+    assert SECRET not in str((explained(config), without_meaning(config)))
+    hidden = {one.key: one.value for one in explained(config).keys}
+    assert hidden["B.ssl.keystore.password"] == "<hidden>"
+
+
+def test_every_key_of_workers_and_clients_has_a_meaning() -> None:
+    assert set(WORKER_MEANINGS) == WORKER_KEYS | PROCESS_KEYS
+    for role, keys in CLIENT_KEYS.items():
+        told = {name for one, name in MEANING_OF if one is role}
+        assert told == {key for key in keys if not is_connection_key(key)}
+    assert {row.support for row in MEANING_OF.values()} == set(Support)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    lines = [*BASE, "replication.facto = 1", "A->B.topics = orders.*", "listeners = http://x:1"]
+    (tmp_path / "mm2.properties").write_text("\n".join(lines))
+    return "mm2.properties"
+
+
+def test_check_explains_without_a_connection(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", file, "--explain", "--lease-seconds", "9"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert any("mm2.properties:5: replication.facto: unknown key" in line for line in lines)
+    assert any(line.startswith("A->B.topics orders.* line 6 topics to mirror") for line in lines)
+    assert any(line.startswith("twinlog.lease.seconds 9 --lease-seconds ") for line in lines)
+    assert any(line.startswith("listeners http://x:1 line 7 [no meaning]") for line in lines)
+    assert not any(line.startswith("errors.tolerance") for line in lines)
+
+
+def test_programs_get_every_key(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", file, "--explain", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    (flow,) = answer["explained"]
+    topics = next(one for one in flow["keys"] if one["key"] == "A->B.topics")
+    assert (topics["value"], topics["file"], topics["line"]) == ("orders.*", file, 6)
+    assert "errors.tolerance" in {one["key"] for one in flow["keys"]}
+    assert [one["line"] for one in answer["without_meaning"]] == [7]
