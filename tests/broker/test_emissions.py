@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
+from tests.support.clusters import private_cluster
 from tests.support.eventually import eventually
 from tests.support.java import kafka_jvm
 from tests.support.mirror import EmittingMirror
 from tests.support.topics import create_topic, partition_count, topic_configs, topic_names
+from twinlog.cli.main import run
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
@@ -24,6 +27,7 @@ from twinlog.wire.mm2_records import Heartbeat, OffsetSync
 pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 
 WAIT_S = 40.0
+NO_HEARTBEATS = "emit.heartbeats.enabled = false"
 
 
 class Pair:
@@ -43,8 +47,7 @@ class Pair:
             f"{self.b}.bootstrap.servers = {self.target.bootstrap}\n"
             f"{self.a}->{self.b}.enabled = true\n"
             f"topics = {self.topic}\nreplication.factor = 1\n"
-            # heartbeats of other tests are on the source, too
-            "heartbeats.replication.enabled = false\n" + "".join(f"{line}\n" for line in lines)
+            + "".join(f"{line}\n" for line in lines)
         )
         return self.file
 
@@ -88,30 +91,45 @@ def heartbeats_of(cluster: LocalCluster, pair: Pair) -> list[tuple[Seen, Heartbe
     return [(one, beat) for one, beat in found if pair.a in (beat.source_alias, beat.target_alias)]
 
 
-def test_heartbeats_into_both_clusters(pair: Pair) -> None:
-    """B->A is not enabled: MirrorMaker 2 would run it to beat into A."""
+@pytest.fixture(scope="module")
+def alone() -> Iterator[LocalCluster]:
+    """Heartbeats on a cluster that tests share would be mirrored by all of them."""
+    with private_cluster("beats", 1) as cluster:
+        yield cluster
+
+
+def test_heartbeats_of_both_directions_arrive_and_tell_the_topology(
+    tmp_path: Path, alone: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B->A is not enabled: MirrorMaker 2 would run it to beat into A. Here A and B are one."""
     began_ms = int(time.time() * 1000)
-    create_topic(pair.source, pair.topic)
-    with EmittingMirror(pair.configure(), lanes=1) as mirror:
-        for cluster, source, target in (
-            (pair.target, pair.a, pair.b),
-            (pair.source, pair.b, pair.a),
-        ):
-            eventually(lambda c=cluster: len(heartbeats_of(c, pair)) >= 2, WAIT_S)  # type: ignore[misc]
-            for seen, beat in heartbeats_of(cluster, pair):
-                assert (beat.source_alias, beat.target_alias) == (source, target)
-                assert (seen.partition, seen.timestamp) == (0, beat.timestamp_ms)
-                assert began_ms <= beat.timestamp_ms <= time.time() * 1000
-            assert partition_count(cluster, "heartbeats") == 1
-            assert topic_configs(cluster, "heartbeats") == {"cleanup.policy": "compact"}
+    pair = Pair(tmp_path, alone, alone)
+    create_topic(alone, pair.topic)
+    remote = f"{pair.a}.heartbeats"
+    path = pair.configure(
+        "heartbeats.replication.enabled = true", "refresh.topics.interval.seconds = 1"
+    )
+    with EmittingMirror(path, lanes=1) as mirror:
+        eventually(lambda: len(heartbeats_of(alone, pair)) >= 4, WAIT_S)
+        eventually(lambda: remote in topic_names(alone) and bool(read_all(alone, remote)), WAIT_S)
+        assert run(["topology", str(path), "--format", "json"]) == 0
         mirror.stop()
-    assert syncs_in(pair.target, pair.syncs_on_target) == []
+    for seen, beat in heartbeats_of(alone, pair):
+        assert (seen.partition, seen.timestamp) == (0, beat.timestamp_ms)
+        assert began_ms <= beat.timestamp_ms <= time.time() * 1000
+    pairs = {(beat.source_alias, beat.target_alias) for _, beat in heartbeats_of(alone, pair)}
+    assert pairs == {(pair.a, pair.b), (pair.b, pair.a)}
+    assert partition_count(alone, "heartbeats") == 1
+    assert topic_configs(alone, "heartbeats") == {"cleanup.policy": "compact"}
+    (flow,) = [one for one in json.loads(capsys.readouterr().out)["flows"] if one["copies"]]
+    assert (flow["flow"], flow["hops"]) == (f"{pair.a}->{pair.b}", 1)
+    assert flow["last_heartbeat_ms"] >= began_ms
 
 
 def test_heartbeats_and_offset_syncs_can_be_turned_off(pair: Pair) -> None:
     create_topic(pair.source, pair.topic)
     produce(pair.source, pair.topic, records(range(5)))
-    path = pair.configure("emit.heartbeats.enabled = false", "emit.offset-syncs.enabled = false")
+    path = pair.configure(NO_HEARTBEATS, "emit.offset-syncs.enabled = false")
     with EmittingMirror(path, lanes=1) as mirror:
         mirror.eventually(lambda parts: all(part.records == 5 for part in parts), WAIT_S)
         time.sleep(2)
@@ -132,7 +150,9 @@ def test_offset_syncs_are_of_copied_records_and_go_on_after_a_restart(
         else (pair.target, pair.syncs_on_target)
     )
     other = pair.target if location == "source" else pair.source
-    path = pair.configure(f"offset-syncs.topic.location = {location}", "offset.lag.max = 10")
+    path = pair.configure(
+        f"offset-syncs.topic.location = {location}", "offset.lag.max = 10", NO_HEARTBEATS
+    )
     produce(pair.source, pair.topic, records(range(40)))
     with EmittingMirror(path, once=True, lanes=1) as mirror:
         mirror.wait()
@@ -178,7 +198,7 @@ def test_java_translates_by_our_offset_syncs_and_never_too_far(jvm: Any, pair: P
     for at in range(0, 200, 20):
         produce_transaction(pair.source, pair.topic, records(range(at, at + 10)), commit=True)
         produce(pair.source, pair.topic, records(range(at + 10, at + 20)))
-    path = pair.configure("offset.lag.max = 3")
+    path = pair.configure("offset.lag.max = 3", NO_HEARTBEATS)
     with EmittingMirror(path, once=True, lanes=1) as mirror:
         mirror.wait()
     where = sorted(places(pair).values())

@@ -45,6 +45,7 @@ class Reloading:
         lines += [f"A{self.mark}.bootstrap.servers = {self.source.bootstrap}"]
         lines += [f"B{self.mark}.bootstrap.servers = {self.target.bootstrap}"]
         lines += ["replication.factor = 1", "twinlog.state.topic.replication.factor = 1"]
+        lines += ["emit.heartbeats.enabled = false"]
         for flow, topics in flows.items():
             lines += [f"{flow}.enabled = true", f"{flow}.topics = {topics}"]
         lines += [f"{key.replace('_', '.')} = {value}" for key, value in more.items()]

@@ -180,6 +180,7 @@ class Rig:
             "twinlog.state.topic.replication.factor": "1",
             # tests give target topics configs that no sync may take away
             "sync.topic.configs.enabled": "false",
+            "emit.heartbeats.enabled": "false",
             "refresh.topics.interval.seconds": "600",
         }
         if not self.prefixed:

@@ -43,6 +43,7 @@ def config(
             f"A->{there}.enabled": "true",
             f"A->{there}.topics": topic,
             "replication.factor": 1,
+            "emit.heartbeats.enabled": "false",  # the clusters are shared, and would copy them
             **more,
         },
     )

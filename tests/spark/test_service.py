@@ -117,6 +117,7 @@ def a_config(folder: Path, source: str, target: str, topic: str) -> Path:
             f"A->{there}.enabled": "true",
             f"A->{there}.topics": topic,
             "replication.factor": 1,
+            "emit.heartbeats.enabled": "false",
         },
     )
 
