@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from twinlog.cli.given import secrets_folder, secrets_option
+from twinlog.cli.mirror_maker import no_pair, pair, pair_options
 from twinlog.cli.output import write_line
 
 
 @click.command("convert")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@pair_options
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write there instead of to stdout; the file must not be there yet.",
 )
 @secrets_option
-def convert(file: Path, output: Path | None) -> int:
-    """Print FILE (mm2.properties, or a KafkaMirrorMaker2 resource) as a canonical mm2.properties.
+def convert(file: Path | None, output: Path | None, **given: Any) -> int:
+    """Print a configuration as a canonical mm2.properties.
+
+    FILE is an mm2.properties file or a KafkaMirrorMaker2 resource; or it is left out, and the flags
+    of MirrorMaker 1 are given.
 
     Secrets stay what they are in FILE: a variable that a config provider looks up, or text. What
     is odd in FILE is said on stderr.
 
     \\b
     twinlog convert mirror.yaml --secrets ./secrets > mm2.properties
+    twinlog convert --consumer.config c.properties --producer.config p.properties --include '.*'
     """
     from twinlog.config.canonical import canonical
     from twinlog.config.load import load_raw
+    from twinlog.config.mirror_maker_1 import read_pair
     from twinlog.config.read import read_raw
 
-    raw = read_raw(file, secrets_folder())
+    if file is None:
+        raw = read_pair(*pair(given))
+    else:
+        no_pair(given)
+        raw = read_raw(file, secrets_folder())
     config = load_raw(raw)
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "mirror": "twinlog.cli.mirror:mirror",
     "check": "twinlog.cli.check:check",
     "convert": "twinlog.cli.convert:convert",
+    "mirror-maker": "twinlog.cli.mirror_maker:mirror_maker",
     "pack": "twinlog.cli.pack:pack",
     "status": "twinlog.cli.status:status",
     "topology": "twinlog.cli.topology:topology",

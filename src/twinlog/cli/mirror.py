@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 import click
 
@@ -18,9 +19,11 @@ from twinlog.errors import TwinlogError
 from twinlog.quantities import count, duration, plural, size
 
 if TYPE_CHECKING:
-    from twinlog.config.schema import FlowConfig
+    from twinlog.config.schema import FlowConfig, MirrorConfig
     from twinlog.control.run import MirrorResult
     from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 JSON_VERSION: Final = 1
 DEFAULT_LISTEN: Final = "127.0.0.1:9405"
@@ -31,63 +34,77 @@ TAKEN_OVER: Final = "TAKEN_OVER"
 """Others go on where the copy ended: what a migration ends with."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a configuration is run; the fields are the options of `run_options`."""
+
+    once: bool
+    lanes: int | None
+    lease_s: float | None
+    master: str | None
+    archive: Path | None
+    listen: str
+    log_file: Path | None
+    log_format: LogFormat
+    output: Format
+
+
+_RUN_OPTIONS: Final = (
+    click.option("--once", is_flag=True, help="Copy up to the end offsets of now, then exit."),
+    click.option(
+        "--lanes", type=click.IntRange(min=1), help="Lanes per flow, instead of tasks.max."
+    ),
+    click.option(
+        "--lease",
+        "lease_s",
+        type=click.FloatRange(min=1),
+        metavar="SECONDS",
+        help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
+    ),
+    click.option("--master", metavar="URL", help="Spark master; default: this machine."),
+    click.option(
+        "--archive",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="What `twinlog pack` made: for executors of --master without Twinlog.",
+    ),
+    click.option(
+        "--listen",
+        metavar="ADDRESS:PORT",
+        default=DEFAULT_LISTEN,
+        show_default=True,
+        help="Where /metrics, /healthz and /readyz are served; `off` for nowhere.",
+    ),
+    click.option(
+        "--log-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Log to this file as well; it is renamed at 10 MB, and five old ones are kept.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice([one.value for one in LogFormat]),
+        callback=lambda _context, _parameter, value: LogFormat(value),
+        default=LogFormat.TEXT.value,
+        show_default=True,
+        help="How log lines look, on stderr and in the file.",
+    ),
+    format_option,
+)
+
+
+def run_options(command: F) -> F:
+    """The options of RunOptions."""
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command
+
+
 @click.command("mirror", cls=SpreadClusters)
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 @configuration_options
-@click.option("--once", is_flag=True, help="Copy up to the end offsets of now, then exit.")
-@click.option("--lanes", type=click.IntRange(min=1), help="Lanes per flow, instead of tasks.max.")
-@click.option(
-    "--lease",
-    "lease_s",
-    type=click.FloatRange(min=1),
-    metavar="SECONDS",
-    help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
-)
-@click.option("--master", metavar="URL", help="Spark master; default: this machine.")
-@click.option(
-    "--archive",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="What `twinlog pack` made: for executors of --master without Twinlog.",
-)
-@click.option(
-    "--listen",
-    metavar="ADDRESS:PORT",
-    default=DEFAULT_LISTEN,
-    show_default=True,
-    help="Where /metrics, /healthz and /readyz are served; `off` for nowhere.",
-)
-@click.option(
-    "--log-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Log to this file as well; it is renamed at 10 MB, and five old ones are kept.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice([one.value for one in LogFormat]),
-    callback=lambda _context, _parameter, value: LogFormat(value),
-    default=LogFormat.TEXT.value,
-    show_default=True,
-    help="How log lines look, on stderr and in the file.",
-)
-@format_option
-@click.pass_context
-def mirror(  # noqa: PLR0913 (one an option)
-    context: click.Context,
-    *,
-    files: tuple[Path, ...],
-    clusters: str | None,
-    once: bool,
-    lanes: int | None,
-    lease_s: float | None,
-    master: str | None,
-    archive: Path | None,
-    listen: str,
-    log_file: Path | None,
-    log_format: LogFormat,
-    output: Format,
-) -> int:
+@run_options
+def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int:
     """Mirror the topics of every enabled flow in FILE.
 
     FILE is an mm2.properties file, or a KafkaMirrorMaker2 resource of Strimzi.
@@ -98,15 +115,23 @@ def mirror(  # noqa: PLR0913 (one an option)
     once. SIGHUP reads FILE again: what is wrong with it changes nothing, else only the flows that
     differ begin anew.
     """
+    return run_configuration(configuration(files, clusters), files[0], RunOptions(**options))
+
+
+def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> int:
+    """Run what `read` returns until it is done or stopped; the exit code.
+
+    `read` is called again when `file` is to be read again.
+    """
     from twinlog.cli.progress import shown
     from twinlog.cli.watched import watched
     from twinlog.control.monitor_server import parse_listen
     from twinlog.control.run import MirrorOptions, run_mirror
 
-    address = parse_listen(listen)
-    configure_logs(log_file, log_format, verbose=bool(context.find_root().params["verbose"]))
-    read = configuration(files, clusters)
-    config, file = read(), files[0]
+    address = parse_listen(options.listen)
+    verbose = bool(click.get_current_context().find_root().params["verbose"])
+    configure_logs(options.log_file, options.log_format, verbose=verbose)
+    config, once, output = read(), options.once, options.output
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
     # what a program reads must be the last line of stdout, so people's lines go elsewhere then
@@ -127,10 +152,10 @@ def mirror(  # noqa: PLR0913 (one an option)
             file,
             MirrorOptions(
                 once=once,
-                lanes=lanes,
-                lease_s=lease_s,
-                master=master,
-                archive=archive,
+                lanes=options.lanes,
+                lease_s=options.lease_s,
+                master=options.master,
+                archive=options.archive,
                 stop=stop,
                 reload=reload,
                 read_again=read,

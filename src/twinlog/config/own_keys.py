@@ -101,6 +101,34 @@ OWN_KEYS = (
         "WRITE and ALLOW ALL, and nothing with the identity policy",
     ),
     KeyDefinition(
+        name="twinlog.source.group.id",
+        kind=Kind.STRING,
+        default=None,
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="a group of the source, as MirrorMaker 1 had one: a partition that was never "
+        "copied starts at its offset, and what is on the target is committed for it",
+    ),
+    KeyDefinition(
+        name="twinlog.source.group.commit.interval.ms",
+        kind=Kind.LONG,
+        default="60000",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how often offsets of twinlog.source.group.id are committed",
+        low=1,
+    ),
+    KeyDefinition(
+        name="twinlog.target.partitions",
+        kind=Kind.CHOICE,
+        default="grow",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="`grow` adds partitions that a remote topic lacks; `same` adds none, and refuses "
+        "topics whose counts differ",
+        choices=("grow", "same"),
+    ),
+    KeyDefinition(
         name="twinlog.target.producer.id.expiration.ms",
         kind=Kind.LONG,
         default=None,

@@ -32,6 +32,11 @@ def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings
     return Settings({name: _resolved(setting, lookups) for name, setting in raw.items()})
 
 
+def provider_key(key: str) -> bool:
+    """Whether a key says which config providers there are."""
+    return key == "config.providers" or key.startswith("config.providers.")
+
+
 def has_variable(value: str) -> bool:
     """Whether a value holds something that looks like a variable."""
     return _VARIABLE.search(value) is not None

@@ -95,6 +95,8 @@ class PolicyConfig:
     separator: str
     internal_separator: str
     """What stands in the names of MM2's internal topics (KIP-949)."""
+    custom: str = ""
+    """`module:Class` of a policy in Python; `kind` then says whether it keeps names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,11 @@ class FlowConfig:
 
     start: OffsetReset
     """twinlog.source.start"""
+    source_group_id: str
+    """twinlog.source.group.id; empty is none."""
+    source_group_commit_interval_ms: int
+    same_partitions: bool
+    """twinlog.target.partitions: topics whose counts differ are refused, none is grown."""
     accept_source_loss: bool
     """twinlog.source.loss: go on behind records that the source deleted before they were copied."""
     lease_seconds: int

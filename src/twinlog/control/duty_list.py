@@ -10,6 +10,7 @@ from twinlog.control.config_sync import config_sync
 from twinlog.control.duties import Duty, DutyFactory, LedFlow
 from twinlog.control.heartbeats import into_source, into_target
 from twinlog.control.offset_syncs import offset_syncs
+from twinlog.control.source_group import group_commits
 
 DUTIES: Final[tuple[DutyFactory, ...]] = (
     config_sync,
@@ -18,6 +19,7 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
     into_target,
     into_source,
     checkpoints,
+    group_commits,
 )
 
 

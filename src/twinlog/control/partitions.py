@@ -51,6 +51,8 @@ class PartitionPlan:
     is_picky: bool = False
     """The target topic may refuse single records for another reason than their size."""
     end: int = FOREVER
+    begin_at: int = -1
+    """Upstream offset at which a partition starts that was never copied; -1: as configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ def take_of(partition: Partition, maps: Maps, start: str) -> TakePartition:
         stamps_own_time=plan.stamps_own_time,
         is_picky=plan.is_picky,
         start=start,
-        began_at=-1 if known is not None else _began_at(plan, maps),
+        began_at=_began_at(plan, maps) if known is None else plan.begin_at,
         had_other_source=known is None and _had_other_source(plan, maps),
         end=plan.end,
         runs=_head_and_tail(runs),
@@ -58,7 +58,9 @@ def _began_at(plan: PartitionPlan, maps: Maps) -> int:
         and key.partition == plan.source.partition
         and known.runs
     ]
-    return max(before, key=lambda known: known.term).runs[0].upstream if before else -1
+    if before:
+        return max(before, key=lambda known: known.term).runs[0].upstream
+    return plan.begin_at
 
 
 def _had_other_source(plan: PartitionPlan, maps: Maps) -> bool:

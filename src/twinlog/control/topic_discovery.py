@@ -19,6 +19,7 @@ from twinlog.cluster.metadata import ClusterMetadata, Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
 from twinlog.control.check_rights import denied, may
 from twinlog.control.partitions import PartitionPlan
+from twinlog.control.source_group import with_group_starts
 from twinlog.errors import ConfigError, Fate, PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.filters import (
     ConfigPropertyFilter,
@@ -140,11 +141,14 @@ def discover(
         except TwinlogError as error:
             # partitions that are there go on when others cannot be added
             known = there.topics.get(remote[name])
-            first = 0 if known is None or known.error else len(known.partitions)
+            unusable = known is None or known.error or flow.same_partitions
+            first = 0 if unusable or known is None else len(known.partitions)
             out.problems.append(
                 TopicProblem(topic=name, partitions=len(topic.partitions), error=error, first=first)
             )
     _plan(flow, topics, remote, target, out, lanes_are_us)
+    if create:
+        out.plans = with_group_starts(flow, source, out.plans)
     return out
 
 
@@ -216,6 +220,8 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         )
         admin.wait_for_topic(target, remote, partitions=wanted)
         out.created.append(remote)
+    elif not known.error and flow.same_partitions and len(known.partitions) != wanted:
+        raise partitions_differ(flow, remote, len(known.partitions), wanted)
     elif known.error or len(known.partitions) >= wanted:
         return
     elif not flow.topic_creation_enabled:
@@ -244,6 +250,17 @@ def target_topic_too_small(
         f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
         code="TARGET_TOPIC_TOO_SMALL",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def partitions_differ(flow: FlowConfig, remote: str, count: int, wanted: int) -> PartitionError:
+    """A partition here would be another one there, and nothing is placed by key."""
+    return PartitionError(
+        f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"source {wanted}: placing records by their keys, as MirrorMaker 1 did then, is not there "
+        "yet; make the counts equal, or leave the topic out",
+        code="PARTITIONS_DIFFER",
         fate=Fate.RETRIABLE,
     )
 

@@ -1,0 +1,93 @@
+"""The consumer group that a flow has on its source, as MirrorMaker 1 had one.
+
+A partition that was never copied starts where the group stands, so that a mirror takes over from
+MirrorMaker 1. From then on the group's offset is the next upstream offset that is not on the target
+yet: what lag monitors of the group show goes on meaning the same. Nothing here ever decides where a
+copy goes on that has begun: that is known from the target alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.group_offsets import (
+    Committed,
+    commit_offsets,
+    fetch_offsets,
+    is_refused_as_active,
+)
+from twinlog.config.schema import FlowConfig
+from twinlog.control.duties import Duty, LedFlow
+from twinlog.control.partitions import PartitionPlan
+from twinlog.errors import TwinlogError
+
+MS: Final = 1000.0
+
+
+def with_group_starts(
+    flow: FlowConfig, source: ClusterClient, plans: Iterable[PartitionPlan]
+) -> list[PartitionPlan]:
+    """The plans with the offsets of the flow's group, where it has one and stands somewhere.
+
+    Raises TwinlogError when they cannot be read: a copy must not begin at another place.
+    """
+    group = flow.source_group_id
+    known = list(plans)
+    if not group or not known:
+        return known
+    offsets = fetch_offsets(Coordinators(source), [group])[group]
+    if isinstance(offsets, TwinlogError):
+        raise offsets
+    return [
+        replace(plan, begin_at=offsets[plan.source].offset) if plan.source in offsets else plan
+        for plan in known
+    ]
+
+
+class GroupCommits:
+    """The duty: one round commits all offsets of the group, also those that did not move.
+
+    Brokers forget the offsets of a group without members after a while: so they are told again.
+    """
+
+    name = "offsets of the source's group"
+    ends_once = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._group = flow.config.source_group_id
+
+    @property
+    def interval_s(self) -> float:
+        return self._flow.config.source_group_commit_interval_ms / MS
+
+    def round(self) -> None:
+        wanted = {
+            view.source: Committed(offset=view.next_upstream)
+            for view in self._flow.partitions()
+            if view.next_upstream >= 0
+        }
+        if not wanted:
+            return
+        with ClusterClient(self._flow.source) as source:
+            found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
+        errors = [found] if isinstance(found, TwinlogError) else [e for e in found.values() if e]
+        if any(map(is_refused_as_active, errors)):
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of group {self._group} are not committed on "
+                f"{self._flow.config.flow.source}: the group has members; stop the MirrorMaker 1 "
+                "that is in it"
+            )
+        elif errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Every round has connections of its own."""
+
+
+def group_commits(flow: LedFlow) -> Duty | None:
+    return GroupCommits(flow) if flow.config.source_group_id else None

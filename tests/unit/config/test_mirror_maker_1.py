@@ -1,0 +1,197 @@
+"""MirrorMaker 1's files and flags become one flow; what is wrong is named with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.config.test_canonical import effective
+from twinlog.config.canonical import canonical
+from twinlog.config.load import load, load_raw
+from twinlog.config.mirror_maker_1 import PairOptions, read_pair
+from twinlog.config.schema import MirrorConfig, PolicyKind, WarningCode
+from twinlog.errors import ConfigError
+
+# as training material has them, the misspelling included
+CONSUMER = """\
+bootstrap.servers=localhost:9092
+client.id=mm1.Consumer
+key.deserializer=org.apache.kafka.common.serialization.StringDeserializer
+yalue.deserializer=org.apache.kafka.common.serialization.StringDeserializer
+group.id=mm1.Consumer
+partition.assignment.strategy=org.apache.kafka.clients.consumer.RoundRobinAssignor
+"""
+PRODUCER = """\
+bootstrap.servers=localhost:9093
+client.id=mml.Producer
+key.serializer=org.apache.kafka.common.serialization.StringSerializer
+value.serializer=org.apache.kafka.common.serialization.BytesSerializer
+compression.type=lz4
+linger.ms=100
+batch.size=65536
+"""
+
+
+class Pair:
+    """Both files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(
+        self, consumer: str = CONSUMER, producer: str = PRODUCER, **options: str
+    ) -> MirrorConfig:
+        (self.folder / "consumer.properties").write_text(consumer)
+        (self.folder / "producer.properties").write_text(producer)
+        given = PairOptions(**({"include": ".*"} | options))  # type: ignore[arg-type]
+        self.raw = read_pair(
+            self.folder / "consumer.properties", self.folder / "producer.properties", given
+        )
+        return load_raw(self.raw, environment={})
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+def test_the_pasted_example_runs_and_says_what_is_odd(pair: Pair) -> None:
+    config = pair.load()
+    (flow,) = config.flows
+    assert str(flow.flow) == "mm1.Consumer->target"
+    assert flow.policy.kind is PolicyKind.IDENTITY
+    assert (flow.source_group_id, flow.source_group_commit_interval_ms) == ("mm1.Consumer", 60_000)
+    assert flow.same_partitions
+    assert flow.replication_factor == -1
+    assert flow.auto_offset_reset == "latest"
+    assert flow.source_consumer["bootstrap.servers"] == "localhost:9092"
+    assert flow.target_producer["bootstrap.servers"] == "localhost:9093"
+    assert flow.target_producer["batch.size"] == "65536"
+    said = [w for w in config.warnings if w.code is not WarningCode.NOT_YET]
+    assert [(w.code, w.line) for w in said] == [
+        (WarningCode.NO_MEANING, None),
+        (WarningCode.NO_MEANING, None),
+        (WarningCode.UNKNOWN_KEY, 4),
+    ]
+    assert said[0].message.startswith("keys and values are bytes always: key.deserializer (")
+    assert "consumer.properties:6" in said[1].message
+    assert "did you mean mm1.Consumer.consumer.value.deserializer?" in said[2].message
+
+
+def test_internal_topics_are_left_out_and_all_others_are_not(pair: Pair) -> None:
+    (flow,) = pair.load().flows
+    for name in ("orders", "orders.replica", "heartbeats"):
+        assert flow.topics.matches(name)
+        assert not flow.topics_exclude.matches(name)
+    for name in ("__consumer_offsets", "__transaction_state", "mm2-offset-syncs.B.internal"):
+        assert flow.topics_exclude.matches(name)
+
+
+def test_nothing_but_records_is_copied(pair: Pair) -> None:
+    (flow,) = pair.load().flows
+    assert flow.config_properties_exclude.matches("retention.ms")
+    assert not flow.sync_topic_configs_enabled
+    assert not flow.sync_topic_acls_enabled
+    assert not flow.heartbeats_replication_enabled
+
+
+def test_flags_are_settings(pair: Pair) -> None:
+    (flow,) = pair.load(
+        include='"a, b.*"',
+        exclude="bad",
+        streams="3",
+        commit_interval_ms="5000",
+        source="east",
+    ).flows
+    assert str(flow.flow) == "east->target"
+    assert flow.topics.entries == ("a", "b.*")
+    assert flow.topics_exclude.matches("bad")
+    assert flow.topics_exclude.matches("__consumer_offsets")
+    assert flow.tasks_max == 3
+    assert flow.source_group_commit_interval_ms == 5000
+
+
+def test_the_files_own_settings_win_over_the_defaults(pair: Pair) -> None:
+    consumer = CONSUMER + "auto.offset.reset=earliest\nmetadata.max.age.ms=30000\n"
+    (flow,) = pair.load(consumer).flows
+    assert flow.auto_offset_reset == "earliest"
+    assert flow.refresh_topics_interval_seconds == 30
+
+
+def test_converted_it_means_the_same(pair: Pair, tmp_path: Path) -> None:
+    config = pair.load()
+    out = tmp_path / "mm2.properties"
+    out.write_text(canonical(pair.raw.settings, [one.alias for one in config.clusters]))
+    assert effective(load(out, environment={})) == effective(config)
+
+
+BAD = {
+    "no group": (
+        CONSUMER.replace("group.id", "#group.id"),
+        PRODUCER,
+        "consumer.properties: group.id: missing",
+    ),
+    "empty group": (
+        CONSUMER.replace("group.id=mm1.Consumer", "group.id="),
+        PRODUCER,
+        "consumer.properties:5: group.id: names no group",
+    ),
+    "no source": (
+        CONSUMER.replace("bootstrap.servers", "#"),
+        PRODUCER,
+        "consumer.properties: bootstrap.servers: missing",
+    ),
+    "no target": (
+        CONSUMER,
+        PRODUCER.replace("bootstrap.servers", "#"),
+        "producer.properties: bootstrap.servers: missing",
+    ),
+    "the consumer of old": (
+        "zookeeper.connect=z:2181\n" + CONSUMER,
+        PRODUCER,
+        "consumer.properties:1: zookeeper.connect: is of the consumer before Kafka 0.9",
+    ),
+    "the producer of old": (
+        CONSUMER,
+        "metadata.broker.list=b:9092\n",
+        "producer.properties:1: metadata.broker.list: is of the producer before Kafka 0.9",
+    ),
+    "no address": (
+        CONSUMER.replace("localhost:9092", "localhost"),
+        PRODUCER,
+        'consumer.properties:1: mm1.Consumer.bootstrap.servers: "localhost" is not host:port',
+    ),
+    "Java code": (
+        CONSUMER + "interceptor.classes=a.B\n",
+        PRODUCER,
+        "consumer.properties:7: interceptor.classes: Java classes cannot run here",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_named(name: str, pair: Pair) -> None:
+    consumer, producer, expected = BAD[name]
+    with pytest.raises(ConfigError) as caught:
+        pair.load(consumer, producer)
+    assert str(caught.value).removeprefix(f"{pair.folder}/").startswith(expected)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("flag", "options"),
+    [
+        ("--whitelist", {"include": "a(", "include_flag": "--whitelist"}),
+        ("--num.streams", {"streams": "many"}),
+        ("--offset.commit.interval.ms", {"commit_interval_ms": "0"}),
+    ],
+)
+def test_a_wrong_flag_is_named(flag: str, options: dict[str, str], pair: Pair) -> None:
+    with pytest.raises(ConfigError, match=flag):
+        pair.load(**options)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="consumer configuration"):
+        read_pair(tmp_path / "none", tmp_path / "none", PairOptions(include=".*"))
