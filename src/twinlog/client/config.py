@@ -15,9 +15,9 @@ from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
 from twinlog.config.client_keys import BOOTSTRAP_SERVERS, Role, is_connection_key
 from twinlog.config.origin import ClientProperties, Setting, Settings
 from twinlog.config.policies import policy_config
-from twinlog.config.schema import PolicyKind
 from twinlog.errors import ConfigError
-from twinlog.mirror.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
+from twinlog.mirror.naming import DefaultReplicationPolicy
+from twinlog.mirror.policies import policy_from
 
 _WHERE: Final = "MirrorClient"
 _SOURCE_ALIAS: Final = "source.cluster.alias"
@@ -45,17 +45,8 @@ def read_config(properties: Mapping[str, str]) -> ClientConfig:
 
 
 def _policy(settings: Settings) -> DefaultReplicationPolicy:
-    config = policy_config(settings)
-    if config.kind is PolicyKind.IDENTITY:
-        source = settings.get(_SOURCE_ALIAS)
-        return IdentityReplicationPolicy(
-            separator=config.separator,
-            internal_separator=config.internal_separator,
-            source_alias=None if source is None else source.value,
-        )
-    return DefaultReplicationPolicy(
-        separator=config.separator, internal_separator=config.internal_separator
-    )
+    source = settings.get(_SOURCE_ALIAS)
+    return policy_from(policy_config(settings), None if source is None else source.value)
 
 
 def _cluster(settings: Settings, role: Role) -> ClusterSettings:

@@ -54,7 +54,8 @@ _SHARED = (
     _key("source.cluster.alias", _STRING, None, _ACTS, "source in topic names, if not its alias"),
     _key("target.cluster.alias", _STRING, None, _ACTS, "the target in cycles; default: its alias"),
     _key("replication.policy.class", _STRING, MIRROR_PACKAGE + "DefaultReplicationPolicy",
-         _ACTS, "remote topics get the source's alias in front, or keep their names (Identity)"),
+         _ACTS, "remote topics get the source's alias in front, keep their names (Identity), or "
+         "are named by a class in Python: `package.module:Class`"),
     _key("replication.policy.separator", _STRING, ".", _ACTS, "stands between alias and topic"),
     _key("replication.policy.internal.topic.separator.enabled", _BOOLEAN, "true", _ACTS,
          "false keeps `.` in names of internal topics (KIP-949); read only with the separator"),

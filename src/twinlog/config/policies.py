@@ -6,6 +6,7 @@ places, so an unknown class is an error, never ignored.
 
 from __future__ import annotations
 
+from twinlog.config.custom_policy import SEPARATES, keeps_names
 from twinlog.config.flow_keys import MIRROR_PACKAGE
 from twinlog.config.keys import DEFINITIONS
 from twinlog.config.origin import Setting, Settings, refuse
@@ -46,10 +47,13 @@ def policy_config(settings: Settings) -> PolicyConfig:
         internal = (
             separator if flag is None or parse_boolean(trimmed(flag.value)) else _DEFAULT_SEPARATOR
         )
+    given = settings.get(_POLICY_CLASS)
+    is_custom = given is not None and SEPARATES in given.value
     return PolicyConfig(
-        kind=_policy_kind(settings.get(_POLICY_CLASS)),
+        kind=_policy_kind(given),
         separator=separator,
         internal_separator=internal,
+        custom=trimmed(given.value) if given is not None and is_custom else "",
     )
 
 
@@ -57,6 +61,8 @@ def _policy_kind(given: Setting | None) -> PolicyKind:
     if given is None:
         return PolicyKind.DEFAULT
     name = trimmed(given.value)
+    if SEPARATES in name:
+        return PolicyKind.IDENTITY if keeps_names(given, name) else PolicyKind.DEFAULT
     if name in POLICY_CLASSES:
         return POLICY_CLASSES[name]
     full = next((known for known in POLICY_CLASSES if known.endswith(f".{name}")), None)
@@ -65,7 +71,8 @@ def _policy_kind(given: Setting | None) -> PolicyKind:
     raise refuse(
         given,
         f"the class {given.shown} is not known here",
-        f"use DefaultReplicationPolicy or IdentityReplicationPolicy of {MIRROR_PACKAGE[:-1]}",
+        f"use DefaultReplicationPolicy or IdentityReplicationPolicy of {MIRROR_PACKAGE[:-1]}, "
+        "or a Python class as package.module:Class",
     )
 
 

@@ -310,6 +310,7 @@ class FlowSetup:
             self.config.start.value,
             self.config.policy.kind.value,
             self.config.policy.separator,
+            *filter(None, [self.config.policy.custom]),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

@@ -8,27 +8,18 @@ from enum import IntEnum, StrEnum
 from typing import Self
 
 from twinlog.config.patterns import NamePattern
-from twinlog.config.schema import FlowConfig, PolicyKind
+from twinlog.config.schema import FlowConfig
 from twinlog.mirror.naming import (
     DefaultReplicationPolicy,
-    IdentityReplicationPolicy,
     ReplicationPolicy,
     is_own_topic,
 )
+from twinlog.mirror.policies import policy_from
 
 
 def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
     """The replication policy that a flow's configuration asks for."""
-    policy = flow.policy
-    if policy.kind is PolicyKind.IDENTITY:
-        return IdentityReplicationPolicy(
-            separator=policy.separator,
-            internal_separator=policy.internal_separator,
-            source_alias=flow.source_alias,
-        )
-    return DefaultReplicationPolicy(
-        separator=policy.separator, internal_separator=policy.internal_separator
-    )
+    return policy_from(flow.policy, flow.source_alias)
 
 
 class Verdict(StrEnum):

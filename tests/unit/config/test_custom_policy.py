@@ -1,0 +1,86 @@
+"""A replication policy written in Python: found by its name, asked for names, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import Loader, flow_of, refusal
+from twinlog.config.schema import PolicyKind
+from twinlog.mirror.filters import TopicSelector, Verdict, policy_of
+
+MODULE = '''
+from dataclasses import dataclass
+from twinlog.mirror.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
+
+
+class Suffixed(DefaultReplicationPolicy):
+    """orders of us-west is orders@us-west... with the separator for the @."""
+
+    def format_remote_topic(self, source_alias, topic):
+        return f"{topic}{self.separator}{source_alias}"
+
+    def topic_source(self, topic):
+        return topic.rpartition(self.separator)[2] if self.separator in topic else None
+
+    def upstream_topic(self, topic):
+        return topic.rpartition(self.separator)[0] or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(IdentityReplicationPolicy):
+    """Another name for the identity."""
+
+
+class NoPolicy:
+    pass
+
+
+class Nameless(DefaultReplicationPolicy):
+    def format_remote_topic(self, source_alias, topic):
+        return None
+'''
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "our_names.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_it_names_topics_and_finds_cycles(read: Loader) -> None:
+    flow = flow_of(
+        read("replication.policy.class = our_names:Suffixed", "replication.policy.separator = _")
+    )
+    assert flow.policy.kind is PolicyKind.DEFAULT
+    policy = policy_of(flow)
+    assert policy.format_remote_topic("A", "orders") == "orders_A"
+    assert policy.topic_source("orders_A") == "A"
+    assert policy.original_topic("orders_A_C") == "orders"
+    selector = TopicSelector.of(flow)
+    assert selector.verdict("orders_B") is Verdict.CYCLE
+    assert selector.verdict("orders_C") is Verdict.SELECTED
+
+
+def test_one_that_keeps_names_counts_as_the_identity(read: Loader) -> None:
+    flow = flow_of(read("A->B.replication.policy.class = our_names:Kept"))
+    assert flow.policy.kind is PolicyKind.IDENTITY
+    assert policy_of(flow).topic_source("orders") == "A"
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("no_such_module:Policy", "ModuleNotFoundError"),
+        ("our_names:Absent", "AttributeError"),
+        ("our_names:NoPolicy", "is no replication policy"),
+        ("our_names:Nameless", "is no replication policy"),
+        (":", "cannot be used"),
+    ],
+)
+def test_what_is_no_policy_is_refused_with_its_line(read: Loader, name: str, what: str) -> None:
+    message = refusal(lambda: read("topics = a", f"replication.policy.class = {name}"))
+    assert message.startswith("mm2.properties:6: replication.policy.class: ")
+    assert what in message
+    assert "write package.module:Class" in message
