@@ -9,8 +9,11 @@ import pytest
 
 from twinlog.cli.main import COMMANDS
 from twinlog.config import strimzi_page
+from twinlog.config.client_meanings import CLIENT_MEANINGS
+from twinlog.config.keys import DEFINITIONS
 from twinlog.config.page import render
 from twinlog.config.schema import WarningCode
+from twinlog.config.tested import TESTED
 from twinlog.control.snapshot import FlowSnapshot
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,3 +76,15 @@ def test_the_readme_is_short_and_names_every_command() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 150
     assert {name for name in COMMANDS if f"`twinlog {name}" not in text} == set()
+
+
+def test_the_tests_that_the_configuration_page_names_are_about_their_keys() -> None:
+    wrong = []
+    for key, file in TESTED.items():
+        path = ROOT / "tests" / file
+        name = re.sub(r"^(consumer|producer|admin)\.", "", key)
+        if not path.is_file() or name not in path.read_text():
+            wrong.append(f"{key}: {file}")
+    assert wrong == []
+    known = {*DEFINITIONS, *(f"{row.role}.{row.name}" for row in CLIENT_MEANINGS)}
+    assert set(TESTED) - known == set()

@@ -6,19 +6,22 @@ python -m twinlog.config.page > docs/configuration.md
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from twinlog.config.client_keys import LATER_CLIENT_KEYS
+from twinlog.config.client_meanings import CLIENT_MEANINGS, ClientKey
 from twinlog.config.flow_keys import FLOW_KEYS
 from twinlog.config.key_types import KeyDefinition, Support
 from twinlog.config.own_keys import OWN_KEYS
+from twinlog.config.tested import EVERY_KEY, tested_in
+from twinlog.config.worker_meanings import WORKER_MEANINGS
 
 _TOP: Final = """\
 # Configuration
 
 This page is made from the tables in `src/twinlog/config/` (`python -m twinlog.config.page`); a test
-fails when it is not current.
+fails when it is not current. The last column of each table names the test, below `tests/`, in which
+a key acts; `test_every_key` sets each key of every table and looks what is told about it.
 
 Twinlog reads the `mm2.properties` file that MirrorMaker 2 reads, by MirrorMaker 2's rules:
 
@@ -36,7 +39,17 @@ Twinlog reads the `mm2.properties` file that MirrorMaker 2 reads, by MirrorMaker
 
 A wrong value is an error: file, line, key, what is wrong, what to write (exit code 2). An unknown
 key is a warning with the nearest known name, an unknown `twinlog.` key an error. `twinlog check
-FILE` prints all of it without starting anything.
+FILE` prints all of it without starting anything; `twinlog check FILE --explain` prints the value of
+every key for each flow and the line that it comes from, and connects to nothing.
+
+On the command line, for `mirror` and `check`:
+
+- `--clusters west-1 west-2` or `--clusters west-1,west-2` runs only the flows into these clusters.
+- `--set KEY=VALUE` is one more line at the end of the file.
+- Each of Twinlog's own keys has a flag: `--source-start` is `twinlog.source.start`. It wins over
+  every line of the file.
+- Several files run side by side in one process, each read alone: nothing of one reaches another.
+  A flow may be on in one of them only.
 
 """
 
@@ -50,9 +63,28 @@ _SECTIONS: Final = (
     (
         Support.NO_MEANING,
         "## Accepted, without a meaning here",
-        "They are about Kafka Connect or Java; a file that has them runs unchanged.\n\n",
+        "They are about Kafka Connect or Java; a file that has them runs unchanged, and `twinlog "
+        "check` lists them.\n\n",
     ),
 )
+
+_WORKERS: Final = """\
+`B.key`, for all flows into B, or `key` alone for those of the process and for the families
+`offset.storage`, `status.storage`, `config.storage`, `task`, `worker` and the converters.
+
+"""
+
+_CLIENTS: Final = """\
+`A.consumer.key` for what reads from A, `B.producer.key` or `A->B.producer.override.key` for what
+writes to B, `A.admin.key` and `B.admin.key` for what looks at topics, configs and groups. What acts
+stands first. `A->B.producer.key` reaches nothing, as in MirrorMaker 2, and is warned about;
+`A->B.consumer.key` loses to `A.consumer.key`. `A.admin.bootstrap.servers` and the like give one
+kind of client another address; `A->B.source.cluster.key` and `A->B.target.cluster.key` give one
+flow another connection.
+
+"""
+
+_ORDER: Final = (Support.ACTS, Support.LATER, Support.NO_MEANING)
 
 _SECURITY: Final = """\
 ## TLS and SASL
@@ -87,24 +119,48 @@ def _parts() -> Iterator[str]:
     for support, heading, text in _SECTIONS:
         yield f"{heading}\n"
         yield text + _table(key for key in FLOW_KEYS if key.support is support)
-    yield "## Client settings that are accepted and not implemented yet\n"
-    for role, keys in LATER_CLIENT_KEYS.items():
-        yield f"- `{role.value}`: " + ", ".join(f"`{key}`" for key in sorted(keys))
-    yield ""
+    yield "## Keys of the process and of Connect's workers\n"
+    yield _WORKERS
+    yield _grid(
+        ("key", "meaning here", "tested in"),
+        ([f"`{name}`", meaning, EVERY_KEY] for name, meaning in sorted(WORKER_MEANINGS.items())),
+    )
+    yield "## Settings of clients\n"
+    yield _CLIENTS
+    rows = sorted(CLIENT_MEANINGS, key=lambda row: _ORDER.index(row.support))
+    yield _grid(
+        ("setting", "default", "meaning here", "tested in"), (_client_row(row) for row in rows)
+    )
 
 
 def _table(keys: Iterable[KeyDefinition]) -> str:
-    lines = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-    lines += [_row(key) for key in sorted(keys, key=lambda key: key.name)]
-    return "\n".join(lines) + "\n"
+    return _grid(
+        ("key", "type", "default", "meaning here", "tested in"),
+        (_row(key) for key in sorted(keys, key=lambda key: key.name)),
+    )
 
 
-def _row(key: KeyDefinition) -> str:
+def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _client_row(row: ClientKey) -> Sequence[str]:
+    meaning = row.meaning if row.support is not Support.LATER else f"not yet: {row.meaning}"
+    default = f"`{row.default}`" if row.default else ""
+    name = f"{row.role}.{row.name}"
+    return f"`{name}`", default, meaning, tested_in(name)
+
+
+def _row(key: KeyDefinition) -> Sequence[str]:
     default = "" if key.default in (None, "") else f"`{key.default}`"
     kind = " or ".join(f"`{choice}`" for choice in key.choices) or key.kind.value
     meaning = key.meaning + "".join(f"; was `{old}`" for old in key.replaces)
-    cells = (f"`{key.name}`", kind, default, meaning)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return f"`{key.name}`", kind, default, meaning, tested_in(key.name)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,97 @@
+"""Every key of every table can be set where it belongs, and what it does is told with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.properties import Loader, flow_of
+from twinlog.config.client_keys import Role
+from twinlog.config.client_meanings import CLIENT_MEANINGS, ClientKey
+from twinlog.config.explain import explain, without_meaning
+from twinlog.config.key_types import KeyDefinition, Kind, Scope, Support
+from twinlog.config.keys import DEFINITIONS, RENAMED
+from twinlog.config.schema import MirrorConfig, WarningCode
+from twinlog.config.worker_keys import PROCESS_KEYS, WORKER_KEYS
+
+USELESS = {WarningCode.UNKNOWN_KEY, WarningCode.DEAD_KEY, WarningCode.FLOW_OFF}
+VALUES = {
+    Kind.BOOLEAN: "true",
+    Kind.SHORT: "1",
+    Kind.INT: "1",
+    Kind.LONG: "1048576",
+    Kind.STRING: "x",
+    Kind.LIST: "",
+    Kind.NAMES: "a.*, b",
+}
+CLIENT_VALUES = {
+    "isolation.level": "read_uncommitted",
+    "auto.offset.reset": "latest",
+    "compression.type": "zstd",
+}
+ALIAS_OF = {Role.PRODUCER: "B", Role.CONSUMER: "A", Role.ADMIN: "A"}
+
+
+def value_of(definition: KeyDefinition) -> str:
+    if definition.name == "enabled":
+        return "true"
+    if definition.kind is Kind.CHOICE:
+        return definition.choices[0]
+    return definition.default or VALUES[definition.kind]
+
+
+def useless(config: MirrorConfig) -> list[str]:
+    return [str(warning) for warning in config.warnings if warning.code in USELESS]
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS)
+@pytest.mark.parametrize("prefix", ["", "A->B."])
+def test_a_key_of_flows(read: Loader, definition: KeyDefinition, prefix: str) -> None:
+    if definition.name == "enabled":
+        prefix = "A->B."  # with the general one B->A would run too
+    config = read(f"{prefix}{definition.name} = {value_of(definition)}")
+    assert useless(config) == []
+    (told,) = [one for one in explain(flow_of(config)).keys if one.line == 5]
+    assert (told.key, told.support) == (f"{prefix}{definition.name}", definition.support)
+    assert told.meaning
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in DEFINITIONS.items() if one.scope is Scope.TARGET]
+)
+def test_a_key_of_the_target(read: Loader, name: str) -> None:
+    config = read(f"B.{name} = {value_of(DEFINITIONS[name])}")
+    assert useless(config) == []
+    assert f"B.{name}" in {one.key for one in explain(flow_of(config)).keys}
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_an_old_name_acts_and_names_the_new_one(read: Loader, old: str) -> None:
+    config = read(f"{old} = a.*, b")
+    (warning,) = [one for one in config.warnings if one.code is WarningCode.DEPRECATED_KEY]
+    assert (warning.line, RENAMED[old] in warning.message) == (5, True)
+    assert old in {one.key for one in explain(flow_of(config)).keys if one.line == 5}
+
+
+@pytest.mark.parametrize("name", sorted(WORKER_KEYS - set(DEFINITIONS)))
+def test_a_key_of_connects_workers(read: Loader, name: str) -> None:
+    config = read(f"B.{name} = 1")
+    assert useless(config) == []
+    assert [one.line for one in without_meaning(config)] == [5]
+
+
+@pytest.mark.parametrize("name", sorted(PROCESS_KEYS - {"clusters"}))
+def test_a_key_of_the_process(read: Loader, name: str) -> None:
+    config = read(f"{name} = true")
+    assert useless(config) == []
+    assert [one.line for one in without_meaning(config)] == [5]
+
+
+@pytest.mark.parametrize("row", CLIENT_MEANINGS, ids=lambda row: f"{row.role}.{row.name}")
+def test_a_setting_of_a_client(read: Loader, row: ClientKey) -> None:
+    key = f"{ALIAS_OF[row.role]}.{row.role}.{row.name}"
+    config = read(f"{key} = {CLIENT_VALUES.get(row.name, '5000')}")
+    assert useless(config) == []
+    (told,) = [one for one in explain(flow_of(config)).keys if one.line == 5]
+    assert (told.key, told.support, told.meaning) == (key, row.support, row.meaning)
+    named = {one.line for one in without_meaning(config)}
+    assert named == ({5} if row.support is Support.NO_MEANING else set())
