@@ -14,7 +14,7 @@ from typing import Self
 
 from tests.support.lanes import ProcessLeases
 from twinlog.config.load import load
-from twinlog.config.schema import FlowConfig
+from twinlog.config.schema import FlowConfig, MirrorConfig
 from twinlog.control.channel_server import ChannelServer
 from twinlog.control.partitions import Partition
 from twinlog.control.run import flow_setup, lanes_of
@@ -41,7 +41,7 @@ class Mirror:
 
     def __init__(
         self,
-        config: Path,
+        config: Path | MirrorConfig,
         *,
         once: bool = False,
         lanes: int | None = None,
@@ -49,12 +49,13 @@ class Mirror:
         secrets: Path | None = None,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
     ) -> None:
-        loaded = load(config, environment={}, secrets=secrets)
+        if isinstance(config, Path):
+            config = load(config, environment={}, secrets=secrets)
         self.stop_event = threading.Event()
         self.snapshots: list[FlowSnapshot] = []
         self._on_snapshot = on_snapshot
         self.supervisor = Supervisor(
-            [flow_setup(flow if self.emits else silent(flow)) for flow in loaded.flows],
+            [flow_setup(flow if self.emits else silent(flow)) for flow in config.flows],
             once=once,
             lease_s=lease_s,
             lane_count=lambda setup, parts: lanes_of(setup.config, CORES, lanes, parts),

@@ -1,0 +1,169 @@
+"""In place of MirrorMaker 1: topics keep their names, and its group goes on where it stood."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.support.client import Outgoing, consumer, produce, read_all
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic, partition_count, topic_configs
+from twinlog.config.load import load_raw
+from twinlog.config.mirror_maker_1 import PairOptions, read_pair
+from twinlog.config.schema import MirrorConfig
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+
+def records(partitions: int, each: int, *, begin: int = 0) -> Iterable[Outgoing]:
+    for number in range(begin, begin + each):
+        for partition in range(partitions):
+            yield Outgoing(key=b"%d" % number, value=b"v%d" % number, partition=partition)
+
+
+def a_pair(
+    folder: Path,
+    source: LocalCluster,
+    target: LocalCluster,
+    topics: str,
+    group: str,
+    *more: str,
+    interval_ms: int | None = None,
+) -> MirrorConfig:
+    consumer_file = folder / "consumer.properties"
+    producer_file = folder / "producer.properties"
+    consumer_file.write_text(
+        f"bootstrap.servers={source.bootstrap}\ngroup.id={group}\n" + "\n".join(more)
+    )
+    producer_file.write_text(f"bootstrap.servers={target.bootstrap}\n")
+    options = PairOptions(
+        include=topics, commit_interval_ms=None if interval_ms is None else str(interval_ms)
+    )
+    return load_raw(read_pair(consumer_file, producer_file, options), environment={})
+
+
+def committed(cluster: LocalCluster, group: str, topic: str, partitions: int) -> dict[int, int]:
+    client = consumer(cluster, config={"group.id": group})
+    try:
+        asked = [TopicPartition(topic, each) for each in range(partitions)]
+        return {one.partition: one.offset for one in client.committed(asked, timeout=20)}
+    finally:
+        client.close()
+
+
+def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    group = f"mm1.{fresh_topic}"
+    create_topic(source_cluster, fresh_topic, 3, configs={"retention.ms": "86400000"})
+    produce(source_cluster, fresh_topic, records(3, 50))
+    before = consumer(source_cluster, config={"group.id": group})
+    # the third partition was never read: it begins as auto.offset.reset says
+    before.commit(
+        offsets=[TopicPartition(fresh_topic, 0, 20), TopicPartition(fresh_topic, 1, 50)],
+        asynchronous=False,
+    )
+    before.close()
+    config = a_pair(
+        tmp_path,
+        source_cluster,
+        target_cluster,
+        fresh_topic,
+        group,
+        "auto.offset.reset=earliest",
+    )
+    for round_number in (1, 2):
+        with Mirror(config, once=True) as mirror:
+            (flow,) = mirror.wait(60)
+        assert {p.code for p in flow.partitions} == {""}
+        there = read_all(target_cluster, fresh_topic)
+        expected = {0: 30, 1: 0, 2: 50}
+        grown = 10 * (round_number - 1)
+        found = {part: [s.value for s in there if s.partition == part] for part in range(3)}
+        assert {part: len(values) for part, values in found.items()} == {
+            part: count + grown for part, count in expected.items()
+        }
+        assert all(len(values) == len(set(values)) for values in found.values())
+        end = 50 + grown
+        assert committed(source_cluster, group, fresh_topic, 3) == dict.fromkeys(range(3), end)
+        produce(source_cluster, fresh_topic, records(3, 10, begin=50))
+    assert partition_count(target_cluster, fresh_topic) == 3
+    assert "retention.ms" not in topic_configs(target_cluster, fresh_topic)
+
+
+def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    group = f"mm1.{fresh_topic}"
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, records(1, 5))
+    config = a_pair(
+        tmp_path,
+        source_cluster,
+        target_cluster,
+        fresh_topic,
+        group,
+        "auto.offset.reset=earliest",
+        interval_ms=200,
+    )
+    with caplog.at_level(logging.WARNING), Mirror(config) as mirror:
+
+        def follows(end: int) -> bool:
+            return committed(source_cluster, group, fresh_topic, 1) == {0: end}
+
+        eventually(lambda: follows(5), within=60)
+        member = consumer(source_cluster, config={"group.id": group})
+        member.subscribe([fresh_topic])
+        eventually(lambda: bool(member.consume(1, 0.2)) or bool(member.assignment()), within=60)
+        produce(source_cluster, fresh_topic, records(1, 5, begin=5))
+        eventually(lambda: len(read_all(target_cluster, fresh_topic)) == 10, within=60)
+        eventually(lambda: "the group has members" in caplog.text, within=60)
+        assert follows(5)
+        member.close()
+        eventually(lambda: follows(10), within=60)
+        mirror.stop()
+    assert caplog.text.count("the group has members") == 1
+
+
+def test_differing_partition_counts_stop_that_topic_alone(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    equal, wider, narrower = (f"{fresh_topic}-{name}" for name in ("equal", "wider", "narrower"))
+    for name, here, there in ((equal, 2, 2), (wider, 1, 2), (narrower, 2, 1)):
+        create_topic(source_cluster, name, here)
+        create_topic(target_cluster, name, there)
+        produce(source_cluster, name, records(1, 10))
+    # the topics are not ours alone: what others wrote before stays, and the copy comes behind it
+    produce(target_cluster, equal, [Outgoing(key=b"k", value=b"theirs", partition=0)])
+    config = a_pair(
+        tmp_path,
+        source_cluster,
+        target_cluster,
+        f"{fresh_topic}-.*",
+        f"mm1.{fresh_topic}",
+        "auto.offset.reset=earliest",
+    )
+    with Mirror(config, once=True) as mirror:
+        (flow,) = mirror.wait(60)
+    codes = {(p.topic, p.code) for p in flow.partitions}
+    assert codes == {
+        (equal, ""),
+        (wider, "PARTITIONS_DIFFER"),
+        (narrower, "PARTITIONS_DIFFER"),
+    }
+    assert [s.value for s in read_all(target_cluster, equal)] == [
+        b"theirs",
+        *(b"v%d" % number for number in range(10)),
+    ]
+    assert read_all(target_cluster, wider) == read_all(target_cluster, narrower) == []
+    assert partition_count(target_cluster, narrower) == 1
