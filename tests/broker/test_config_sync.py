@@ -113,7 +113,7 @@ def test_once_ends_with_a_round(pair: Pair, caplog: pytest.LogCaptureFixture) ->
 def test_the_second_round_finds_nothing_to_send(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "twinlog.control")
     pair.create({RETENTION: "7200000", SEGMENT: "1048577"}, {})
     duty, flow, told = pair.duty()
     with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:

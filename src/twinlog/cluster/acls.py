@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.errors_table import error_for
+from twinlog.cluster.errors_table import CLUSTER_AUTHORIZATION_FAILED, error_for
 
 TOPIC: Final = 2
 ANY: Final = 1
@@ -76,8 +76,11 @@ class TopicAcl(NamedTuple):
         return f"{permission} {operation} on topic {self.name}{star} to {self.principal}{where}"
 
 
-def topic_acls(client: ClusterClient) -> set[TopicAcl]:
-    """All of them. BrokerRefused with code SECURITY_DISABLED where there is no authorizer."""
+def topic_acls(client: ClusterClient, *, needs: str = "DESCRIBE") -> set[TopicAcl]:
+    """All of them. BrokerRefused with code SECURITY_DISABLED where there is no authorizer.
+
+    `needs` is the right to ask for where they may not be listed: ALTER includes DESCRIBE.
+    """
     request = DescribeAclsRequest(
         resource_type_filter=TOPIC,
         resource_name_filter=None,
@@ -90,7 +93,7 @@ def topic_acls(client: ClusterClient) -> set[TopicAcl]:
 
     def ask() -> set[TopicAcl]:
         answer = client.attempt(None, request, minimum=WITH_PATTERNS)
-        _check(client, answer, doing="listing the ACLs of topics", right="DESCRIBE")
+        _check(client, answer, doing="listing the ACLs of topics", right=needs)
         return {
             TopicAcl(
                 name=str(resource.resource_name),
@@ -167,10 +170,12 @@ def _carry_out(
 
 def _check(client: ClusterClient, answer: Any, *, doing: str, right: str) -> None:
     if answer.error_code:
+        message = answer.error_message
         raise error_for(
             answer.error_code,
             cluster=client.alias,
             doing=doing,
             acl=f"{right} on the cluster",
-            detail=answer.error_message,
+            # a denial's text is the broker's own view of the request, and says no more
+            detail=None if answer.error_code == CLUSTER_AUTHORIZATION_FAILED else message,
         )

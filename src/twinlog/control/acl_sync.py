@@ -39,7 +39,7 @@ def find_acl_changes(flow: FlowConfig, source: ClusterClient, target: ClusterCli
     wanted = rules.wanted(admin.topic_acls(source), topics)
     if not wanted and not flow.sync_topic_acls_removal:
         return AclChanges(missing=(), leftover=())
-    there = admin.topic_acls(target)
+    there = admin.topic_acls(target, needs="ALTER")
     return AclChanges(
         missing=tuple(sorted(wanted - there)),
         leftover=tuple(sorted(rules.leftover(there, wanted))),

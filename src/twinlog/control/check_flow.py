@@ -13,6 +13,7 @@ from twinlog.cluster.metadata import Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
 from twinlog.control.check_report import FlowReport, Plan, Problem, TopicReport
 from twinlog.control.check_rights import denied, may, seen_by, unseen_configs
+from twinlog.control.check_syncs import check_syncs
 from twinlog.control.flow_setup import EXPIRY_CONFIG, FlowSetup
 from twinlog.control.map_reader import MapReader
 from twinlog.control.probe import UNTRIED
@@ -21,6 +22,8 @@ from twinlog.control.topic_discovery import (
     absent,
     mirrored_topics,
     new_topic_configs,
+    target_topic_missing,
+    target_topic_too_small,
 )
 from twinlog.errors import PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.generations import winning_claims
@@ -52,6 +55,7 @@ def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
     look.group()
     look.state()
     look.foreign_data()
+    check_syncs(setup.config, clients.source, clients.target, report)
     look.expiry()
 
 
@@ -80,18 +84,24 @@ class _Look:
         for name, topic in self._mirrored.items():
             self._report.topics.append(self._topic(topic, configs.get(name, {})))
         self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
-        if missing:
+        if missing and self._flow.topic_creation_enabled:
             self._creation(missing, configs)
 
     def _topic(self, topic: TopicMetadata, configs: Mapping[str, str]) -> TopicReport:
         remote = self._remote[topic.name]
         known = self._there.topics.get(remote)
         wanted = len(topic.partitions)
+        creates = self._flow.topic_creation_enabled
         if known is None:
-            plan, count = Plan.CREATE, 0
+            plan, count = Plan.CREATE if creates else Plan.MISSING, 0
+            if not creates:
+                self._problem(target_topic_missing(self._flow, remote), topic.name)
         else:
             count = len(known.partitions)
-            plan = Plan.GROW if count < wanted else Plan.EXISTS
+            plan = Plan.GROW if count < wanted and creates else Plan.EXISTS
+            if count < wanted and not creates:
+                error = target_topic_too_small(self._flow, remote, count, wanted)
+                self._problem(error, topic.name)
         return TopicReport(
             topic=topic.name,
             remote_topic=remote,
@@ -147,9 +157,14 @@ class _Look:
         for name in self._mirrored:
             if not may(seen, name, Operation.READ):
                 self._problem(denied(self._flow.flow.source, "READ", name), name)
-        new = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
+        synced = self._flow.sync_topic_configs_enabled
+        read = [
+            name
+            for name in self._mirrored
+            if synced or self._remote[name] not in self._there.topics
+        ]
         self._report.notes += unseen_configs(
-            self._here, self._flow.flow.source, new, "configs are not copied"
+            self._here, self._flow.flow.source, read, "configs are not copied"
         )
 
     def target_rights(self) -> None:
@@ -163,6 +178,7 @@ class _Look:
                     self._problem(denied(self._flow.flow.target, right.name, remote), name)
             wanted, count = self._mirrored[name], self._there.topics[remote]
             grows = len(count.partitions) < len(wanted.partitions)
+            grows = grows and self._flow.topic_creation_enabled
             if grows and not may(self._there, remote, Operation.ALTER):
                 self._problem(denied(self._flow.flow.target, "ALTER", remote), name)
         self._report.notes += unseen_configs(
@@ -244,7 +260,7 @@ class _Look:
         there = {
             tp: TopicPartition(self._remote[tp.topic], tp.partition)
             for topic in self._report.topics
-            if topic.plan is not Plan.CREATE
+            if topic.plan not in (Plan.CREATE, Plan.MISSING)
             for tp in _partitions(topic)
             if may(self._there, topic.remote_topic, Operation.READ)
         }

@@ -16,6 +16,7 @@ class Plan(StrEnum):
     CREATE = "create"
     GROW = "grow"
     EXISTS = "exists"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,8 @@ class FlowReport:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Worth knowing, in nobody's way."""
+    changes: list[str] = field(default_factory=list)
+    """What the syncs of configs and ACLs would do to topics that exist."""
     guarantee: str | None = None
     """None where nothing was probed."""
     missing_capabilities: tuple[str, ...] = ()

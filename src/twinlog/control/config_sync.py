@@ -1,14 +1,13 @@
 """Keeps the configs of remote topics as those of their sources: a duty, and a look for `check`.
 
 MirrorMaker 2 sends every config of every topic each time. Here the target is read first, and only
-what differs is sent; where the target's configs may not be read, all of it is, as MirrorMaker 2
-does.
+what differs is sent. That takes no further right: who may alter configs may describe them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -18,7 +17,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.config.schema import FlowConfig
 from twinlog.control.duties import LedFlow
 from twinlog.control.topic_discovery import mirrored_topics, topic_config_entry, unread_configs
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.config_rules import Difference, differences, unknown_names, wanted_configs
 from twinlog.mirror.filters import ConfigPropertyFilter, policy_of
 from twinlog.quantities import first_few, plural
@@ -39,6 +38,8 @@ class ConfigDrift:
     """By remote topic, the values that it should have of its own."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose configs may not be read."""
+    closed: list[str] = field(default_factory=list)
+    """Remote topics whose configs may not be read, and so not be altered."""
     unknown: dict[str, list[str]] = field(default_factory=dict)
     """By remote topic, configs that the target's brokers do not have."""
 
@@ -60,18 +61,27 @@ def find_drift(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -
         if isinstance(configs, TwinlogError):
             out.unread[name] = configs
             continue
-        wanted = wanted_configs(chosen, map(topic_config_entry, configs))
         if isinstance(theirs, TwinlogError):
-            found = differences(wanted, None)
-        else:
-            entries = [topic_config_entry(entry) for entry in theirs]
-            found = differences(wanted, entries)
-            if unknown := unknown_names(wanted, entries):
-                out.unknown[remote] = unknown
-        if found:
+            if isinstance(theirs, Unauthorized):
+                out.closed.append(remote)
+            continue  # else it is gone, and made anew with its source's configs
+        wanted = wanted_configs(chosen, map(topic_config_entry, configs))
+        entries = [topic_config_entry(entry) for entry in theirs]
+        if found := differences(wanted, entries):
             out.topics[remote] = found
+        if unknown := unknown_names(wanted, entries):
+            out.unknown[remote] = unknown
         out.own[remote] = {key: value for key, value in wanted.items() if value is not None}
     return out
+
+
+def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
+    """What to say of remote topics whose configs we may not alter."""
+    return (
+        f"configs are not kept equal for {plural(len(remotes), 'topic')} of {flow.flow.target} "
+        f"({first_few(remotes)}): grant ALTER_CONFIGS on topic {next(iter(remotes))} "
+        "[TOPIC_UNAUTHORIZED]"
+    )
 
 
 def changes_of(found: Iterable[Difference]) -> list[admin.ConfigChange]:
@@ -98,13 +108,16 @@ class ConfigSync:
     def round(self) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             drift = find_drift(self._flow.config, source, target)
-            if drift.unread:
-                self._flow.tell_once(unread_configs(self._flow.config, drift.unread))
-            self._tell_unknown(drift.unknown)
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
             refused = admin.alter_topic_configs(target, todo)
+        if drift.unread:
+            self._flow.tell_once(unread_configs(self._flow.config, drift.unread))
+        if drift.closed:
+            line = closed_configs(self._flow.config, drift.closed)
+            self._flow.tell_once(f"{self._flow.name}: {line}")
+        self._tell_unknown(drift.unknown)
         for error in refused.values():
-            self._flow.tell_once(f"{self._flow.name}: configs are not copied: {error}")
+            self._flow.tell_once(f"{self._flow.name}: configs are not kept equal: {error}")
         self._tell({name: some for name, some in drift.topics.items() if name not in refused})
         self._own = drift.own
 
@@ -122,9 +135,8 @@ class ConfigSync:
         told: set[tuple[str, Difference]] = set()
         lines: list[tuple[int, str]] = []
         for remote, found in done.items():
-            read = [one for one in found if one.old is not None or one.was_own]
-            fresh = [one for one in read if (remote, one) not in self._told]
-            told.update((remote, one) for one in read)
+            fresh = [one for one in found if (remote, one) not in self._told]
+            told.update((remote, one) for one in found)
             if fresh:
                 foreign = any(self._is_foreign(remote, one) for one in fresh)
                 changes = ", ".join(map(str, fresh))

@@ -47,17 +47,9 @@ def wanted_configs(
 
 
 def differences(
-    wanted: Mapping[str, str | None], target: Iterable[TopicConfigEntry] | None
+    wanted: Mapping[str, str | None], target: Iterable[TopicConfigEntry]
 ) -> list[Difference]:
-    """What to change; without the target's configs everything is sent, as MirrorMaker 2 does.
-
-    A name that the target does not know cannot be set there: it is an older Kafka's.
-    """
-    if target is None:
-        return [
-            Difference(name=name, new=value, old=None, was_own=False)
-            for name, value in wanted.items()
-        ]
+    """What to change; a name that the target does not know cannot be: its Kafka is older."""
     out = []
     for entry in target:
         if entry.name not in wanted:

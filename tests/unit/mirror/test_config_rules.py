@@ -88,11 +88,6 @@ def test_only_differences_are_sent(
     assert differences({NAME: wanted}, [target]) == ([] if change is None else [change])
 
 
-def test_everything_is_sent_where_the_target_may_not_be_read() -> None:
-    found = differences({"a": "1", "b": None}, None)
-    assert [(one.name, one.new) for one in found] == [("a", "1"), ("b", None)]
-
-
 def test_a_config_that_the_targets_brokers_do_not_have_is_not_sent() -> None:
     wanted = {NAME: "1", "new.in.kafka.5": "x", "other": None}
     assert [one.name for one in differences(wanted, [entry("2")])] == [NAME]

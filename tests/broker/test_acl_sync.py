@@ -1,0 +1,215 @@
+"""Remote topics get their sources' ACLs (MM2's testSyncTopicACLs, testNoBrokerAclAuthorizer)."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.led import led_flow
+from tests.support.mirror import Mirror
+from tests.support.rights import SecuredPair, secured_pair
+from tests.support.topics import allow, create_topic, forbid
+from twinlog.cluster import admin
+from twinlog.cluster.acls import READ, Pattern, Permission, TopicAcl
+from twinlog.cluster.client import ClusterClient
+from twinlog.control.acl_sync import AclSync, acl_sync, find_acl_changes
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("acl-sync")]
+
+DESCRIBE = 8
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[SecuredPair]:
+    with secured_pair("acls") as pair:
+        yield pair
+
+
+class Guarded:
+    """A topic with ACLs, and a flow that may do everything."""
+
+    def __init__(self, pair: SecuredPair, folder: Path) -> None:
+        number = next(numbers)
+        self.pair = pair
+        self.alias, self.topic = f"a{number}", f"t{number}-orders"
+        self.app = f"app{number}"
+        self._path = folder / "mm2.properties"
+        create_topic(pair.source, self.topic)
+
+    def config(self, *lines: str) -> Path:
+        """Entered as the clusters' own user, who may do everything."""
+        text = [f"clusters = {self.alias}, B", f"{self.alias}->B.enabled = true"]
+        text += [f"topics = {self.topic}.*", "replication.factor = 1", *lines]
+        for alias, cluster in ((self.alias, self.pair.source), ("B", self.pair.target)):
+            credentials = cluster.listeners.credentials
+            assert credentials is not None
+            user, password = credentials
+            login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+            text += [
+                f"{alias}.bootstrap.servers = {cluster.bootstrap_for(cluster.listeners.internal)}",
+                f"{alias}.security.protocol = SASL_PLAINTEXT",
+                f"{alias}.sasl.mechanism = PLAIN",
+                f'{alias}.sasl.jaas.config = {login} username="{user}" password="{password}";',
+            ]
+        self._path.write_text("\n".join(text) + "\n")
+        return self._path
+
+    def duty(self, *lines: str) -> AclSync:
+        flow, told = led_flow(self.config(*lines))
+        duty = acl_sync(flow)
+        assert duty is not None
+        self.told = told
+        return duty
+
+    def there(self) -> set[str]:
+        """ACLs of the target that are about our aliases, in words."""
+        flow, _ = led_flow(self.config())
+        with ClusterClient(flow.target) as client:
+            found = admin.topic_acls(client)
+        return {str(acl) for acl in found if acl.name.startswith(f"{self.alias}.")}
+
+    def acl(self, operation: str, name: str = "", permission: str = "ALLOW") -> str:
+        name = name or self.topic
+        return f"{permission} {operation} on topic {self.alias}.{name} to User:{self.app}"
+
+
+@pytest.fixture
+def guarded(clusters: SecuredPair, tmp_path: Path) -> Guarded:
+    return Guarded(clusters, tmp_path)
+
+
+def deny(cluster_user: Guarded, operation: int) -> None:
+    flow, _ = led_flow(cluster_user.config())
+    acl = TopicAcl(
+        name=cluster_user.topic,
+        pattern=Pattern.LITERAL,
+        principal=f"User:{cluster_user.app}",
+        host="*",
+        operation=operation,
+        permission=Permission.DENY,
+    )
+    with ClusterClient(flow.source) as client:
+        admin.create_topic_acls(client, [acl])
+
+
+def test_a_mirror_ends_with_mirror_makers_acls(guarded: Guarded) -> None:
+    source = guarded.pair.source
+    allow(source, guarded.app, ["read", "write", "describe"], topic=guarded.topic)
+    allow(source, guarded.app, ["all"], topic=f"{guarded.topic}-2")
+    allow(source, guarded.app, ["read"], topic=f"{guarded.topic}-", prefixed=True)
+    allow(source, guarded.app, ["read"], topic=f"other-{guarded.topic}")
+    deny(guarded, DESCRIBE)
+    with Mirror(guarded.config(), once=True, lanes=1) as mirror:
+        mirror.wait()
+    assert guarded.there() == {
+        guarded.acl("READ"),
+        guarded.acl("DESCRIBE"),
+        guarded.acl("DESCRIBE", permission="DENY"),
+        guarded.acl("READ", f"{guarded.topic}-2"),
+    }
+
+
+def test_only_what_is_missing_is_created_and_nothing_is_removed(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "twinlog.control")
+    source, target = guarded.pair.source, guarded.pair.target
+    allow(source, guarded.app, ["read"], topic=guarded.topic)
+    duty = guarded.duty()
+    duty.round()
+    duty.round()
+    created = [r.getMessage() for r in caplog.records if "created" in r.getMessage()]
+    assert created == [f"{guarded.alias}->B: 1 ACL created: {guarded.acl('READ')}"]
+    allow(target, guarded.app, ["describe"], topic=f"{guarded.alias}.{guarded.topic}")
+    forbid(source, guarded.app, ["read"], topic=guarded.topic)
+    duty.round()
+    assert guarded.there() == {guarded.acl("READ"), guarded.acl("DESCRIBE")}
+
+
+def test_prefixes_and_removal_on_request(guarded: Guarded) -> None:
+    source, target = guarded.pair.source, guarded.pair.target
+    allow(source, guarded.app, ["read"], topic=guarded.topic[:-3], prefixed=True)
+    allow(source, guarded.app, ["read"], topic=guarded.topic)
+    duty = guarded.duty(
+        "twinlog.sync.topic.acls.prefixed = true", "twinlog.sync.topic.acls.removal = true"
+    )
+    allow(target, guarded.app, ["write"], topic=f"{guarded.alias}.{guarded.topic}")
+    allow(target, guarded.app, ["read"], topic=f"{guarded.alias}.other")
+    duty.round()
+    kept = {guarded.acl("WRITE"), guarded.acl("READ", "other")}
+    prefix = guarded.acl("READ", f"{guarded.topic[:-3]}*")
+    assert guarded.there() == kept | {prefix, guarded.acl("READ")}
+    forbid(source, guarded.app, ["read"], topic=guarded.topic)
+    duty.round()
+    assert guarded.there() == kept | {prefix}
+
+
+def test_without_an_authorizer_there_is_nothing_to_do(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Said once, as no problem; the target is not asked."""
+    caplog.set_level(logging.INFO, "twinlog.control")
+    config = tmp_path / "mm2.properties"
+    config.write_text(
+        "clusters = A, B\nA->B.enabled = true\nreplication.factor = 1\n"
+        f"A.bootstrap.servers = {source_cluster.bootstrap}\n"
+        f"B.bootstrap.servers = {target_cluster.bootstrap}\n"
+    )
+    flow, told = led_flow(config)
+    duty = acl_sync(flow)
+    assert duty is not None
+    duty.round()
+    duty.round()
+    lines = [r for r in caplog.records if "no ACLs to copy" in r.getMessage()]
+    assert [(r.levelno, "SECURITY_DISABLED" in r.getMessage()) for r in lines] == [
+        (logging.INFO, True)
+    ]
+    assert "cluster A" in lines[0].getMessage()
+    assert told == []
+
+
+def test_many_acls_go_in_several_requests(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.cluster.acls.ACLS_PER_REQUEST", 2)
+    flow, _ = led_flow(guarded.config("twinlog.sync.topic.acls.removal = true"))
+    acls = [
+        TopicAcl(
+            name=f"{guarded.topic}-{n}",
+            pattern=Pattern.LITERAL,
+            principal=f"User:{guarded.app}",
+            host="*",
+            operation=READ,
+            permission=Permission.ALLOW,
+        )
+        for n in range(5)
+    ]
+    with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:
+        admin.create_topic_acls(source, acls)
+        found = find_acl_changes(flow.config, source, target)
+        assert len(found.missing) == 5
+        admin.create_topic_acls(target, found.missing)
+        assert find_acl_changes(flow.config, source, target).missing == ()
+        admin.delete_topic_acls(source, acls)
+        left = find_acl_changes(flow.config, source, target).leftover
+        assert left == found.missing
+        admin.delete_topic_acls(target, left)
+        admin.delete_topic_acls(target, left)  # what is gone is no error
+    assert guarded.there() == set()
+
+
+@pytest.mark.parametrize(
+    "line", ["sync.topic.acls.enabled = false", "topic.creation.enable = false"]
+)
+def test_it_can_be_turned_off(guarded: Guarded, line: str) -> None:
+    flow, _ = led_flow(guarded.config(line))
+    assert acl_sync(flow) is None
