@@ -97,8 +97,6 @@ class PolicyConfig:
     """What stands in the names of MM2's internal topics (KIP-949)."""
     custom: str = ""
     """`module:Class` of a policy in Python; `kind` then says whether it keeps names."""
-    custom: str = ""
-    """`module:Class` of a policy in Python; `kind` then says whether it keeps names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

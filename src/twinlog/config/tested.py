@@ -35,6 +35,7 @@ _BY_FILE: Final = {
     "faults/test_h04_position.py": "consumer.auto.offset.reset",
     "faults/test_h06_source_loss.py": "twinlog.source.loss",
     "faults/test_deep_path.py": "consumer.isolation.level",
+    "unit/cli/test_given.py": "twinlog.state.topic.replication.factor",
     "unit/config/test_custom_policy.py": "replication.policy.class",
     "unit/config/test_emissions.py": (
         "emit.heartbeats.interval.seconds heartbeats.topic.replication.factor "
@@ -42,7 +43,7 @@ _BY_FILE: Final = {
     ),
     "unit/config/test_precedence.py": (
         "enabled replication.policy.separator replication.policy.internal.topic.separator.enabled "
-        "twinlog.source.start twinlog.state.topic.replication.factor"
+        "twinlog.source.start"
     ),
     "unit/config/test_providers.py": "config.providers",
     "unit/config/test_tuning.py": "admin.request.timeout.ms",
