@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
-from tests.support.command import Command, all_gone, write_config
+from tests.support.command import ENTRY, Command, all_gone, write_config
 from tests.support.eventually import eventually
 from tests.support.topics import create_topic, end_offsets, topic_configs, topic_names
 from twinlog.sandbox import LocalCluster
@@ -208,3 +209,40 @@ def test_hangup_reads_the_configuration_again(
         assert f"reloaded: {flow}: {flow}.topics: " in command.stderr
         command.terminate()
         assert command.wait(15) == 0
+
+
+def test_the_script_of_mirror_maker_1_runs_with_its_old_arguments(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
+    produce(source_cluster, fresh_topic, orders(400), codec="gzip")
+    consumer, producer = tmp_path / "consumer.properties", tmp_path / "producer.properties"
+    write_config(
+        consumer,
+        {
+            "bootstrap.servers": source_cluster.bootstrap,
+            "group.id": f"mm1.{fresh_topic}",
+            "auto.offset.reset": "earliest",
+            "key.deserializer": "org.apache.kafka.common.serialization.StringDeserializer",
+        },
+    )
+    write_config(producer, {"bootstrap.servers": target_cluster.bootstrap, "acks": "1"})
+    script = Path(__file__).resolve().parents[2] / "bin" / "kafka-mirror-maker.sh"
+    ended = subprocess.run(
+        [
+            *(str(script), "--consumer.config", str(consumer), "--producer.config", str(producer)),
+            *("--whitelist", f"{fresh_topic}|none", "--num.streams", "1"),
+            *("--offset.commit.interval.ms", "5000", "--abort.on.send.failure", "true"),
+            *("--once", "--listen", "off"),
+        ],
+        env={**os.environ, "TWINLOG": ENTRY[0]},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "keys and values are bytes always: key.deserializer" in ended.stderr
+    here = as_copied(read_all(source_cluster, fresh_topic))
+    assert as_copied(read_all(target_cluster, fresh_topic)) == here
+    assert len(here) == 400

@@ -1,0 +1,124 @@
+"""The start scripts of both MirrorMakers and `convert`, as a shell calls them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from twinlog.cli.main import run
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def a_script(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the script of that name hands to `twinlog`, an argument a line."""
+    folder.mkdir(exist_ok=True)
+    echo = folder / "twinlog"
+    echo.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n")
+    echo.chmod(0o755)
+    # a start script may be a link to ours
+    link = folder / name
+    link.symlink_to(ROOT / "bin" / name)
+    return subprocess.run(
+        [link, *arguments],
+        env={"TWINLOG": str(echo), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("connect-mirror-maker.sh", "mirror"), ("kafka-mirror-maker.sh", "mirror-maker")],
+)
+def test_arguments_and_exit_code_are_handed_on_as_they_are(
+    name: str, command: str, tmp_path: Path
+) -> None:
+    given = ["--whitelist", "a b|'c'", "", "--clusters", "west-1", "west-2"]
+    ended = a_script(name, tmp_path, *given)
+    assert ended.stdout.split("\n")[:-1] == [command, *given]
+    assert ended.returncode == 7
+
+
+@pytest.mark.parametrize("name", ["connect-mirror-maker.sh", "kafka-mirror-maker.sh"])
+def test_a_daemon_is_a_services_business(name: str, tmp_path: Path) -> None:
+    ended = a_script(name, tmp_path, "-daemon", "mm2.properties")
+    assert ended.returncode == 2
+    assert "deploy/twinlog.service" in ended.stderr
+
+
+def pair_files(folder: Path) -> list[str]:
+    (folder / "c.properties").write_text("bootstrap.servers=a:9092\ngroup.id=g\n")
+    (folder / "p.properties").write_text("bootstrap.servers=b:9092\n")
+    return [
+        "--consumer.config",
+        str(folder / "c.properties"),
+        "--producer.config",
+        str(folder / "p.properties"),
+    ]
+
+
+def test_convert_prints_and_writes_but_never_over_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["convert", *pair_files(tmp_path), "--whitelist", "orders"]
+    assert run(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "g->target.topics = orders\n" in printed
+    out = tmp_path / "mm2.properties"
+    assert run([*arguments, "--output", str(out)]) == 0
+    assert out.read_text() == printed
+    assert run([*arguments, "--output", str(out)]) == 2
+    assert run(["convert", str(out)]) == 0
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], "Missing option '--include' (or '--whitelist')."),
+        (["--include", "a", "--whitelist", "b"], "--whitelist is the old name of --include"),
+        (["--include", "a", "--message.handler", "a.B"], "--message.handler: a Java class"),
+        (["--include", "a", "--abort.on.send.failure", "perhaps"], "not a valid boolean"),
+        (["--include", "a("], "--include: g->target.topics: "),
+    ],
+)
+@pytest.mark.parametrize("command", ["convert", "mirror-maker"])
+def test_wrong_flags_are_2_and_say_why(
+    command: str, more: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, *pair_files(tmp_path), *more]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--include", "a"], "Missing option '--consumer.config'."),
+        (["--consumer.config", "x", "--include", "a"], "Missing option '--producer.config'."),
+    ],
+)
+def test_a_missing_file_is_2(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["mirror-maker", *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_flags_that_do_nothing_are_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--include", "a", "--abort.on.send.failure", "false", "--new.consumer"]
+    assert run(["convert", *pair_files(tmp_path), *more]) == 0
+    told = capsys.readouterr().err
+    assert told.count("[NO_MEANING]") == 1
+    assert "--new.consumer" in told
+    assert "--abort.on.send.failure=false" in told
+
+
+def test_a_wrong_secrets_folder_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "mirror.yaml", "--secrets", str(tmp_path / "none")]) == 2
+    assert "--secrets" in capsys.readouterr().err
