@@ -10,11 +10,15 @@ from twinlog.client.remote_cluster import (
     translate_offsets,
     upstream_clusters,
 )
+from twinlog.mirror.translation import Translation
+from twinlog.model import TopicPartition
 
 __all__ = [
     "GroupOffset",
     "GroupOffsets",
     "MirrorClient",
+    "TopicPartition",
+    "Translation",
     "checkpoint_topics",
     "heartbeat_topics",
     "replication_hops",

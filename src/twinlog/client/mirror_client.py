@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self, overload
 
 from twinlog.client.chains import chain, fewest_hops
 from twinlog.client.config import read_config
+from twinlog.client.exact import ExactMap
 from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
 from twinlog.cluster.internal_log import read_to_end
 from twinlog.errors import ClusterError, CorruptData, Fate
 from twinlog.mirror.naming import DefaultReplicationPolicy
+from twinlog.mirror.translation import Translation
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.records import Record
@@ -56,6 +58,7 @@ class MirrorClient:
         self._policy = read.policy
         self._admin = ClusterClient(read.admin)
         self._consumer = ClusterClient(read.consumer)
+        self._maps: dict[str, ExactMap] = {}
 
     @property
     def replication_policy(self) -> DefaultReplicationPolicy:
@@ -122,6 +125,57 @@ class MirrorClient:
             return self._checkpoints(remote_alias, group, timeout_s)
         found = self._checkpoints(remote_alias, re.compile(re.escape(group)), timeout_s)
         return found.get(group, {})
+
+    def exact_consumer_offsets(
+        self, group: str, remote_alias: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupOffsets:
+        """As `remote_consumer_offsets`, each placed anew by Twinlog's offset map.
+
+        It differs where MirrorMaker 2 wrote the checkpoint: that lies before the right record, by
+        up to what the group was behind. Partitions that Twinlog did not copy are left out.
+        """
+        known = self.remote_consumer_offsets(group, remote_alias, timeout_s=timeout_s)
+        places = self._exact_map(remote_alias).downstream(
+            {tp: one.upstream_offset for tp, one in known.items()}
+        )
+        return {tp: replace(known[tp], offset=place.offset) for tp, place in places.items()}
+
+    def to_downstream(
+        self, remote_alias: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Translation]:
+        """Where to go on here, when on that cluster it would be at these offsets, old or new.
+
+        `offsets` has partitions by their names there, the answer by their names here. Where
+        `is_exact` is False, the offset was not copied yet, and the answer is the end of the copy.
+        Partitions that Twinlog did not copy are left out.
+        """
+        remote = {
+            TopicPartition(
+                self._policy.format_remote_topic(remote_alias, tp.topic), tp.partition
+            ): (offset)
+            for tp, offset in offsets.items()
+        }
+        return self._exact_map(remote_alias).downstream(remote)
+
+    def to_upstream(
+        self, remote_alias: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Translation]:
+        """The way back: where to go on on that cluster, when here it would be at these offsets.
+
+        `offsets` has partitions of this cluster, the answer has them by their names there.
+        """
+        found = self._exact_map(remote_alias).upstream(offsets)
+        return {
+            TopicPartition(self._policy.upstream_topic(tp.topic) or tp.topic, tp.partition): place
+            for tp, place in found.items()
+        }
+
+    def _exact_map(self, remote_alias: str) -> ExactMap:
+        known = self._maps.get(remote_alias)
+        if known is None:
+            known = ExactMap(self._consumer, self._policy, remote_alias)
+            self._maps[remote_alias] = known
+        return known
 
     def _topics(self) -> Iterator[str]:
         # as Java: topics that the brokers keep for themselves are not named

@@ -1,0 +1,87 @@
+"""Exact places of offsets, by the offset map that Twinlog keeps on the target; no other cluster is
+asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from twinlog.cluster import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.control.map_reader import MapReader
+from twinlog.errors import TwinlogError
+from twinlog.mirror.naming import (
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    offset_map_topic,
+)
+from twinlog.mirror.offset_map import PartitionMap, Run
+from twinlog.mirror.translation import Reach, Translation, downstream_of, reach_of, upstream_of
+from twinlog.model import TopicPartition
+
+Find = Callable[[Sequence[Run], Reach, int], Translation]
+
+
+class ExactMap:
+    """The offset map of one flow, read anew up to the moment of each question."""
+
+    def __init__(
+        self, client: ClusterClient, policy: DefaultReplicationPolicy, source_alias: str
+    ) -> None:
+        self._client = client
+        self._is_shared = isinstance(policy, IdentityReplicationPolicy)
+        self._topic = offset_map_topic(source_alias)
+        self._reader: MapReader | None = None
+
+    def downstream(
+        self, upstream: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Translation]:
+        """Where offsets of the source lie here; by partitions of this cluster, both times."""
+        out: dict[TopicPartition, Translation] = {}
+        for tp, known, log in self._known(list(upstream)):
+            found = self._find(downstream_of, known, log[1], upstream[tp])
+            if found is not None:
+                place = found.within(*log)
+                out[tp] = Translation(offset=place, is_exact=found.is_exact)
+        return out
+
+    def upstream(
+        self, downstream: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Translation]:
+        """The other way round."""
+        out: dict[TopicPartition, Translation] = {}
+        for tp, known, log in self._known(list(downstream)):
+            found = self._find(upstream_of, known, log[1], downstream[tp])
+            if found is not None:
+                out[tp] = found
+        return out
+
+    def _find(self, find: Find, known: PartitionMap, end: int, offset: int) -> Translation | None:
+        reach = reach_of(known, end, is_shared=self._is_shared)
+        return None if reach is None else find(known.runs, reach, offset)
+
+    def _known(
+        self, tps: Sequence[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, PartitionMap, tuple[int, int]]]:
+        """Partitions that were copied, with their map and the bounds of their log."""
+        topics = self._client.metadata([self._topic, *sorted({tp.topic for tp in tps})]).topics
+        if topics[self._topic].error:
+            return  # this is no target of Twinlog's
+        if self._reader is None:
+            partitions = len(topics[self._topic].partitions)
+            self._reader = MapReader(self._client, self._topic, partitions)
+        starts = admin.list_offsets(self._client, tps, admin.EARLIEST)
+        # before the map: `mirror.translation`, rule A
+        ends = admin.list_offsets(self._client, tps, admin.LATEST)
+        maps: dict[tuple[str, int], PartitionMap] = {}
+        for key, known in self._reader.read().items():
+            # one remote topic has one source topic; were it ever two, the newer one counts
+            place = (key.target_topic_id, key.partition)
+            if place not in maps or maps[place].term < known.term:
+                maps[place] = known
+        for tp in tps:
+            start, end = starts[tp], ends[tp]
+            found = maps.get((topics[tp.topic].topic_id, tp.partition))
+            if found is None or isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+                continue
+            yield tp, found, (start.offset, end.offset)
