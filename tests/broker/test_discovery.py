@@ -15,6 +15,7 @@ from tests.support.mirror import Mirror
 from tests.support.topics import (
     add_partitions,
     create_topic,
+    delete_topic,
     end_offsets,
     partition_count,
     topic_configs,
@@ -56,7 +57,9 @@ class Follower:
         eventually(has_arrived, 15, what=f"{name} on the target")
 
     def remotes(self) -> set[str]:
-        return {n for n in topic_names(self.target) if n.startswith(f"{self.alias}.")}
+        """Those that were mirrored; the checkpoints topic is made beside them."""
+        found = {n for n in topic_names(self.target) if n.startswith(f"{self.alias}.")}
+        return found - {f"{self.alias}.checkpoints.internal"}
 
     def mirror(self, keys: Mapping[str, str], *, once: bool = False) -> Mirror:
         lines = {
@@ -172,3 +175,75 @@ def test_a_replication_factor_above_the_live_brokers_creates_nothing(follower: F
     assert "replication.factor = 3, but only 1 brokers" in flow.reason
     assert [error.exit_code for error in mirror.supervisor.errors] == [2]
     assert follower.remotes() == set()
+
+
+# -- nothing is made -----------------------------------------------------------------------
+
+
+def test_with_creation_off_a_missing_topic_waits_until_somebody_makes_it(
+    follower: Follower,
+) -> None:
+    create_topic(follower.source, follower.topic("first"), 2, configs={"retention.ms": "7200000"})
+    create_topic(follower.source, follower.topic("second"))
+    create_topic(follower.target, follower.remote("second"))
+    follower.put("first", 2)
+    follower.put("second", 1)
+    with follower.mirror({**SOON, "B.topic.creation.enable": "false"}) as mirror:
+        follower.arrived("second", {0: 5})
+        parts = mirror.eventually(lambda parts: any(p.code for p in parts) and len(parts) == 3)
+        waiting = [p for p in parts if p.code]
+        assert [(p.topic, p.partition, p.code) for p in waiting] == [
+            (follower.topic("first"), number, "TARGET_TOPIC_MISSING") for number in (0, 1)
+        ]
+        assert f"{follower.remote('first')} is not there on B" in waiting[0].message
+        assert follower.remotes() == {follower.remote("second")}
+        create_topic(follower.target, follower.remote("first"), 2)
+        follower.arrived("first", {0: 5, 1: 5})
+        mirror.eventually(lambda parts: [p.code for p in parts] == [""] * 3)
+        mirror.stop()
+    assert topic_configs(follower.target, follower.remote("first")) == {}, "nothing is altered"
+
+
+def test_with_creation_off_partitions_that_are_there_are_copied(follower: Follower) -> None:
+    create_topic(follower.source, follower.topic("first"), 3)
+    create_topic(follower.target, follower.remote("first"), 2)
+    follower.put("first", 3)
+    with follower.mirror({**SOON, "topic.creation.enable": "false"}) as mirror:
+        follower.arrived("first", {0: 5, 1: 5})
+        parts = mirror.eventually(lambda parts: len(parts) == 3)
+        short = [(p.partition, p.code) for p in parts if p.code]
+        assert short == [(2, "TARGET_TOPIC_TOO_SMALL")]
+        assert partition_count(follower.target, follower.remote("first")) == 2
+        add_partitions(follower.target, follower.remote("first"), 3)
+        follower.arrived("first", {0: 5, 1: 5, 2: 5})
+        mirror.stop()
+
+
+def test_a_smaller_remote_topic_is_grown_and_a_larger_one_is_left_alone(
+    follower: Follower,
+) -> None:
+    create_topic(follower.source, follower.topic("first"), 3)
+    create_topic(follower.source, follower.topic("second"), 2)
+    create_topic(follower.target, follower.remote("first"), 1)
+    create_topic(follower.target, follower.remote("second"), 4)
+    follower.put("first", 3)
+    follower.put("second", 2)
+    with follower.mirror({}, once=True) as mirror:
+        (flow,) = mirror.wait()
+    assert {(p.state, p.code) for p in flow.partitions} == {("DONE", "")}
+    assert end_offsets(follower.target, follower.remote("first")) == {0: 5, 1: 5, 2: 5}
+    assert end_offsets(follower.target, follower.remote("second")) == {0: 5, 1: 5, 2: 0, 3: 0}
+
+
+def test_a_deletion_is_never_passed_on(follower: Follower) -> None:
+    for name in ("first", "second"):
+        create_topic(follower.source, follower.topic(name))
+        follower.put(name, 1)
+    with follower.mirror(SOON) as mirror:
+        follower.arrived("first", {0: 5})
+        follower.arrived("second", {0: 5})
+        delete_topic(follower.source, follower.topic("first"))
+        mirror.eventually(lambda parts: "RELEASED" in {p.state for p in parts})
+        mirror.stop()
+    assert {follower.remote("first"), follower.remote("second")} <= follower.remotes()
+    assert end_offsets(follower.target, follower.remote("first")) == {0: 5}
