@@ -32,6 +32,7 @@ from twinlog.config.strimzi_fields import (
     TARGET_ONLY,
     Reader,
 )
+from twinlog.config.strimzi_providers import PROVIDERS, with_secrets
 from twinlog.config.strimzi_secrets import PROVIDER, PROVIDER_CLASS, Secrets
 from twinlog.config.strimzi_security import SecurityReader, missing
 from twinlog.config.yaml_nodes import Node
@@ -43,7 +44,6 @@ _ALIAS: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _SOURCE, _CHECKPOINT, _HEARTBEAT = "sourceConnector", "checkpointConnector", "heartbeatConnector"
 _CONNECTORS: Final = (_SOURCE, _CHECKPOINT, _HEARTBEAT)
 _UNREMARKABLE: Final = ("metadata", "status")
-_PROVIDERS: Final = "config.providers"
 _CONNECT_TOPICS: Final = {
     "group.id": "mirrormaker2-cluster",
     "offset.storage.topic": "mirrormaker2-cluster-offsets",
@@ -65,7 +65,7 @@ _PATTERNS: Final = {
     "groupsExcludePattern": "groups.exclude",
     "groupsBlacklistPattern": "groups.blacklist",
 }
-_CLIENTS: Final = ("consumer.", "admin.")
+_CONSUMER: Final = "consumer."
 
 
 def read_resource(text: str, *, file: str, secrets: Path | None) -> RawConfig:
@@ -106,6 +106,7 @@ class _ResourceReader:
             raise mirrors.refuse(
                 "without a connector section nothing runs", f"add `{_SOURCE}: {{}}` to a mirror"
             )
+        self._settings = with_secrets(self._settings, self._secrets)
         self._use_secrets(kind)
         self._say_idle()
         return RawConfig(
@@ -172,7 +173,7 @@ class _ResourceReader:
         for pair in self._security.read(fields):
             self._set(f"{alias}.{pair.key}", pair.value, pair.at)
         for key, value in (fields["config"].fields() if "config" in fields else {}).items():
-            shared = key == _PROVIDERS or key.startswith(f"{_PROVIDERS}.")
+            shared = key == PROVIDERS or key.startswith(f"{PROVIDERS}.")
             self._set(key if shared else f"{alias}.{key}", value.text(), value)
         return alias
 
@@ -256,7 +257,7 @@ class _ResourceReader:
 
     @staticmethod
     def _connector_key(key: str) -> str:
-        if key.startswith(_CLIENTS) and ".override." not in key:
+        if key.startswith(_CONSUMER) and ".override." not in key:
             return f"source.{key}"
         return key
 
@@ -293,14 +294,14 @@ class _ResourceReader:
         """Name the provider that finds secrets, where one is needed."""
         if not self._secrets.is_used:
             return
-        if f"{_PROVIDERS}.{PROVIDER}.class" in self._settings:
+        if f"{PROVIDERS}.{PROVIDER}.class" in self._settings:
             raise kind.refuse(
                 f"the config provider `{PROVIDER}` is needed for secrets", "rename yours"
             )
-        named = self._settings.pop(_PROVIDERS, None)
+        named = self._settings.pop(PROVIDERS, None)
         names = f"{named.value}, {PROVIDER}" if named and named.value.strip() else PROVIDER
-        self._set(_PROVIDERS, names, kind)
-        self._set(f"{_PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
+        self._set(PROVIDERS, names, kind)
+        self._set(f"{PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
 
     def _say_idle(self) -> None:
         if not self._reader.idle:

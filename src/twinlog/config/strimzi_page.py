@@ -45,7 +45,9 @@ What Kubernetes would mount is read from a folder: `--secrets DIR` with a file
 
 Values stay references to these files, by Kafka's own `DirectoryConfigProvider`: no message, log or
 converted file holds what is in them. A password with a quote, a backslash or a line end in it is
-refused, because the text of a login cannot hold it.
+refused, because the text of a login cannot hold it. `${name:namespace/secret:key}` of Strimzi's
+`KubernetesSecretConfigProvider` is looked up in the same folder; Kafka's own providers work as in
+`docs/configuration.md`.
 
 ## Where a flow and three connectors differ
 

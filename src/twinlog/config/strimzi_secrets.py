@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from twinlog.config.yaml_nodes import Node
 from twinlog.errors import ConfigError
 
 PROVIDER: Final = "strimzi"
@@ -22,6 +21,16 @@ PROVIDER_CLASS: Final = "org.apache.kafka.common.config.provider.DirectoryConfig
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NOT_IN_A_VARIABLE: Final = re.compile(r"[:{}$]")
 _NOT_IN_JAAS: Final = re.compile(r'["\\\r\n]')
+
+
+class Named(Protocol):
+    """A name with its place in the file."""
+
+    def text(self) -> str:
+        """The name."""
+
+    def refuse(self, what: str, todo: str) -> ConfigError:
+        """The error for it."""
 
 
 class Secrets:
@@ -36,13 +45,13 @@ class Secrets:
                 "configuration; use another folder"
             )
 
-    def text(self, secret: Node, key: Node) -> str:
+    def text(self, secret: Named, key: Named) -> str:
         """A variable for a file of a secret, which must be readable."""
         path = self._secret(secret) / _checked(key)
         self._read(path, key)
         return self._variable(path)
 
-    def jaas_text(self, secret: Node, key: Node) -> str:
+    def jaas_text(self, secret: Named, key: Named) -> str:
         """The same between the quotes of a JAAS option, where not every character can stand."""
         path = self._secret(secret) / _checked(key)
         if _NOT_IN_JAAS.search(self._read(path, key)):
@@ -52,7 +61,7 @@ class Secrets:
             )
         return self._variable(path)
 
-    def matching(self, secret: Node, pattern: Node) -> list[str]:
+    def matching(self, secret: Named, pattern: Named) -> list[str]:
         """Variables for all files of a secret whose names match; at least one."""
         folder = self._secret(secret)
         try:
@@ -64,7 +73,7 @@ class Secrets:
             raise pattern.refuse(f"no file of {folder} matches", "correct the pattern")
         return [self._variable(folder / name) for name in found]
 
-    def _secret(self, secret: Node) -> Path:
+    def _secret(self, secret: Named) -> Path:
         if self._folder is None:
             raise secret.refuse(
                 "the secret must be in a folder here",
@@ -77,14 +86,14 @@ class Secrets:
         return f"${{{PROVIDER}:{path.parent}:{path.name}}}"
 
     @staticmethod
-    def _read(path: Path, key: Node) -> str:
+    def _read(path: Path, key: Named) -> str:
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise _unreadable(key, path, error) from error
 
 
-def _unreadable(node: Node, path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
+def _unreadable(node: Named, path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
     why = (error.strerror if isinstance(error, OSError) else None) or "is no text"
     return node.refuse(
         f"the secret {path} cannot be read: {why}", "check --secrets, the names and permissions"
@@ -95,7 +104,7 @@ def _is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def _checked(node: Node) -> str:
+def _checked(node: Named) -> str:
     text = node.text()
     if not _is_name(text):
         raise node.refuse(f'"{text}" is no name of a secret or of a key in one', "correct it")

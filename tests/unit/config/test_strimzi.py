@@ -351,6 +351,27 @@ def test_every_kind_of_authentication(tmp_path: Path) -> None:
     assert a["security.protocol"].value == "SASL_PLAINTEXT"
 
 
+def test_strimzis_own_provider_finds_secrets_in_the_folder(tmp_path: Path) -> None:
+    secrets = secret_folder(tmp_path, {"mine/user": "me", "mine/password": "pw"})
+    a = "      config: {client.id: '${secrets:my-namespace/mine:user}'}"
+    b = """\
+      config:
+        config.providers: env, secrets
+        config.providers.env.class: org.apache.kafka.common.config.provider.EnvVarConfigProvider
+        config.providers.secrets.class: io.strimzi.kafka.KubernetesSecretConfigProvider"""
+    text = a_resource(a=a, b=b)
+    config = load_text(tmp_path, text, secrets=secrets)
+    client_id = config.cluster("A").settings["client.id"]
+    assert (client_id.value, client_id.shown) == ("me", "<hidden>")
+    raw = values(read(tmp_path, text, secrets=secrets))
+    assert raw["config.providers"] == "env, strimzi"
+    assert "config.providers.secrets.class" not in raw
+    assert refusal(tmp_path, text.replace("mine:user", "mine:none"), secrets=secrets).startswith(
+        "mirror.yaml:8: A.client.id: the secret "
+    )
+    assert "name it: --secrets DIR" in refusal(tmp_path, text)
+
+
 def test_it_is_read_as_utf_8(tmp_path: Path) -> None:
     config = load_text(tmp_path, a_resource(mirror=COPY + "\n      topicsPattern: a, été"))
     assert config.flows[0].topics.matches("été")
