@@ -119,7 +119,8 @@ class GroupSyncer:
         self.skipped[group] = reason
         if isinstance(error, Unauthorized):
             self._refused_until[group] = time.monotonic() + REFUSED_PAUSE_S
-        self._flow.tell_once(
-            f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are left "
-            f"as they are: {reason}"
-        )
+        if why is not Skipped.AHEAD:  # of any two flows in both directions one is ahead
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are "
+                f"left as they are: {reason}"
+            )
