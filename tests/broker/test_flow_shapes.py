@@ -1,0 +1,247 @@
+"""The shapes of MirrorMaker 2's documentation: one way, fan-out, aggregation, a chain,
+active/active, and three data centres of two clusters each.
+
+Records are compared by content and offset, and every cluster has exactly the topics that it should:
+nothing ever comes back to where it was.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.client import Outgoing, Seen, eventually, produce, read_all
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic, end_offsets, topic_names
+from twinlog.sandbox import QUICK_JVM, LocalCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("flow-shapes")]
+
+COUNT: Final = 20
+IDENTITY: Final = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+MORE: Final = 4
+"""Clusters beside the two that all tests share."""
+
+
+@pytest.fixture(scope="module")
+def clusters(
+    source_cluster: LocalCluster, target_cluster: LocalCluster
+) -> Iterator[list[LocalCluster]]:
+    """Six of one broker."""
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        more = [LocalCluster(f"shape{number}", jvm_flags=QUICK_JVM) for number in range(MORE)]
+        for cluster in more:
+            stack.callback(cluster.stop)
+        list(pool.map(lambda cluster: cluster.start(), more))
+        yield [source_cluster, target_cluster, *more]
+
+
+class Shape:
+    """Flows between clusters under aliases of their own, over topics that carry a mark."""
+
+    def __init__(self, folder: Path, clusters: list[LocalCluster], *names: str) -> None:
+        self.mark = f"s{uuid.uuid4().hex[:6]}"
+        self.clusters = dict(zip(names, clusters, strict=False))
+        self._path = folder / "mm2.properties"
+
+    def alias(self, name: str) -> str:
+        return f"{self.mark}{name}"
+
+    def topic(self, name: str, *hops: str) -> str:
+        """`topic("orders", "B", "A")`: of A, by way of B."""
+        return ".".join([*map(self.alias, hops), f"{self.mark}-{name}"])
+
+    def pattern(self, name: str) -> str:
+        """The topic of that name, however far it has come."""
+        return f"(.*\\\\.)?{self.mark}-{name}"
+
+    def config(self, flows: Iterable[str], lines: Mapping[str, str]) -> Path:
+        """`A`, `A->B` and `topics` at the start of a key are given this test's names."""
+        text = [f"clusters = {', '.join(map(self.alias, self.clusters))}"]
+        text += [
+            f"{self.alias(name)}.bootstrap.servers = {cluster.bootstrap}"
+            for name, cluster in self.clusters.items()
+        ]
+        text += [f"{self._flow(flow)}.enabled = true" for flow in flows]
+        keys = {
+            "replication.factor": "1",
+            "refresh.topics.interval.seconds": "1",
+            # what they write has its own tests, and would be among the topics
+            "emit.heartbeats.enabled": "false",
+            "emit.checkpoints.enabled": "false",
+            "topics": self.pattern(".*"),
+            **lines,
+        }
+        for key, value in keys.items():
+            flow, dot, rest = key.partition(".")
+            text.append(
+                f"{self._flow(flow)}.{rest} = {value}" if "->" in key else f"{key} = {value}"
+            )
+        self._path.write_text("\n".join(text) + "\n")
+        return self._path
+
+    def _flow(self, flow: str) -> str:
+        return "->".join(self.alias(name) for name in flow.split("->"))
+
+    def mirror(self, flows: Iterable[str], *, once: bool = False, **lines: str) -> Mirror:
+        given = {key.replace("_", ".").replace(".to.", "->"): value for key, value in lines.items()}
+        return Mirror(self.config(flows, given), once=once, lanes=1)
+
+    def put(self, cluster: str, name: str, start: int = 0) -> None:
+        """Records that say where they come from."""
+        if start == 0:
+            create_topic(self.clusters[cluster], self.topic(name))
+        records = [Outgoing(value=f"{cluster} {n}".encode()) for n in range(start, start + COUNT)]
+        produce(self.clusters[cluster], self.topic(name), records)
+
+    def arrives(self, cluster: str, topic: str, count: int = COUNT) -> None:
+        there = self.clusters[cluster]
+
+        def has_arrived() -> bool:
+            return topic in topic_names(there) and end_offsets(there, topic) == {0: count}
+
+        eventually(has_arrived, 30, what=f"{count} records of {topic} in {cluster}")
+
+    def marked(self, cluster: str) -> set[str]:
+        """All topics of the test that are there."""
+        end = f"{self.mark}-"
+        return {name for name in topic_names(self.clusters[cluster]) if end in name}
+
+    def is_copy(self, cluster: str, topic: str, of: str, name: str) -> None:
+        assert self.read(cluster, topic) == self.read(of, self.topic(name))
+
+    def read(self, cluster: str, topic: str) -> list[Seen]:
+        return read_all(self.clusters[cluster], topic)
+
+
+def test_one_way_with_topics_by_list(clusters: list[LocalCluster], tmp_path: Path) -> None:
+    shape = Shape(tmp_path, clusters, "A", "B")
+    for name in ("orders", "customers", "secret"):
+        shape.put("A", name)
+    shape.put("B", "orders")
+    topics = f"{shape.topic('orders')}, {shape.topic('customers')}"
+    with shape.mirror(["A->B"], once=True, topics=topics) as mirror:
+        mirror.wait()
+    for name in ("orders", "customers"):
+        shape.is_copy("B", shape.topic(name, "A"), "A", name)
+    copies = {shape.topic("orders", "A"), shape.topic("customers", "A")}
+    assert shape.marked("B") == {shape.topic("orders"), *copies}
+    assert len(shape.marked("A")) == 3, "nothing goes the other way"
+
+
+def test_fan_out_with_overrides_per_flow(clusters: list[LocalCluster], tmp_path: Path) -> None:
+    """All flows take `topics`, but for the one that has its own, and its own names."""
+    shape = Shape(tmp_path, clusters, "A", "B", "C")
+    for name in ("orders-eu", "orders-us", "logs"):
+        shape.put("A", name)
+    lines = {
+        "topics": shape.pattern("orders-.*"),
+        "topics_exclude": shape.pattern(".*-us"),
+        "A_to_C_topics": shape.pattern("(logs|orders-us)"),
+        "A_to_C_topics_exclude": "",
+        "A_to_C_replication_policy_class": IDENTITY,
+    }
+    with shape.mirror(["A->B", "A->C"], once=True, **lines) as mirror:
+        mirror.wait()
+    assert shape.marked("B") == {shape.topic("orders-eu", "A")}
+    assert shape.marked("C") == {shape.topic("logs"), shape.topic("orders-us")}
+    shape.is_copy("B", shape.topic("orders-eu", "A"), "A", "orders-eu")
+    shape.is_copy("C", shape.topic("logs"), "A", "logs")
+
+
+def test_aggregation(clusters: list[LocalCluster], tmp_path: Path) -> None:
+    shape = Shape(tmp_path, clusters, "A", "B", "C")
+    for cluster in ("A", "B", "C"):
+        shape.put(cluster, "orders")
+    with shape.mirror(["A->C", "B->C"], once=True) as mirror:
+        mirror.wait()
+    assert shape.marked("C") == {
+        shape.topic("orders"),
+        shape.topic("orders", "A"),
+        shape.topic("orders", "B"),
+    }
+    for cluster in ("A", "B"):
+        shape.is_copy("C", shape.topic("orders", cluster), cluster, "orders")
+        assert shape.marked(cluster) == {shape.topic("orders")}
+
+
+def test_a_chain(clusters: list[LocalCluster], tmp_path: Path) -> None:
+    shape = Shape(tmp_path, clusters, "A", "B", "C")
+    shape.put("A", "orders")
+    with shape.mirror(["A->B", "B->C"]) as mirror:
+        end = shape.topic("orders", "B", "A")
+        shape.arrives("C", end)
+        shape.put("A", "orders", COUNT)
+        shape.arrives("C", end, 2 * COUNT)
+        mirror.stop()
+    shape.is_copy("B", shape.topic("orders", "A"), "A", "orders")
+    shape.is_copy("C", end, "A", "orders")
+    assert shape.marked("C") == {end}
+
+
+def test_active_active_without_loops(clusters: list[LocalCluster], tmp_path: Path) -> None:
+    shape = Shape(tmp_path, clusters, "A", "B")
+    for cluster in ("A", "B"):
+        shape.put(cluster, "orders")
+    with shape.mirror(["A->B", "B->A"]) as mirror:
+        for here, there in (("A", "B"), ("B", "A")):
+            shape.arrives(there, shape.topic("orders", here))
+            shape.put(here, "orders", COUNT)
+            shape.arrives(there, shape.topic("orders", here), 2 * COUNT)
+        shape.put("A", "late")
+        shape.arrives("B", shape.topic("late", "A"))
+        mirror.stop()
+    for here, there in (("A", "B"), ("B", "A")):
+        shape.is_copy(there, shape.topic("orders", here), here, "orders")
+        assert len(shape.read(here, shape.topic("orders"))) == 2 * COUNT, "nothing came back"
+    assert shape.marked("A") == {*map(shape.topic, ("orders", "late")), shape.topic("orders", "B")}
+    assert shape.marked("B") == {
+        shape.topic("orders"),
+        shape.topic("orders", "A"),
+        shape.topic("late", "A"),
+    }
+
+
+def test_three_data_centres_with_two_clusters_each(
+    clusters: list[LocalCluster], tmp_path: Path
+) -> None:
+    """Both ways inside each of them, and both ways between the first clusters of all."""
+    places = ("west", "east", "north")
+    pairs = [(f"{place}-1", f"{place}-2") for place in places]
+    pairs += itertools.combinations([f"{place}-1" for place in places], 2)
+    flows = [*pairs, *((there, here) for here, there in pairs)]
+    names = [f"{place}-{number}" for place in places for number in (1, 2)]
+    shape = Shape(tmp_path, clusters, *names)
+    for name in names:
+        shape.put(name, "orders")
+    expected = {name: list(_paths(name, flows)) for name in names}
+    assert sum(map(len, expected.values())) == 60
+    with shape.mirror([f"{here}->{there}" for here, there in flows]) as mirror:
+        for name, paths in expected.items():
+            for path in paths:
+                shape.arrives(name, shape.topic("orders", *path))
+        mirror.eventually(lambda parts: {p.state for p in parts} == {"AT_END"})
+        mirror.stop()
+    for name, paths in expected.items():
+        assert shape.marked(name) == {shape.topic("orders", *path) for path in paths}
+        for path in paths:
+            shape.is_copy(name, shape.topic("orders", *path), path[-1] if path else name, "orders")
+
+
+def _paths(end: str, flows: list[tuple[str, str]], *after: str) -> Iterator[tuple[str, ...]]:
+    """The ways on which records come to a cluster, each without a cluster twice, the last hop first.
+
+    The empty one is the cluster's own records.
+    """
+    yield ()
+    for here, there in flows:
+        if there == end and here not in after:
+            for path in _paths(here, flows, *after, end):
+                yield (here, *path)
