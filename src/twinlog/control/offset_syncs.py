@@ -53,6 +53,8 @@ class OffsetSyncs:
         other = flow.config.source_alias if config.on_target else flow.config.target_alias
         self._topic = policy.offset_syncs_topic(other)
         self._written: dict[PartitionKey, SyncPoint] = {}
+        self._looked_at: dict[PartitionKey, tuple[int, int]] = {}
+        """How far each partition was: most of thousands stand still from one second to the next."""
         self._found: dict[TopicPartition, OffsetSync] | None = None
         """What was in the topic at the start, newest by partition; None: not read yet."""
         self._may_read = True
@@ -71,6 +73,7 @@ class OffsetSyncs:
         except TwinlogError:
             self._found = None  # the topic may have been deleted, or the last write be lost
             self._written.clear()
+            self._looked_at.clear()
             raise
 
     @property
@@ -88,9 +91,13 @@ class OffsetSyncs:
         maps = self._flow.read_map()
         syncs: list[OffsetSync] = []
         reached: dict[PartitionKey, SyncPoint] = {}
-        for view in views:
-            known = maps.get(view.map_key)
-            points = [] if known is None else self._due(view, known)
+        moved = [
+            view
+            for view in views
+            if view.map_key in maps and self._looked_at.get(view.map_key) != _reach(view)
+        ]
+        for view in moved:
+            points = self._due(view, maps[view.map_key])
             if points:
                 reached[view.map_key] = points[-1]
                 syncs += (
@@ -103,6 +110,7 @@ class OffsetSyncs:
                 )
         self._write(syncs)
         self._written |= reached
+        self._looked_at.update((view.map_key, _reach(view)) for view in moved)
 
     def _due(self, view: PartitionView, known: PartitionMap) -> list[SyncPoint]:
         newest = newest_point(known.runs, view.next_upstream, view.next_downstream)
@@ -145,3 +153,7 @@ class OffsetSyncs:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _reach(view: PartitionView) -> tuple[int, int]:
+    return view.next_upstream, view.next_downstream

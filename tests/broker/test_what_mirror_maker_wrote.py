@@ -1,0 +1,98 @@
+"""Our readers read what a real MirrorMaker 2 wrote: heartbeats, offset syncs, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition as Committed
+
+from tests.support.client import Outgoing, consumer, produce, read_all
+from tests.support.clusters import private_cluster
+from tests.support.eventually import eventually
+from tests.support.mirror_maker import mirror_maker
+from tests.support.topics import create_topic, topic_names
+from twinlog.cli.main import run
+from twinlog.client import GroupOffsets, MirrorClient, TopicPartition
+from twinlog.errors import TwinlogError
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.mm2_records import OffsetSync
+
+pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
+
+WAIT_S = 90.0
+RECORDS = 50
+STOPPED_AT = 30
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """Both A and B: its heartbeats are not for other tests."""
+    with private_cluster("mm2", 1) as running:
+        yield running
+
+
+@pytest.fixture
+def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
+    factors = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
+    storages = ("offset.storage", "status.storage", "config.storage")
+    lines = {
+        "clusters": "A, B",
+        "A.bootstrap.servers": cluster.bootstrap,
+        "B.bootstrap.servers": cluster.bootstrap,
+        "A->B.enabled": "true",
+        "A->B.topics": "orders",
+        "replication.factor": "1",
+        "offset.lag.max": "5",
+        "refresh.topics.interval.seconds": "1",
+        "refresh.groups.interval.seconds": "1",
+        "emit.checkpoints.interval.seconds": "1",
+        "B.offset.flush.interval.ms": "1000",
+    } | {f"{name}.replication.factor": "1" for name in factors + storages}
+    path = tmp_path / "mm2.properties"
+    path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    return path
+
+
+def test_heartbeats_offset_syncs_and_checkpoints(
+    cluster: LocalCluster, properties: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_topic(cluster, "orders")
+    produce(cluster, "orders", [Outgoing(value=b"%d" % n) for n in range(RECORDS)])
+    group = consumer(cluster, config={"group.id": "app"})
+    group.commit(offsets=[Committed("orders", 0, STOPPED_AT)], asynchronous=False)
+    group.close()
+    with mirror_maker(properties), MirrorClient({"bootstrap.servers": cluster.bootstrap}) as client:
+
+        def checkpointed() -> GroupOffsets:
+            try:
+                return client.remote_consumer_offsets("app", "A")
+            except TwinlogError:
+                return {}
+
+        eventually(lambda: "A.heartbeats" in topic_names(cluster), WAIT_S)
+        eventually(lambda: bool(read_all(cluster, "A.heartbeats")), WAIT_S)
+        eventually(checkpointed, WAIT_S)
+        found = checkpointed()
+        hops = client.replication_hops("A")
+        sources = client.upstream_clusters()
+        assert client.checkpoint_topics() == {"A.checkpoints.internal"}
+        assert run(["topology", str(properties), "--format", "json"]) == 0
+    (place,) = found.values()
+    assert set(found) == {TopicPartition("A.orders", 0)}
+    assert place.upstream_offset == STOPPED_AT
+    assert 0 < place.offset <= STOPPED_AT
+    assert (hops, sources) == (1, {"A"})
+    seen = {one["flow"]: one for one in json.loads(capsys.readouterr().out)["flows"]}
+    assert (seen["A->B"]["hops"], seen["A->B"]["copies"]) == (1, True)
+    assert seen["A->B"]["last_heartbeat_ms"] > time.time() * 1000 - 2 * WAIT_S * 1000
+    assert seen["B->A"]["copies"] is False, "MirrorMaker 2 runs it to beat into A"
+
+    records = read_all(cluster, "mm2-offset-syncs.B.internal")
+    syncs = [OffsetSync.decode(record.key, record.value) for record in records]
+    mine = [sync for sync in syncs if sync.topic_partition == TopicPartition("orders", 0)]
+    assert mine
+    assert all(sync.upstream_offset == sync.downstream_offset for sync in mine), "no gaps here"
