@@ -112,8 +112,13 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
         place = file if mark is None else f"{file}:{mark.line + 1}"
         problem = error.problem or error.context or "it cannot be read"
         raise ConfigError(f"{place}: this is no YAML: {problem}; correct it") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{file}: this is no YAML: {error}; correct it") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(
+            f"{file}:{line}: this is no YAML: {error.reason}; remove the character"
+        ) from None
+    except RecursionError:
+        raise ConfigError(f"{file}: its YAML is nested too deep; correct it") from None
 
 
 def _merge(node: yaml.Node, seen: set[int]) -> None:

@@ -195,3 +195,21 @@ def test_a_wrong_flag_is_named(flag: str, options: dict[str, str], pair: Pair) -
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="consumer configuration"):
         read_pair(tmp_path / "none", tmp_path / "none", PairOptions(include=".*"))
+
+
+@pytest.mark.parametrize(
+    ("include", "matching", "other"),
+    [
+        ("*", "anything", None),
+        ("stock-prices|stocks", "stocks", "my-stocks"),
+        ("'stocks, orders'", "orders", "stocks, orders"),
+    ],
+)
+def test_patterns_as_people_write_them(
+    pair: Pair, include: str, matching: str, other: str | None
+) -> None:
+    config = pair.load(include=include)
+    assert config.flows[0].topics.matches(matching)
+    assert other is None or not config.flows[0].topics.matches(other)
+    stars = [w for w in config.warnings if w.code is WarningCode.STAR_PATTERN]
+    assert len(stars) == (include == "*")

@@ -246,6 +246,11 @@ BAD = {
         "mirror.yaml:15: this is no YAML: ",
     ),
     "a tab": (a_resource(a="\tconfig: {}"), "mirror.yaml:8: this is no YAML: "),
+    "a control character": (
+        a_resource(a="      config: {x: '\x07'}"),
+        "mirror.yaml:8: this is no YAML: special characters are not allowed",
+    ),
+    "nested too deep": ("a: " + "[" * 5000, "mirror.yaml: its YAML is nested too deep"),
     "nothing": ("# nothing\n", "mirror.yaml: an empty file"),
     "said twice": (
         a_resource(a="      config: {bootstrap.servers: x:1}"),
