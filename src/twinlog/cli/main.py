@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "pack": "twinlog.cli.pack:pack",
     "status": "twinlog.cli.status:status",
     "topology": "twinlog.cli.topology:topology",
+    "offsets": "twinlog.cli.offsets:offsets",
     "support-bundle": "twinlog.cli.support_bundle:support_bundle",
     "demo": "twinlog.cli.demo:demo",
     "sandbox": "twinlog.cli.sandbox:sandbox",

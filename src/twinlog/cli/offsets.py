@@ -1,0 +1,222 @@
+"""`twinlog offsets`: where offsets lie on the other cluster, and setting those of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.cli.given import secrets_option
+from twinlog.cli.output import Format, format_option, write_json
+from twinlog.cli.tables import write_all
+from twinlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from twinlog.client.group_translation import Translated
+    from twinlog.client.offset_reset import ResetOffset
+    from twinlog.config.schema import FlowConfig
+
+JSON_VERSION: Final = 1
+
+
+@click.group("offsets")
+def offsets() -> None:
+    """Translate offsets between the clusters of a flow, and set those of a group."""
+
+
+def flow_option(command: Any) -> Any:
+    return click.option(
+        "--flow", metavar="'A->B'", help="Which flow of FILE; not needed where it has one."
+    )(command)
+
+
+@offsets.command("translate")
+@click.argument("file", type=click.Path(path_type=Path))
+@flow_option
+@click.option("--group", help="Translate all offsets that this group has committed.")
+@click.option("--topic", help="Translate one offset: of this topic, by its name where it lies.")
+@click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--offset", type=click.IntRange(min=0))
+@click.option("--reverse", is_flag=True, help="From the target back to the source.")
+@secrets_option
+@format_option
+def translate(  # noqa: PLR0913, PLR0917 (options of a command)
+    file: Path,
+    flow: str | None,
+    group: str | None,
+    topic: str | None,
+    partition: int,
+    offset: int | None,
+    reverse: bool,
+    output: Format,
+) -> int:
+    """Show where to go on on the other cluster, exactly, by the offset map alone.
+
+    No mirror needs to run. With --group the source is asked for the group's offsets; where it is
+    lost, the group's newest checkpoints on the target are taken.
+
+    \b
+    twinlog offsets translate mm2.properties --group shop
+    twinlog offsets translate mm2.properties --flow 'A->B' --topic orders --partition 3 --offset 42
+    twinlog offsets translate mm2.properties --topic A.orders --offset 40 --reverse
+    twinlog offsets translate mm2.properties --group shop --reverse --format json
+    """
+    from twinlog.cli.configuration import load_file
+    from twinlog.client.group_translation import FlowTranslation, Translated
+    from twinlog.control.run import flow_setup
+    from twinlog.model import TopicPartition
+
+    if (group is None) == (topic is None) or (topic is not None and offset is None):
+        raise UsageError("give --group, or --topic with --offset (and --partition)")
+    config = _flow(load_file(file).flows, flow)
+    setup = flow_setup(config)
+    with closing(FlowTranslation(config, setup.source, setup.target)) as translation:
+        if group is not None:
+            found = translation.group(group, reverse=reverse)
+        else:
+            assert topic is not None and offset is not None  # noqa: S101 (checked above)
+            tp = TopicPartition(topic, partition)
+            found = Translated(offsets=(translation.one(tp, offset, reverse=reverse),))
+    if output is Format.JSON:
+        body = {
+            "flow": str(config.flow),
+            "reverse": reverse,
+            "from_checkpoints": found.from_checkpoints,
+            "offsets": [one.as_json() for one in found.offsets],
+        }
+        write_json("offsets translate", JSON_VERSION, body)
+    else:
+        write_all(_translated(found, config.flow.source))
+    return 0
+
+
+@offsets.command("reset")
+@click.argument("file", type=click.Path(path_type=Path))
+@flow_option
+@click.option("--group", required=True, help="The group, on the target of the flow.")
+@click.option(
+    "--to-timestamp",
+    "at",
+    required=True,
+    metavar="TIME",
+    help="2026-01-31T12:00:00Z, with a zone or Z; or milliseconds since 1970.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Only these topics of the target; default: those that the group has offsets of.",
+)
+@click.option("--dry-run/--execute", default=True, help="Show what would be set, or set it.")
+@secrets_option
+@format_option
+def reset(
+    file: Path,
+    flow: str | None,
+    group: str,
+    at: str,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    output: Format,
+) -> int:
+    """Set a group's offsets on the target to the first records that are not older than a time.
+
+    An active group is refused. Where timestamps are out of order, older records may follow.
+
+    \b
+    twinlog offsets reset mm2.properties --group shop --to-timestamp 2026-01-31T12:00:00Z
+    twinlog offsets reset mm2.properties --group shop --to-timestamp 2026-01-31T12:00:00Z --execute
+    """
+    from twinlog.cli.configuration import load_file
+    from twinlog.client.offset_reset import OffsetReset
+    from twinlog.cluster.client import ClusterClient
+    from twinlog.control.run import flow_setup
+
+    at_ms = _milliseconds(at)
+    config = _flow(load_file(file).flows, flow)
+    with ClusterClient(flow_setup(config).target) as client:
+        work = OffsetReset(client, group)
+        plan = work.plan(at_ms, topics)
+        if not dry_run:
+            work.execute(plan)
+    if output is Format.JSON:
+        body = {
+            "cluster": config.flow.target,
+            "group": group,
+            "timestamp_ms": at_ms,
+            "executed": not dry_run,
+            "offsets": [one.as_json() for one in plan],
+        }
+        write_json("offsets reset", JSON_VERSION, body)
+    else:
+        write_all(_reset(plan, dry_run=dry_run))
+    return 0
+
+
+def _flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
+    names = [str(one.flow) for one in flows]
+    if name is None and len(flows) == 1:
+        return flows[0]
+    if name is None:
+        raise UsageError(f"--flow: the file has {len(flows)} flows: {', '.join(names)}")
+    wanted = name.replace(" ", "")
+    if wanted not in names:
+        raise UsageError(f"--flow: {wanted} is no flow of the file: {', '.join(names)}")
+    return flows[names.index(wanted)]
+
+
+def _milliseconds(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise UsageError(
+            f"--to-timestamp: {text!r} is no time: write 2026-01-31T12:00:00Z (with a zone), or "
+            "milliseconds since 1970"
+        )
+    return round(at.astimezone(UTC).timestamp() * 1000)
+
+
+def _translated(found: Translated, source: str) -> Iterator[RenderableType]:
+    table = _table("topic", "partition", "offset", "there", "offset there", "")
+    for one in found.offsets:
+        place = "" if one.to_offset is None else str(one.to_offset)
+        note = "" if one.is_exact else "ahead of the copy: the end of what was copied"
+        if one.to_offset is None:
+            note = "not copied by Twinlog"
+        table.add_row(one.topic, str(one.partition), str(one.offset), one.to_topic, place, note)
+    yield table
+    if found.from_checkpoints:
+        yield Text(
+            f"{source} does not answer: these are the offsets of the group's newest checkpoints",
+            style="yellow",
+        )
+
+
+def _reset(plan: Sequence[ResetOffset], *, dry_run: bool) -> Iterator[RenderableType]:
+    table = _table("topic", "partition", "now" if dry_run else "was", "then", "")
+    for one in plan:
+        before = "none" if one.before is None else str(one.before)
+        note = "the end: no record is so new" if one.is_end else ""
+        table.add_row(one.topic, str(one.partition), before, str(one.after), note)
+    yield table
+    if dry_run:
+        yield Text("nothing was changed; --execute sets these offsets")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in columns:
+        is_number = name in ("partition", "offset", "offset there", "now", "was", "then")
+        table.add_column(name, no_wrap=True, justify="right" if is_number else "left")
+    return table

@@ -1,0 +1,164 @@
+"""Translates offsets by the offset map on the target alone, with no mirror running; of a group also
+when its own cluster is lost.
+
+A group's offsets are read from where it commits them. Where that cluster does not answer, its
+newest checkpoints on the target say what it had committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from twinlog.client.exact import ExactMap
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.group_offsets import fetch_offsets
+from twinlog.cluster.internal_log import read_to_end
+from twinlog.cluster.settings import ClusterSettings
+from twinlog.config.schema import FlowConfig
+from twinlog.errors import CorruptData, FlowError, TwinlogError, Unreachable
+from twinlog.mirror.filters import is_remote_topic_of, policy_of
+from twinlog.mirror.translation import Translation
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import Checkpoint
+
+SOURCE_ANSWERS_WITHIN_S: Final = 15.0
+"""It may be lost: that is when groups go over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslatedOffset:
+    """One line: where on the other cluster to go on."""
+
+    topic: str
+    partition: int
+    offset: int
+    to_topic: str
+    to_offset: int | None
+    """None where Twinlog copied nothing of the partition."""
+    is_exact: bool
+    """False: the offset is ahead of the copy, and `to_offset` the end of what was copied."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translated:
+    """An answer, and where the offsets come from."""
+
+    offsets: tuple[TranslatedOffset, ...]
+    from_checkpoints: bool = False
+    """The group's own cluster did not answer."""
+
+
+class FlowTranslation:
+    """Questions about one flow; for one thread."""
+
+    def __init__(
+        self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings
+    ) -> None:
+        self._config = config
+        self._policy = policy_of(config)
+        self._source = ClusterClient(source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
+        self._target = ClusterClient(target)
+        self._map = ExactMap(self._target, self._policy, config.flow.source)
+
+    def one(self, tp: TopicPartition, offset: int, *, reverse: bool) -> TranslatedOffset:
+        """An offset of the source on the target; `reverse`: one of the target on the source.
+
+        Raises FlowError where nothing of the partition was copied.
+        """
+        offsets = {tp: offset}
+        (found,) = (self._back if reverse else self._forth)(offsets)
+        if found.to_offset is None:
+            where = self._target.alias
+            raise FlowError(
+                f"{self._config.flow}: {where} has no offset map of {tp}, so nothing of it was "
+                "copied by Twinlog: look at the name (with --reverse it is the target's)",
+                code="NOT_COPIED",
+            )
+        return found
+
+    def group(self, group: str, *, reverse: bool) -> Translated:
+        """All offsets of a group on the source, or, with `reverse`, on the target."""
+        if reverse:
+            there = _committed(self._target, group)
+            alias = self._config.source_alias
+            ours = {
+                tp: n
+                for tp, n in there.items()
+                if is_remote_topic_of(self._policy, alias, tp.topic)
+            }
+            return Translated(offsets=self._back(ours))
+        try:
+            offsets = _committed(self._source, group)
+        except Unreachable:
+            offsets = self._by_checkpoints(group)
+            if not offsets:
+                raise
+            return Translated(offsets=self._forth(offsets), from_checkpoints=True)
+        return Translated(offsets=self._forth(offsets))
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+
+    def _remote(self, tp: TopicPartition) -> TopicPartition:
+        name = self._policy.format_remote_topic(self._config.source_alias, tp.topic)
+        return TopicPartition(name, tp.partition)
+
+    def _forth(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
+        remote = {tp: self._remote(tp) for tp in offsets}
+        found = self._map.downstream({remote[tp]: offset for tp, offset in offsets.items()})
+        return tuple(
+            _line(tp, offset, remote[tp].topic, found.get(remote[tp]))
+            for tp, offset in sorted(offsets.items())
+        )
+
+    def _back(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
+        found = self._map.upstream(offsets)
+        return tuple(
+            _line(tp, offset, self._policy.upstream_topic(tp.topic) or tp.topic, found.get(tp))
+            for tp, offset in sorted(offsets.items())
+        )
+
+    def _by_checkpoints(self, group: str) -> dict[TopicPartition, int]:
+        topic = self._policy.checkpoints_topic(self._config.source_alias)
+        out: dict[TopicPartition, int] = {}
+        for record in read_to_end(self._target, topic, 0):
+            try:
+                one = Checkpoint.decode(record.key, record.value)
+            except CorruptData:
+                continue  # as Java's readers do
+            upstream = self._policy.upstream_topic(one.topic_partition.topic)
+            if one.group == group and upstream is not None:
+                out[TopicPartition(upstream, one.topic_partition.partition)] = one.upstream_offset
+        return out
+
+
+def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
+    found = fetch_offsets(Coordinators(client), [group])[group]
+    if isinstance(found, TwinlogError):
+        raise found
+    if not found:
+        raise FlowError(
+            f"cluster {client.alias}: group {group} has no committed offsets: look at its name",
+            code="NO_OFFSETS",
+        )
+    return {tp: one.offset for tp, one in found.items()}
+
+
+def _line(
+    tp: TopicPartition, offset: int, to_topic: str, found: Translation | None
+) -> TranslatedOffset:
+    return TranslatedOffset(
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=offset,
+        to_topic=to_topic,
+        to_offset=None if found is None else found.offset,
+        is_exact=found is not None and found.is_exact,
+    )

@@ -1,0 +1,145 @@
+"""`twinlog offsets` on real clusters: exact places without a running mirror, and resets by time."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.test_group_failover import commit, committed, goes_on
+from tests.support.client import Outgoing, consumer, eventually, produce, produce_transaction
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.cli.main import run
+from twinlog.client import group_translation
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker]
+
+HOUR_MS = 3_600_000
+FIRST_MS = 1_700_000_000_000
+
+
+class Copied:
+    """A topic with a gap that was copied once: records 0 to 2 and 3 to 5, an hour apart each."""
+
+    def __init__(self, folder: Path, source: LocalCluster, target: LocalCluster) -> None:
+        mark = uuid.uuid4().hex[:8]
+        self.source, self.target = source, target
+        self.alias, self.topic, self.group = f"a{mark}", f"orders-{mark}", f"shop-{mark}"
+        self.remote = f"{self.alias}.{self.topic}"
+        self.config = folder / "mm2.properties"
+        create_topic(source, self.topic)
+        self.put(0, 3)
+        produce_transaction(source, self.topic, [Outgoing(value=b"no")], commit=False)
+        self.put(3, 3)
+        commit(source, self.group, self.topic, 4)  # in the gap: record 3 is at 5
+        self.write(source.bootstrap)
+        with Mirror(self.config, once=True) as mirror:
+            (flow,) = mirror.wait()
+            assert {p.state for p in flow.partitions} == {"DONE"}
+
+    def put(self, first: int, count: int) -> None:
+        numbers = range(first, first + count)
+        records = [Outgoing(value=b"%d" % n, timestamp=FIRST_MS + n * HOUR_MS) for n in numbers]
+        produce(self.source, self.topic, records)
+
+    def write(self, bootstrap: str) -> None:
+        self.config.write_text(
+            f"clusters = {self.alias}, B\n{self.alias}.bootstrap.servers = {bootstrap}\n"
+            f"B.bootstrap.servers = {self.target.bootstrap}\n{self.alias}->B.enabled = true\n"
+            f"topics = {self.topic}\ngroups = {self.group}\nreplication.factor = 1\n"
+        )
+
+
+@pytest.fixture(scope="module")
+def copied(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Copied]:
+    yield Copied(tmp_path_factory.mktemp("offsets"), source_cluster, target_cluster)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run([*arguments, "--format", "json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_group_and_single_offsets_are_translated_both_ways(
+    copied: Copied, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(copied.config)
+    (one,) = answer(capsys, "offsets", "translate", file, "--group", copied.group)["offsets"]
+    assert (one["to_topic"], one["to_offset"], one["is_exact"]) == (copied.remote, 3, True)
+    for offset, expected in [(0, 0), (2, 2), (3, 3), (5, 3), (7, 5)]:
+        given = ["--topic", copied.topic, "--offset", str(offset)]
+        (one,) = answer(capsys, "offsets", "translate", file, *given)["offsets"]
+        assert one["to_offset"] == expected
+    for offset, expected in [(0, 0), (3, 5), (5, 7), (6, 8)]:
+        given = ["--topic", copied.remote, "--offset", str(offset), "--reverse"]
+        (one,) = answer(capsys, "offsets", "translate", file, *given)["offsets"]
+        assert (one["to_topic"], one["to_offset"]) == (copied.topic, expected)
+    (ahead,) = answer(
+        capsys, "offsets", "translate", file, "--topic", copied.topic, "--offset", "99"
+    )["offsets"]
+    assert (ahead["to_offset"], ahead["is_exact"]) == (6, False)
+
+
+def test_group_of_a_lost_cluster_is_translated_by_its_checkpoints(
+    copied: Copied, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_translation, "SOURCE_ANSWERS_WITHIN_S", 1.0)
+    copied.write("127.0.0.1:9")
+    try:
+        file = str(copied.config)
+        found = answer(capsys, "offsets", "translate", file, "--group", copied.group)
+    finally:
+        copied.write(copied.source.bootstrap)
+    assert found["from_checkpoints"]
+    assert [one["to_offset"] for one in found["offsets"]] == [3]
+
+
+def test_wrong_questions_are_one_line(copied: Copied, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(copied.config)
+    assert run(["offsets", "translate", file]) == 2
+    assert run(["offsets", "translate", file, "--flow", "X->Y", "--group", "g"]) == 2
+    assert run(["offsets", "translate", file, "--group", "nobody"]) == 1
+    assert run(["offsets", "translate", file, "--topic", "nothing", "--offset", "1"]) == 1
+    assert run(["offsets", "reset", file, "--group", "g", "--to-timestamp", "soon"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5
+    assert "NO_OFFSETS" in lines[2]
+    assert "NOT_COPIED" in lines[3]
+
+
+def test_group_is_reset_by_time_only_when_asked_and_idle(
+    copied: Copied, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = f"{copied.group}-reset"
+    commit(copied.target, group, copied.remote, 6)
+    at = ["--group", group, "--to-timestamp", str(FIRST_MS + 3 * HOUR_MS - 1)]
+    command = ["offsets", "reset", str(copied.config), *at]
+    (one,) = answer(capsys, *command)["offsets"]
+    assert (one["before"], one["after"], one["is_end"]) == (6, 3, False)
+    assert committed(copied.target, group, copied.remote) == 6
+
+    member = consumer(copied.target, config={"group.id": group})
+    member.subscribe([copied.remote])
+    eventually(lambda: bool(member.poll(0.1)) or bool(member.assignment()), 30)
+    assert run([*command, "--execute"]) == 1
+    assert "GROUP_ACTIVE" in capsys.readouterr().err
+    member.close()
+    assert committed(copied.target, group, copied.remote) == 6
+
+    eventually(lambda: run([*command, "--execute"]) == 0, 30)
+    assert goes_on(copied.target, group, copied.remote) == [b"3", b"4", b"5"]
+    late = [*command[:-1], str(FIRST_MS + 99 * HOUR_MS)]
+    (one,) = answer(capsys, *late)["offsets"]
+    assert (one["after"], one["is_end"]) == (6, True)
