@@ -27,6 +27,7 @@ from twinlog.config.schema import FlowConfig, MirrorConfig
 from twinlog.config.tuning import request_timeout_ms
 from twinlog.control.channel_server import ChannelServer
 from twinlog.control.flow_setup import FlowSetup
+from twinlog.control.located import located
 from twinlog.control.reload import Reloader
 from twinlog.control.snapshot import FlowSnapshot
 from twinlog.control.status_file import StatusFile
@@ -74,10 +75,12 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
     """One cluster as the connections need it; secrets and key files are read here, on the
     driver.
     """
+    with located(alias, properties):
+        security = load_security(properties, where=alias)
     return ClusterSettings(
         alias=alias,
         bootstrap=parse_bootstrap(properties["bootstrap.servers"], f"{alias}.bootstrap.servers"),
-        security=load_security(properties, where=alias),
+        security=security,
         client_id=f"twinlog-{flow}",
         request_timeout_ms=request_timeout_ms(properties, DEFAULT_REQUEST_TIMEOUT_MS),
     )
