@@ -6,6 +6,7 @@ so that dashboards and alerts go on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -85,6 +86,8 @@ OURS: Final = (
 )
 
 MM2_SOURCE: Final = "kafka_connect_mirror_mirrorsourceconnector_"
+MM2_CHECKPOINT: Final = "kafka_connect_mirror_mirrorcheckpointconnector_"
+GROUP_PARTITION: Final = (*FLOW, "group", "topic", "partition")
 
 
 def _mm2(name: str, meaning: str) -> Metric:
@@ -111,18 +114,31 @@ class TimingMetrics:
         return self.last, self.least, self.most, self.average
 
 
-def _timing(name: str, what: str) -> TimingMetrics:
+def _timing(
+    name: str, what: str, one: str = "batch", of: Callable[[str, str], Metric] = _mm2
+) -> TimingMetrics:
     return TimingMetrics(
-        last=_mm2(name, f"{what}: the last batch"),
-        least=_mm2(f"{name}_min", f"{what}: the least of the last minute"),
-        most=_mm2(f"{name}_max", f"{what}: the most of the last minute"),
-        average=_mm2(f"{name}_avg", f"{what}: the average of the last minute"),
+        last=of(name, f"{what}: the last {one}"),
+        least=of(f"{name}_min", f"{what}: the least of the last minute"),
+        most=of(f"{name}_max", f"{what}: the most of the last minute"),
+        average=of(f"{name}_avg", f"{what}: the average of the last minute"),
     )
+
+
+def _mm2_checkpoint(name: str, meaning: str) -> Metric:
+    return _gauge(f"{MM2_CHECKPOINT}{name}", GROUP_PARTITION, meaning)
 
 
 RECORD_AGE: Final = _timing("record_age_ms", "age of a batch when it was read")
 REPLICATION_LATENCY: Final = _timing(
     "replication_latency_ms", "age of a batch when the target had it"
+)
+
+CHECKPOINT_LATENCY: Final = _timing(
+    "checkpoint_latency_ms",
+    "from the look at a commit until the target had its checkpoint",
+    "checkpoint",
+    _mm2_checkpoint,
 )
 
 MM2: Final = (
@@ -132,4 +148,5 @@ MM2: Final = (
     BYTE_RATE,
     *RECORD_AGE.all,
     *REPLICATION_LATENCY.all,
+    *CHECKPOINT_LATENCY.all,
 )

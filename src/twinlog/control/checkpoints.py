@@ -86,6 +86,7 @@ class CheckpointDuty:
         self._written: dict[tuple[str, TopicPartition], Checkpoint] | None = None
         """The newest in the topic; None: not read yet."""
         self._took_s = 0.0
+        self._looked_ms = 0
         self._began = time.monotonic()
         self._next_groups = self._next_write = self._next_sync = self._next_look = 0.0
 
@@ -120,6 +121,7 @@ class CheckpointDuty:
             self._next_write = began + self._config.checkpoints_s
         if self._config.sync_s is not None and soon >= self._next_sync:
             self._syncer.sync(self._by_group())
+            self._flow.groups.skipped = self._syncer.skipped
             self._next_sync = began + self._config.sync_s
         self._took_s = time.monotonic() - began
 
@@ -149,6 +151,7 @@ class CheckpointDuty:
 
     def _translate(self) -> None:
         """Bring what is known of every commit up to date."""
+        self._looked_ms = int(time.time() * 1000)
         now: dict[_Key, Committed] = {}
         for group, offsets in fetch_offsets(self._groups_there, self._groups).items():
             if isinstance(offsets, TwinlogError):
@@ -228,6 +231,7 @@ class CheckpointDuty:
             some = due[at : at + RECORDS_PER_BATCH]
             now_ms = int(time.time() * 1000)
             append(self._target, tp, [Record(0, now_ms, one.key(), one.value()) for one in some])
+            self._flow.groups.wrote(some, looked_ms=self._looked_ms)
             self._written.update(((one.group, one.topic_partition), one) for one in some)
 
 
@@ -235,6 +239,8 @@ def _translation(key: _Key, committed: Committed, place: Place | None) -> _Trans
     if place is None:
         return _Translated(committed=committed, checkpoint=None, is_exact=False)
     found = place.translate(committed.offset)
+    if not found.is_exact and not place.runs:  # nothing was copied yet: there is no news
+        return _Translated(committed=committed, checkpoint=None, is_exact=False)
     checkpoint = Checkpoint(
         group=key.group,
         topic_partition=place.target,

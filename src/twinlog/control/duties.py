@@ -12,11 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.config.schema import FlowConfig
+from twinlog.control.groups_report import GroupsReport
 from twinlog.control.partitions import Partition
 from twinlog.errors import TwinlogError
 from twinlog.mirror.naming import ReplicationPolicy
@@ -80,6 +81,8 @@ class LedFlow:
     """The offset map up to this moment."""
     tell_once: Callable[[str], None]
     """Says a line once in the life of the process: for what is left out and stops nothing."""
+    groups: GroupsReport = field(default_factory=GroupsReport)
+    """For the snapshots."""
 
     @property
     def name(self) -> str:

@@ -71,6 +71,9 @@ class _Families(Collector):
             self._add(metrics.PARTITIONS, (*labels, state), count)
         for code, count in flow.errors.items():
             self._add(metrics.ERRORS, (*labels, code), count)
+        for one in flow.checkpoints:
+            group = (*labels, one.group, one.topic, str(one.partition))
+            self._times(metrics.CHECKPOINT_LATENCY, one.latency, group)
 
     def _partition(
         self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, str]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.control.duties import Duties
 from twinlog.control.flow_run import FlowRun
 from twinlog.control.flow_setup import FlowSetup, PreparedFlow
+from twinlog.control.groups_report import GroupsReport
 from twinlog.control.partitions import Partition
 from twinlog.control.snapshot import FlowSnapshot, flow_snapshot
 from twinlog.errors import TwinlogError
@@ -26,6 +27,7 @@ class ManagedFlow:
     run: FlowRun | None = None
     prepared: PreparedFlow | None = None
     duties: Duties | None = None
+    groups: GroupsReport = field(default_factory=GroupsReport)
     degraded: str = ""
     error: TwinlogError | None = None
     """Why the flow was given up."""
@@ -80,12 +82,17 @@ class ManagedFlow:
     def snapshot(self) -> FlowSnapshot:
         """The flow as it is now."""
         if self.run is not None and self.prepared is not None:
-            return flow_snapshot(
+            running = flow_snapshot(
                 self.run,
                 self.prepared.guarantee,
                 self.degraded,
                 self.prepared.problems,
                 self.errors,
+            )
+            return replace(
+                running,
+                skipped_groups=self.groups.skipped,
+                checkpoints=self.groups.timings(),
             )
         error = self.error
         return FlowSnapshot(

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from twinlog.control.flow_run import FlowRun
+from twinlog.control.groups_report import CheckpointTiming
 from twinlog.control.partitions import Partition, Placement
 from twinlog.control.timing_window import TimingView
 from twinlog.control.topic_discovery import TopicProblem
@@ -59,6 +60,9 @@ class FlowSnapshot:
     """Of the error that ended the flow, where one did."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """How often each code came up in this process."""
+    skipped_groups: Mapping[str, str] = field(default_factory=dict)
+    """Groups whose offsets on the target are left as they are, with the reason."""
+    checkpoints: tuple[CheckpointTiming, ...] = ()
 
     @property
     def records(self) -> int:
@@ -73,6 +77,7 @@ class FlowSnapshot:
         for partition in value["partitions"]:
             # for `/metrics` only: the status file is written every second
             del partition["age"], partition["latency"]
+        del value["checkpoints"]
         return value
 
 

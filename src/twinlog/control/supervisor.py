@@ -385,6 +385,7 @@ class Supervisor:
             self._events.put(lambda: flow.errors.update([error.code]))
 
         led = prepared.led(partitions=lambda: self._ask(views))
+        flow.groups = led.groups
         return Duties(led.name, duties_of(led), on_error=count)
 
     def _ask(self, question: Callable[[], T]) -> T:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.monitor import Series, ask, labels, series, served
 from tests.support.snapshots import flow, partition
 from twinlog import metrics
+from twinlog.control.groups_report import CheckpointTiming
 from twinlog.control.monitor import Monitor
 from twinlog.control.monitor_server import Address, CannotListen, MonitorServer, parse_listen
 from twinlog.control.timing_window import TimingView
@@ -24,6 +25,14 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+CHECKED = CheckpointTiming(
+    group="shop",
+    topic="A.orders",
+    partition=0,
+    latency=TimingView(last_ms=7, least_ms=2, most_ms=9, average_ms=4.5),
+)
 
 
 def metrics_of(*flows: Any) -> Series:
@@ -96,9 +105,16 @@ def test_series_of_mirrormaker_carry_its_names_and_the_remote_topic() -> None:
 def test_every_metric_that_is_named_is_served_and_no_other() -> None:
     times = TimingView(last_ms=7, least_ms=2, most_ms=9, average_ms=4.5)
     stuck = partition(code="X", age=times, latency=times)
-    names = {name for name, _ in metrics_of(flow(stuck, errors={"X": 1}))}
+    names = {name for name, _ in metrics_of(flow(stuck, errors={"X": 1}, checkpoints=(CHECKED,)))}
     ours = {name for name in names if not name.startswith(("process_", "python_"))}
     assert ours == {metric.name for metric in (*metrics.OURS, *metrics.MM2)}
+
+
+def test_checkpoints_carry_their_group() -> None:
+    found = metrics_of(flow(partition(), checkpoints=(CHECKED,)))
+    where = labels(group="shop", topic="A.orders", partition="0")
+    prefix = "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms"
+    assert (found[prefix, where], found[f"{prefix}_max", where]) == (7, 9)
 
 
 def test_rates_are_those_of_the_last_minute() -> None:
