@@ -63,8 +63,7 @@ SECRET = "s3cr3t-value"
 def test_one_line_with_its_place(
     command: str,
     lines: list[str],
-    number: int,
-    key: str,
+    place: str,
     what: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
