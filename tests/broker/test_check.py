@@ -81,6 +81,20 @@ def test_says_which_topics_would_grow(
     assert partition_count(target_cluster, remote) == 2
 
 
+def test_says_which_topics_must_not_grow_and_differ(
+    checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    for name, here, there in (("less", 2, 1), ("more", 1, 2), ("same", 1, 1)):
+        create_topic(source_cluster, f"{fresh_topic}-{name}", here)
+        create_topic(target_cluster, f"{checked.source}.{fresh_topic}-{name}", there)
+    report = checked.report(f"topics = {fresh_topic}-.*", "twinlog.target.partitions = same")
+    assert [(one.code, one.topic) for one in report.flows[0].problems] == [
+        ("PARTITIONS_DIFFER", f"{fresh_topic}-less"),
+        ("PARTITIONS_DIFFER", f"{fresh_topic}-more"),
+    ]
+    assert {one.plan for one in report.flows[0].topics} == {Plan.EXISTS}
+
+
 def test_a_topic_that_is_not_there_is_a_note(checked: Checked) -> None:
     (flow,) = checked.report("topics = not-there-yet").flows
     assert "topic not-there-yet is not there" in flow.notes[0]

@@ -22,6 +22,7 @@ from twinlog.control.topic_discovery import (
     absent,
     mirrored_topics,
     new_topic_configs,
+    partitions_differ,
     target_topic_missing,
     target_topic_too_small,
 )
@@ -73,6 +74,10 @@ class _Look:
             for name in self._mirrored
         }
 
+    @property
+    def _may_grow(self) -> bool:
+        return self._flow.topic_creation_enabled and not self._flow.same_partitions
+
     def _problem(self, error: TwinlogError, topic: str | None = None) -> None:
         self._report.problems.append(Problem.of(error, topic))
 
@@ -98,8 +103,11 @@ class _Look:
                 self._problem(target_topic_missing(self._flow, remote), topic.name)
         else:
             count = len(known.partitions)
-            plan = Plan.GROW if count < wanted and creates else Plan.EXISTS
-            if count < wanted and not creates:
+            plan = Plan.GROW if count < wanted and self._may_grow else Plan.EXISTS
+            if count != wanted and self._flow.same_partitions:
+                error = partitions_differ(self._flow, remote, count, wanted)
+                self._problem(error, topic.name)
+            elif count < wanted and not creates:
                 error = target_topic_too_small(self._flow, remote, count, wanted)
                 self._problem(error, topic.name)
         return TopicReport(
@@ -178,8 +186,7 @@ class _Look:
                     self._problem(denied(self._flow.flow.target, right.name, remote), name)
             wanted, count = self._mirrored[name], self._there.topics[remote]
             grows = len(count.partitions) < len(wanted.partitions)
-            grows = grows and self._flow.topic_creation_enabled
-            if grows and not may(self._there, remote, Operation.ALTER):
+            if grows and self._may_grow and not may(self._there, remote, Operation.ALTER):
                 self._problem(denied(self._flow.flow.target, "ALTER", remote), name)
         self._report.notes += unseen_configs(
             self._there,
