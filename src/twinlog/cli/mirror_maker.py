@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -129,6 +130,7 @@ def mirror_maker(**given: Any) -> int:
     consumer, producer, options = pair(given)
 
     def read() -> MirrorConfig:
-        return load_raw(read_pair(consumer, producer, options))
+        config = load_raw(read_pair(consumer, producer, options))
+        return replace(config, more_files=(str(producer),))
 
     return run_configuration(read, consumer, RunOptions(**given))
