@@ -67,6 +67,24 @@ def test_a_batch_that_is_encoded_anew_anyway_gets_the_codec_too(rig: Rig) -> Non
     assert codecs(rig) == [Codec.GZIP]
 
 
+def test_batches_of_single_records_are_joined(rig: Rig) -> None:
+    rig.create()
+    put(rig, [Codec.NONE])  # ten records in one: these stay
+    for n in range(10, 110):
+        rig.put([n], size=200)
+    rig.copy_once({"t.producer.batch.size": "4096"})
+    batches = raw.batches(rig.target_client, rig.there)
+    assert batches[0].records == 10
+    assert len(batches) < 1 + 100 / 10
+    rig.same()
+    rig.offsets_are_exact()
+    for n in range(110, 120):
+        rig.put([n])
+    rig.copy_once()  # without the key: what was joined is found, and the copy goes on behind it
+    rig.same()
+    rig.offsets_are_exact()
+
+
 def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
     rig.create()
     put(rig, [Codec.NONE] * 20)
@@ -76,6 +94,7 @@ def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
             f"{rig.alias}.consumer.max.partition.fetch.bytes": "1",
             f"{rig.alias}.consumer.request.timeout.ms": "5000",
             "t.producer.max.request.size": "1",
+            "t.producer.batch.size": "1",
             "t.producer.buffer.memory": "1",
             "t.producer.request.timeout.ms": "5000",
         }

@@ -77,7 +77,7 @@ def _does_nothing_yet(flow: FlowConfig, name: str, setting: Setting) -> bool:
     return any(
         name == f"{side}.{role}.{key}"
         for side, role in (("source", Role.CONSUMER), ("target", Role.PRODUCER))
-        for key in LATER_CLIENT_KEYS[role]
+        for key in LATER_CLIENT_KEYS.get(role, ())
     )
 
 

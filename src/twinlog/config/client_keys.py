@@ -100,7 +100,6 @@ ISOLATION_LEVEL = "isolation.level"
 AUTO_OFFSET_RESET = "auto.offset.reset"
 
 LATER_CLIENT_KEYS = {
-    Role.PRODUCER: words("batch.size"),
     Role.CONSUMER: words("client.rack"),
 }
 """Settings that will mean something here, and do not yet: said in one warning."""

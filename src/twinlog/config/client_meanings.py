@@ -46,6 +46,9 @@ _ACTING: Final = (
     _acts(_CONSUMER, "max.partition.fetch.bytes", "2097152",
           "the most of one partition in it; a larger batch comes as a whole"),
     _acts(_CONSUMER, "request.timeout.ms", "30000", _TIMEOUT),
+    _acts(_PRODUCER, "batch.size", "",
+          "batches of at most 8 records that follow each other are joined until they hold so much; "
+          "default: batches keep the size that they have at the source"),
     _acts(_PRODUCER, "buffer.memory", "67108864",
           "how much fetched data a lane may hold, at least 1 MiB; twinlog.lane.memory.bytes wins"),
     _acts(_PRODUCER, "compression.type", "",
@@ -59,7 +62,6 @@ _ACTING: Final = (
 )  # fmt: skip
 
 _LATER: Final = {
-    (_PRODUCER, "batch.size"): "batches keep the size that they have at the source",
     (_CONSUMER, "client.rack"): "partitions are read from their leaders",
 }
 

@@ -27,7 +27,8 @@ _BY_FILE: Final = {
     ),
     "broker/test_least_privilege.py": "twinlog.target.producer.id.expiration.ms",
     "broker/test_tuning.py": (
-        "twinlog.compression consumer.fetch.max.bytes consumer.max.partition.fetch.bytes "
+        "twinlog.compression producer.batch.size consumer.fetch.max.bytes "
+        "consumer.max.partition.fetch.bytes "
         "consumer.request.timeout.ms producer.buffer.memory producer.compression.type "
         "producer.max.request.size producer.request.timeout.ms"
     ),

@@ -36,6 +36,8 @@ class Tuning:
     """Of one partition in it; a batch that is larger comes as a whole."""
     request_bytes: int = MEBIBYTE
     """A Produce request is closed when it holds so much; one batch may be larger."""
+    join_bytes: int = 0
+    """Batches of a few records are joined up to this size; 0: they stay as they are."""
     recompression: Recompression | None = None
     """None: every batch keeps its codec."""
 
@@ -53,6 +55,7 @@ def read_tuning(
         request_bytes=min(
             MOST_REQUEST_BYTES, _size(producer, "max.request.size", usual.request_bytes)
         ),
+        join_bytes=_size(producer, "batch.size", usual.join_bytes),
         recompression=_recompression(producer, compression),
     )
 

@@ -83,6 +83,7 @@ class Stays:
             is_ours_alone=work.is_ours_alone,
             producer_expiry_ms=work.producer_expiry_ms,
             recompression=work.tuning.recompression,
+            join_bytes=work.tuning.join_bytes,
         )
         self._starter = Starter(work, self._rules, source, target, background)
         self._others = OthersWatch(

@@ -32,6 +32,7 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.intake import Aborted, Intake, OutBatch
+from twinlog.mirror.joining import join_small
 from twinlog.mirror.offset_map import MapTail, Mark, Run, upstream_range
 from twinlog.mirror.timings import TimingSum
 from twinlog.model import TopicId, TopicPartition
@@ -109,6 +110,8 @@ class CopyRules:
     producer_expiry_ms: int | None
     """None: not known, so every partition is unprotected."""
     recompression: Recompression | None = None
+    join_bytes: int = 0
+    """Batches of a few records are joined up to this size; 0: they stay as they are."""
 
     @property
     def safe_age_ms(self) -> int | None:
@@ -198,7 +201,7 @@ class PartitionCopy:
     def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
         """Queue what a Fetch answer brought; returns the bytes now held for it."""
         before = self.queued_bytes
-        for batch in self.intake.take(records, aborted, self.end):
+        for batch in self._fit(self.intake.take(records, aborted, self.end)):
             for run in batch.runs:
                 self.tail.announce(run, batch.fingerprint)
             self._queue.append(batch)
@@ -210,6 +213,17 @@ class PartitionCopy:
             # nothing but markers and aborted data: the position moves without a record
             self.acked_upstream = self.intake.position
         return self.queued_bytes - before
+
+    def _fit(self, batches: list[OutBatch]) -> list[OutBatch]:
+        # where single records may be refused, the others of a larger batch would go with them
+        if not self._rules.join_bytes or self._is_picky or len(batches) < 2:
+            return batches
+        return join_small(
+            batches,
+            target_bytes=self._rules.join_bytes,
+            limit_bytes=self.intake.limit_bytes,
+            producer_id=self._rules.producer_id,
+        )
 
     @property
     def wants_fetch(self) -> bool:

@@ -29,6 +29,8 @@ def test_a_file_that_tunes_nothing(read: Loader) -> None:
         ("A.consumer.max.partition.fetch.bytes = 5", "partition_fetch_bytes", 5),
         ("B.producer.max.request.size = 157286400", "request_bytes", 64 * MEBIBYTE),
         ("A->B.producer.override.max.request.size = 9", "request_bytes", 9),
+        ("B.producer.batch.size = 50000", "join_bytes", 50_000),
+        ("B.producer.batch.size = 0", "join_bytes", 1),
         # traps: nothing of these reaches the copy from A to B
         ("B.consumer.fetch.max.bytes = 1000000", "fetch_bytes", 8 * MEBIBYTE),
         ("A.producer.max.request.size = 9", "request_bytes", MEBIBYTE),
