@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -27,6 +29,8 @@ from twinlog.wire.mm2_records import OffsetSync
 from twinlog.wire.records import Record
 
 INTERVAL_S: Final = 1.0
+DELAYED_AT_MOST_S: Final = 10.0
+"""For the newest record of a busy partition; MirrorMaker 2: offset.flush.interval.ms, a minute."""
 REFUSED_PAUSE_S: Final = 600.0
 RECORDS_PER_BATCH: Final = 2_000
 
@@ -35,6 +39,18 @@ def offset_syncs(flow: LedFlow) -> Duty | None:
     """None where emit.offset-syncs.enabled=false."""
     config = flow.config.offset_syncs
     return None if config is None else OffsetSyncs(flow, config)
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was written of one partition."""
+
+    reach: tuple[int, int] = (-1, -1)
+    """How far the copy was when it was last looked at."""
+    point: SyncPoint | None = None
+    at: float = -math.inf
+    is_delayed: bool = False
+    """Newer records than `point` are copied, and none of them was due."""
 
 
 class OffsetSyncs:
@@ -52,9 +68,7 @@ class OffsetSyncs:
         # the name is that of the cluster at the other end
         other = flow.config.source_alias if config.on_target else flow.config.target_alias
         self._topic = policy.offset_syncs_topic(other)
-        self._written: dict[PartitionKey, SyncPoint] = {}
-        self._looked_at: dict[PartitionKey, tuple[int, int]] = {}
-        """How far each partition was: most of thousands stand still from one second to the next."""
+        self._written: dict[PartitionKey, _Written] = {}
         self._found: dict[TopicPartition, OffsetSync] | None = None
         """What was in the topic at the start, newest by partition; None: not read yet."""
         self._may_read = True
@@ -66,15 +80,19 @@ class OffsetSyncs:
         try:
             self._round()
         except Unauthorized as error:
+            self._forget()
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.tell_once(
                 f"{self._flow.name}: no offset syncs are written: {error}{self._hint}"
             )
         except TwinlogError:
-            self._found = None  # the topic may have been deleted, or the last write be lost
-            self._written.clear()
-            self._looked_at.clear()
+            self._forget()
             raise
+
+    def _forget(self) -> None:
+        """The topic may have been deleted, or the last write be lost: look again what is there."""
+        self._found = None
+        self._written.clear()
 
     @property
     def _hint(self) -> str:
@@ -89,34 +107,50 @@ class OffsetSyncs:
         # in this order: a map that is older than what is known as copied may lack a gap
         views = self._flow.partitions()
         maps = self._flow.read_map()
+        now = time.monotonic()
         syncs: list[OffsetSync] = []
-        reached: dict[PartitionKey, SyncPoint] = {}
-        moved = [
-            view
-            for view in views
-            if view.map_key in maps and self._looked_at.get(view.map_key) != _reach(view)
-        ]
-        for view in moved:
-            points = self._due(view, maps[view.map_key])
-            if points:
-                reached[view.map_key] = points[-1]
+        for view in views:
+            if view.map_key in maps:
+                written = self._written.setdefault(view.map_key, _Written())
                 syncs += (
                     OffsetSync(
                         topic_partition=view.source,
                         upstream_offset=point.upstream,
                         downstream_offset=point.downstream,
                     )
-                    for point in points
+                    for point in self._due(view, maps[view.map_key], written, now)
                 )
         self._write(syncs)
-        self._written |= reached
-        self._looked_at.update((view.map_key, _reach(view)) for view in moved)
 
-    def _due(self, view: PartitionView, known: PartitionMap) -> list[SyncPoint]:
-        newest = newest_point(known.runs, view.next_upstream, view.next_downstream)
+    def _due(
+        self, view: PartitionView, known: PartitionMap, written: _Written, now: float
+    ) -> list[SyncPoint]:
+        """What to write of one partition now; `written` is changed as if it were done."""
+        reach = (view.next_upstream, view.next_downstream)
+        is_quiet, written.reach = written.reach == reach, reach
+        if is_quiet and not written.is_delayed:
+            return []  # so are most of thousands of partitions, from one second to the next
+        newest = newest_point(known.runs, *reach)
         if newest is None:
             return []
-        before = self._written.get(view.map_key) or self._at_the_start(view, known)
+        points = self._new_points(view, known, written, newest)
+        if points:
+            written.point = points[-1]
+        is_late = is_quiet or now - written.at >= DELAYED_AT_MOST_S
+        if is_late and written.point != newest:
+            points.append(newest)
+            written.point = newest
+        if points:
+            written.at = now
+        written.is_delayed = written.point != newest
+        return points
+
+    def _new_points(
+        self, view: PartitionView, known: PartitionMap, written: _Written, newest: SyncPoint
+    ) -> list[SyncPoint]:
+        if written.point is None:
+            written.point = self._at_the_start(view, known)
+        before = written.point
         goes_on = before is not None and before.ordinal <= newest.ordinal
         if before is not None and goes_on and is_still_there(known.runs, before):
             return points_after(known.runs, before, newest, self._config.lag_max)
@@ -153,7 +187,3 @@ class OffsetSyncs:
 
     def close(self) -> None:
         self._client.close()
-
-
-def _reach(view: PartitionView) -> tuple[int, int]:
-    return view.next_upstream, view.next_downstream

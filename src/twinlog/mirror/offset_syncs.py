@@ -6,8 +6,8 @@ must be of a copied record: were u a gap, the first record behind it would lie a
 
 MirrorMaker 2 writes one for the first record, for each record behind a gap, for a record when
 `offset.lag.max` others lie between it and the last one, and once a minute for the newest record.
-Ours are those, and the newest record in each round; but where many become due at once, some in
-between are left out (MirrorMaker 2 lets newer ones replace them, too).
+Ours are those, and the newest record as soon as no other follows; but where many become due at
+once, some in between are left out (MirrorMaker 2 lets newer ones replace them, too).
 
 A reader keeps 64 syncs, closer together the newer they are, from those that it saw written one
 after another. One below the newest that it has makes it forget all others. So syncs are written in
@@ -77,15 +77,14 @@ def history(runs: Sequence[Run], newest: SyncPoint, lag_max: int) -> list[SyncPo
 def points_after(
     runs: Sequence[Run], before: SyncPoint, newest: SyncPoint, lag_max: int
 ) -> list[SyncPoint]:
-    """What became due since `before`, rising, with the newest record; [] where nothing came."""
+    """What became due since `before`, rising; [] where nothing did."""
     begin = bisect_right(runs, before.ordinal, key=_ORDINAL)
     end = bisect_right(runs, newest.ordinal, key=_ORDINAL)
     gaps = [run.ordinal for run in runs[begin:end]]
-    ordinals = {newest.ordinal, *gaps[:: _every(len(gaps))]}
+    ordinals = set(gaps[:: _every(len(gaps))])
     copied = newest.ordinal - before.ordinal
     step = max(_step(lag_max), -(-copied // MOST_AT_ONCE))
-    ordinals.update(range(before.ordinal + step, newest.ordinal, step))
-    ordinals.discard(before.ordinal)
+    ordinals.update(range(before.ordinal + step, newest.ordinal + 1, step))
     return _points(runs, ordinals)
 
 
