@@ -37,7 +37,15 @@ CLEAN_SOON = {
 class Pair:
     """Two clusters that mirror each other, under names of this test's own."""
 
-    def __init__(self, folder: Path, a: LocalCluster, b: LocalCluster) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        a: LocalCluster,
+        b: LocalCluster,
+        *,
+        sync: bool = True,
+        both_ways: bool = True,
+    ) -> None:
         mark = uuid.uuid4().hex[:8]
         self.a, self.b = a, b
         self.topic, self.alias_a, self.alias_b = f"orders-{mark}", f"a{mark}", f"b{mark}"
@@ -49,9 +57,10 @@ class Pair:
             f"{self.alias_a}.bootstrap.servers = {a.bootstrap}\n"
             f"{self.alias_b}.bootstrap.servers = {b.bootstrap}\n"
             f"{self.alias_a}->{self.alias_b}.enabled = true\n"
-            f"{self.alias_b}->{self.alias_a}.enabled = true\n"
+            f"{self.alias_b}->{self.alias_a}.enabled = {str(both_ways).lower()}\n"
             f"topics = {self.topic}\ngroups = {self.group}.*\nreplication.factor = 1\n"
-            "sync.group.offsets.enabled = true\nsync.group.offsets.interval.seconds = 1\n"
+            f"sync.group.offsets.enabled = {str(sync).lower()}\n"
+            "sync.group.offsets.interval.seconds = 1\n"
             "emit.checkpoints.interval.seconds = 1\nrefresh.groups.interval.seconds = 1\n"
         )
 

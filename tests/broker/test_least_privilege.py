@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from tests.broker.test_group_failover import commit, committed
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import eventually
 from tests.support.mirror import EmittingMirror, Mirror
@@ -190,7 +191,8 @@ class Flow:
         return self.pair.config(
             self.path,
             users,
-            [f"topics = {self.topic}", *lines],
+            # groups have rights of their own, and a test below
+            [f"topics = {self.topic}", "emit.checkpoints.enabled = false", *lines],
             listener=listener,
             mechanism=mechanism,
             aliases=(self.source, self.target),
@@ -429,6 +431,38 @@ def test_a_source_that_may_not_be_written_gets_no_offset_syncs_and_no_heartbeats
     assert "offset-syncs.topic.location=target" in syncs
     assert len(_about("no heartbeats into", caplog)) == 1
     assert topic_names(flow.pair.source) & {"heartbeats"} == set()
+
+
+@pytest.mark.parametrize("missing", ["", "source", "target"])
+def test_groups_need_rights_of_their_own(
+    missing: str, flow: Flow, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without one of them the copy goes on, and one line names it."""
+    name = f"shop-{flow.source}"
+    commit(flow.pair.source, name, flow.topic, 7)
+    config = flow.only(
+        list(ROWS),
+        f"{flow.source}->{flow.target}.emit.checkpoints.enabled = true",
+        "sync.group.offsets.enabled = true",
+        f"groups = {name}",
+    )
+    if missing != "source":
+        read = Grant(operation="DESCRIBE", kind="group", name=name)
+        read.give(flow.pair.source, flow.users[0])
+    if missing != "target":
+        write = Grant(operation="READ", kind="group", name=name)
+        write.give(flow.pair.target, flow.users[1])
+    once(config)
+    assert flow.is_copied()
+    found = committed(flow.pair.target, name, flow.remote)
+    if not missing:
+        assert (warned(caplog), found) == ([], 7)
+        return
+    (line,) = warned(caplog)
+    right = "DESCRIBE" if missing == "source" else "READ"
+    assert "GROUP_UNAUTHORIZED" in line
+    assert any(f"grant {one} on group {name}" in line for one in (right, "DESCRIBE"))
+    assert found == -1
 
 
 def _about(text: str, caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -3,6 +3,10 @@ asked for, as offsets of the groups themselves.
 
 A round reads the offsets of all groups in a request per broker, translates what changed, writes
 what says something new, and sets offsets of idle groups when that is due.
+
+On the way back (topics of the source that came from the target) a group's offsets are set once for
+each commit. Else two flows in both directions would undo it when somebody moves a stopped group
+back on its own cluster: its copy over there is not moved back, and would count as progress.
 """
 
 from __future__ import annotations
@@ -13,17 +17,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from twinlog.cluster.admin import describe_cluster
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
 from twinlog.cluster.group_offsets import Committed, fetch_offsets, list_groups
 from twinlog.cluster.groups import may_describe_groups
 from twinlog.cluster.internal_log import append, read_to_end
+from twinlog.cluster.metadata import Operation
 from twinlog.cluster.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties import Duty, LedFlow
 from twinlog.control.group_sync import GroupSyncer
 from twinlog.control.places import Place, Places
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
-from twinlog.mirror.checkpoints import is_due
+from twinlog.mirror.checkpoints import Skipped, is_due
 from twinlog.mirror.filters import policy_of
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
@@ -64,6 +70,7 @@ class _Translated:
     checkpoint: Checkpoint | None
     """None where there is no place on the target."""
     is_exact: bool
+    is_way_back: bool = False
 
 
 class CheckpointDuty:
@@ -85,6 +92,10 @@ class CheckpointDuty:
         self._translated: dict[_Key, _Translated] = {}
         self._written: dict[tuple[str, TopicPartition], Checkpoint] | None = None
         """The newest in the topic; None: not read yet."""
+        self._way_back_done: dict[_Key, int] = {}
+        """Commits of topics that came from the target, for which groups there were seen to."""
+        self._before_us: dict[tuple[str, TopicPartition], Checkpoint] = {}
+        """What the topic held when we first read it."""
         self._took_s = 0.0
         self._looked_ms = 0
         self._began = time.monotonic()
@@ -120,8 +131,7 @@ class CheckpointDuty:
             self._write()
             self._next_write = began + self._config.checkpoints_s
         if self._config.sync_s is not None and soon >= self._next_sync:
-            self._syncer.sync(self._by_group())
-            self._flow.groups.skipped = self._syncer.skipped
+            self._sync()
             self._next_sync = began + self._config.sync_s
         self._took_s = time.monotonic() - began
 
@@ -142,24 +152,36 @@ class CheckpointDuty:
                 f"{self._flow.name}: {plural(len(shares), 'share group')} of {self._source.alias} "
                 f"left out ({first_few(shares)}): what they have read cannot be read from outside"
             )
-        if not found and not may_describe_groups(self._source, NO_SUCH_GROUP):
+        if not found and not self._sees_groups():
             self._flow.tell_once(
                 f"{self._flow.name}: no group of {self._source.alias} can be seen, so none gets "
                 f"checkpoints: grant DESCRIBE on group * to our user, or on the groups to be "
                 f"translated; or set emit.checkpoints.enabled=false [GROUP_UNAUTHORIZED]"
             )
 
+    def _sees_groups(self) -> bool:
+        """Whether there are no groups; without the right to see them there seem to be none."""
+        rights = describe_cluster(self._source).operations
+        if rights is None or Operation.DESCRIBE in rights:
+            return True
+        return may_describe_groups(self._source, NO_SUCH_GROUP)
+
     def _translate(self) -> None:
         """Bring what is known of every commit up to date."""
         self._looked_ms = int(time.time() * 1000)
         now: dict[_Key, Committed] = {}
+        refused: dict[str, TwinlogError] = {}
         for group, offsets in fetch_offsets(self._groups_there, self._groups).items():
             if isinstance(offsets, TwinlogError):
-                self._flow.tell_once(
-                    f"{self._flow.name}: offsets of group {group} are not read: {offsets}"
-                )
+                refused[group] = offsets
                 continue
             now.update((_Key(group, tp), committed) for tp, committed in offsets.items())
+        if refused:
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of {plural(len(refused), 'group')} of "
+                f"{self._source.alias} are not read ({first_few(sorted(refused))}): "
+                f"{refused[min(refused)]}"
+            )
         changed = {key: one for key, one in now.items() if self._is_new(key, one)}
         places = self._places.find({key.tp for key in changed}) if changed else {}
         self._translated = {key: one for key, one in self._translated.items() if key in now}
@@ -170,12 +192,24 @@ class CheckpointDuty:
         known = self._translated.get(key)
         return known is None or not known.is_exact or known.committed != committed
 
-    def _by_group(self) -> dict[str, list[Checkpoint]]:
-        out: dict[str, list[Checkpoint]] = {}
+    def _sync(self) -> None:
+        wanted: dict[str, list[Checkpoint]] = {}
         for key, one in self._translated.items():
-            if one.checkpoint is not None:
-                out.setdefault(key.group, []).append(one.checkpoint)
-        return out
+            if one.checkpoint is not None and not self._is_done(key, one):
+                wanted.setdefault(key.group, []).append(one.checkpoint)
+        self._syncer.sync(wanted)
+        self._flow.groups.skipped = self._syncer.skipped
+        for key, one in self._translated.items():
+            is_seen_to = self._syncer.skipped.get(key.group) in (None, Skipped.AHEAD.value)
+            if one.is_way_back and is_seen_to:
+                self._way_back_done[key] = one.committed.offset
+
+    def _is_done(self, key: _Key, one: _Translated) -> bool:
+        if not one.is_way_back or one.checkpoint is None:
+            return False
+        before = self._before_us.get((key.group, one.checkpoint.topic_partition))
+        seen = -1 if before is None else before.upstream_offset
+        return self._way_back_done.get(key, seen) == one.committed.offset
 
     # -- the topic
     # ----------------------------------------------------------------------------------------
@@ -185,7 +219,10 @@ class CheckpointDuty:
             if self._written is None:
                 factor = self._config.checkpoints_replication_factor
                 ensure_mm2_topic(self._target, self._topic, factor)
+                is_first = not self._before_us
                 self._written = self._read()
+                if is_first:
+                    self._before_us = dict(self._written)
             self._append(list(self._due(self._written)))
         except Unauthorized as error:
             self._flow.tell_once(
@@ -248,4 +285,9 @@ def _translation(key: _Key, committed: Committed, place: Place | None) -> _Trans
         downstream_offset=found.offset,
         metadata=committed.metadata,
     )
-    return _Translated(committed=committed, checkpoint=checkpoint, is_exact=found.is_exact)
+    return _Translated(
+        committed=committed,
+        checkpoint=checkpoint,
+        is_exact=found.is_exact,
+        is_way_back=place.is_way_back,
+    )

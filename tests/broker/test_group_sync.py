@@ -1,0 +1,120 @@
+"""sync.group.offsets: groups of the target follow, idle ones only forward, active ones not at all;
+whoever is left alone is said with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.broker.test_group_failover import Pair, commit, committed, goes_on
+from tests.support.client import Outgoing, consumer, eventually, produce
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic, delete_records
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker]
+
+
+@pytest.fixture
+def pair(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Pair:
+    return filled(Pair(tmp_path, source_cluster, target_cluster, both_ways=False))
+
+
+def filled(pair: Pair) -> Pair:
+    create_topic(pair.a, pair.topic)
+    produce(pair.a, pair.topic, [Outgoing(value=b"%d" % n) for n in range(10)])
+    return pair
+
+
+@pytest.fixture
+def member(pair: Pair) -> Iterator[Callable[[str, str], Consumer]]:
+    """Makes consumers that are in a group on the target."""
+    made: list[Consumer] = []
+
+    def join(group: str, protocol: str) -> Consumer:
+        client = consumer(pair.b, config={"group.id": group, "group.protocol": protocol})
+        made.append(client)
+        client.subscribe([pair.remote])
+        eventually(lambda: bool(client.poll(0.1)) or bool(client.assignment()), 30)
+        return client
+
+    yield join
+    for client in made:
+        client.close()
+
+
+def test_idle_groups_follow_and_active_ones_are_left_alone(
+    pair: Pair,
+    member: Callable[[str, str], Consumer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Mirror(pair.config, once=True) as mirror:
+        mirror.wait()  # the target has the topic
+    active = {f"{pair.group}-{protocol}": protocol for protocol in ("classic", "consumer")}
+    members = {group: member(group, protocol) for group, protocol in active.items()}
+    new, ahead = f"{pair.group}-new", f"{pair.group}-ahead"
+    commit(pair.b, ahead, pair.remote, 9)
+    for group in (*active, new, ahead):
+        commit(pair.a, group, pair.topic, 4)
+
+    with caplog.at_level(logging.WARNING), Mirror(pair.config) as mirror:
+
+        def skipped() -> dict[str, str]:
+            return {g: r for flow in mirror.snapshots for g, r in flow.skipped_groups.items()}
+
+        eventually(lambda: committed(pair.b, new, pair.remote) == 4, 30)
+        eventually(lambda: {*active, ahead} <= set(skipped()), 30)
+        assert all("active" in skipped()[group] for group in active)
+        assert "further" in skipped()[ahead]
+        assert committed(pair.b, ahead, pair.remote) == 9
+        assert all(committed(pair.b, group, pair.remote) == -1 for group in active)
+
+        commit(pair.a, new, pair.topic, 7)
+        eventually(lambda: committed(pair.b, new, pair.remote) == 7, 30)
+        commit(pair.a, new, pair.topic, 2)  # back on the source: idle groups are not moved back
+        for group, client in members.items():
+            client.close()
+            eventually(lambda: committed(pair.b, group, pair.remote) == 4, 40)  # noqa: B023
+            assert goes_on(pair.b, group, pair.remote)[:1] == [b"4"]
+        assert committed(pair.b, new, pair.remote) == 7
+        mirror.stop()
+    lines = [record.getMessage() for record in caplog.records]
+    for group in active:
+        (line,) = [line for line in lines if f"group {group} " in line]
+        assert "active" in line
+
+
+def test_group_that_was_moved_back_on_the_source_stays_there(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    pair = filled(Pair(tmp_path, source_cluster, target_cluster))
+    group, later = pair.stop_at(7), f"{pair.group}-later"
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: committed(pair.b, group, pair.remote) == 7, 30)
+        time.sleep(3)  # the flow in the other direction has seen it
+        commit(pair.a, group, pair.topic, 2)
+        commit(pair.a, later, pair.topic, 5)
+        eventually(lambda: committed(pair.b, later, pair.remote) == 5, 30)
+        time.sleep(3)
+        assert committed(pair.a, group, pair.topic) == 2
+        # what the group does on the target is progress
+        commit(pair.b, group, pair.remote, 8)
+        eventually(lambda: committed(pair.a, group, pair.topic) == 8, 30)
+        mirror.stop()
+
+
+def test_once_ends_with_a_round_and_stays_within_the_log(pair: Pair) -> None:
+    with Mirror(pair.config, once=True) as mirror:
+        mirror.wait()
+    delete_records(pair.b, pair.remote, before=6)
+    far_behind = pair.stop_at(2)
+    with Mirror(pair.config, once=True) as mirror:
+        mirror.wait()
+    assert committed(pair.b, far_behind, pair.remote) == 6
+    assert goes_on(pair.b, far_behind, pair.remote) == [b"6", b"7", b"8", b"9"]
