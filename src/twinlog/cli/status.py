@@ -17,7 +17,7 @@ from rich.text import Text
 from twinlog.cli.given import secrets_option
 from twinlog.cli.output import Format, format_option, write_json, write_line
 from twinlog.cli.tables import write_all
-from twinlog.quantities import count, duration, plural, ranges
+from twinlog.quantities import count, duration, first_few, plural, ranges
 
 JSON_VERSION: Final = 1
 STALE_MS: Final = 10_000
@@ -86,6 +86,17 @@ def _parts(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[RenderableType]:
                 for row in found:
                     if row.trouble:
                         yield Text(f"  {row.topic}, {row.partitions}: {row.trouble}", style="red")
+            yield from _skipped(flow)
+
+
+def _skipped(flow: Mapping[str, Any]) -> Iterator[Text]:
+    """Groups whose offsets on the target are left as they are, a line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for group, reason in sorted(flow.get("skipped_groups", {}).items()):
+        by_reason.setdefault(reason, []).append(group)
+    for reason, groups in by_reason.items():
+        number = plural(len(groups), "group")
+        yield Text(f"  {number} left alone on the target ({first_few(groups)}): {reason}")
 
 
 def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:

@@ -82,11 +82,19 @@ class Places:
         self._way_back: MapReader | None = None
 
     def original_on_target(self, topic: str) -> str | None:
-        """The target's topic that a topic of the source was mirrored from, by its name."""
-        policy, alias = self._flow.policy, self._flow.config.target_alias
-        if self._is_shared or policy.topic_source(topic) != alias:
+        """The target's topic that a topic of the source was mirrored from, by its name; None where
+        neither name passes the topic filter.
+        """
+        config, policy = self._flow.config, self._flow.policy
+        if self._is_shared or policy.topic_source(topic) != config.target_alias:
             return None
-        return policy.upstream_topic(topic)
+        original = policy.upstream_topic(topic)
+        names = [name for name in (topic, original) if name is not None]
+        passes = any(
+            config.topics.matches(name) and not config.topics_exclude.matches(name)
+            for name in names
+        )
+        return original if passes else None
 
     def find(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
         """The places of these source partitions; those that have none are not in the answer."""

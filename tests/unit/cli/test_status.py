@@ -44,7 +44,9 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
-    StatusFile(config).write([flow(partition(lag=12, lag_ms=1500), bad, state="PARTLY_FAILED")])
+    alone = {"shop": "it is active there", "app": "it is active there"}
+    parts = partition(lag=12, lag_ms=1500), bad
+    StatusFile(config).write([flow(*parts, state="PARTLY_FAILED", skipped_groups=alone)])
     return config
 
 
@@ -54,6 +56,7 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     assert "A->B  PARTLY_FAILED  since" in text
     assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +100", text)
     assert "  payments, 0: A.payments-0: no [FOREIGN_DATA]" in text
+    assert "  2 groups left alone on the target (app, shop): it is active there" in text
     assert all(line == line.rstrip() for line in text.splitlines())
 
 
