@@ -11,6 +11,8 @@ import pytest
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
 from tests.support.topics import allow, create_topic, end_offsets, forbid
+from twinlog.config.load import load
+from twinlog.control.check import check
 from twinlog.control.snapshot import PartitionSnapshot
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 
@@ -176,6 +178,9 @@ def test_strimzi_resource_with_tls_and_scram_mirrors_between_both(
     allow(source, READER, ["read", "describe_configs"], topic=fresh_topic)
     produce(source, fresh_topic, records(300), codec="lz4")
     resource, secrets = a_resource(tmp_path, source, target, fresh_topic)
+    report = check(load(resource, environment={}, secrets=secrets))
+    assert [str(problem) for problem in report.problems] == []
+    assert [topic.topic for topic in report.flows[0].topics] == [fresh_topic]
     with Mirror(resource, once=True, secrets=secrets) as mirror:
         (flow,) = mirror.wait(60)
     assert [(p.state, p.code) for p in flow.partitions] == [("DONE", "")]
