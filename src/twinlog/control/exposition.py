@@ -71,7 +71,7 @@ class _Families(Collector):
             self._add(metrics.PARTITIONS, (*labels, state), count)
         for code, count in flow.errors.items():
             self._add(metrics.ERRORS, (*labels, code), count)
-        for one in flow.checkpoints:
+        for one in flow.checkpoints():
             group = (*labels, one.group, one.topic, str(one.partition))
             self._times(metrics.CHECKPOINT_LATENCY, one.latency, group)
 

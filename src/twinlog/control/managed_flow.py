@@ -92,7 +92,7 @@ class ManagedFlow:
             return replace(
                 running,
                 skipped_groups=self.groups.skipped,
-                checkpoints=self.groups.timings(),
+                checkpoints=self.groups.timings,
             )
         error = self.error
         return FlowSnapshot(

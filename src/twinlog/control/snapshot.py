@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from twinlog.control.flow_run import FlowRun
@@ -62,7 +62,8 @@ class FlowSnapshot:
     """How often each code came up in this process."""
     skipped_groups: Mapping[str, str] = field(default_factory=dict)
     """Groups whose offsets on the target are left as they are, with the reason."""
-    checkpoints: tuple[CheckpointTiming, ...] = ()
+    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
+    """How long they take, asked only for `/metrics`: there may be very many."""
 
     @property
     def records(self) -> int:
@@ -73,7 +74,7 @@ class FlowSnapshot:
         return sum(p.bytes for p in self.partitions)
 
     def as_json(self) -> dict[str, Any]:
-        value = asdict(self)
+        value = asdict(replace(self, checkpoints=tuple))
         for partition in value["partitions"]:
             # for `/metrics` only: the status file is written every second
             del partition["age"], partition["latency"]

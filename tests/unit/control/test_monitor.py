@@ -105,13 +105,15 @@ def test_series_of_mirrormaker_carry_its_names_and_the_remote_topic() -> None:
 def test_every_metric_that_is_named_is_served_and_no_other() -> None:
     times = TimingView(last_ms=7, least_ms=2, most_ms=9, average_ms=4.5)
     stuck = partition(code="X", age=times, latency=times)
-    names = {name for name, _ in metrics_of(flow(stuck, errors={"X": 1}, checkpoints=(CHECKED,)))}
+    names = {
+        name for name, _ in metrics_of(flow(stuck, errors={"X": 1}, checkpoints=lambda: (CHECKED,)))
+    }
     ours = {name for name in names if not name.startswith(("process_", "python_"))}
     assert ours == {metric.name for metric in (*metrics.OURS, *metrics.MM2)}
 
 
 def test_checkpoints_carry_their_group() -> None:
-    found = metrics_of(flow(partition(), checkpoints=(CHECKED,)))
+    found = metrics_of(flow(partition(), checkpoints=lambda: (CHECKED,)))
     where = labels(group="shop", topic="A.orders", partition="0")
     prefix = "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms"
     assert (found[prefix, where], found[f"{prefix}_max", where]) == (7, 9)
