@@ -90,6 +90,7 @@ def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
         "listeners = http://:8083",
         "listeners.https.ssl.keystore.location = /k",
         "B.exactly.once.source.support = enabled",
+        "metric.reporters = com.example.Reporter",
         "B.offset.storage.topic = x",
         "offset.storage.replication.factor = 1",
         "status.storage.replication.factor = 1",
