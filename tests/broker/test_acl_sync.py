@@ -16,7 +16,9 @@ from tests.support.topics import allow, create_topic, forbid
 from twinlog.cluster import admin
 from twinlog.cluster.acls import READ, Pattern, Permission, TopicAcl
 from twinlog.cluster.client import ClusterClient
+from twinlog.config.load import load
 from twinlog.control.acl_sync import AclSync, acl_sync, find_acl_changes
+from twinlog.control.check import check
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("acl-sync")]
@@ -130,6 +132,13 @@ def test_only_what_is_missing_is_created_and_nothing_is_removed(
     forbid(source, guarded.app, ["read"], topic=guarded.topic)
     duty.round()
     assert guarded.there() == {guarded.acl("READ"), guarded.acl("DESCRIBE")}
+
+
+def test_check_says_which_acls_would_be_made_and_makes_none(guarded: Guarded) -> None:
+    allow(guarded.pair.source, guarded.app, ["read"], topic=guarded.topic)
+    (report,) = check(load(guarded.config(), environment={})).flows
+    assert report.changes == [f"1 ACL to be created: {guarded.acl('READ')}"]
+    assert guarded.there() == set()
 
 
 def test_prefixes_and_removal_on_request(guarded: Guarded) -> None:

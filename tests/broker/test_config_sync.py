@@ -17,6 +17,8 @@ from tests.support.mirror import Mirror
 from tests.support.topics import alter_topic_configs, create_topic, topic_configs
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
+from twinlog.config.load import load
+from twinlog.control.check import check
 from twinlog.control.config_sync import ConfigSync, config_sync, find_drift
 from twinlog.control.duties import LedFlow
 from twinlog.sandbox import LocalCluster
@@ -125,6 +127,17 @@ def test_the_second_round_finds_nothing_to_send(
     duty.round()
     assert told == []
     assert len(lines_of(caplog, logging.INFO)) == 1
+
+
+def test_check_says_what_would_change_and_changes_nothing(pair: Pair) -> None:
+    pair.create({RETENTION: "7200000"}, {RETENTION: "1"})
+    (report,) = check(load(pair.config(), environment={})).flows
+    assert report.changes == [f"config of {pair.remote}: retention.ms 1 -> 7200000"]
+    assert report.problems == []
+    assert pair.there == {RETENTION: "1"}
+    off = pair.config(sync_topic_configs_enabled="false")
+    (report,) = check(load(off, environment={})).flows
+    assert report.changes == []
 
 
 def test_the_sources_defaults_become_values_on_request(pair: Pair) -> None:

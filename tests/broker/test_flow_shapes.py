@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from tests.support.client import Outgoing, Seen, eventually, produce, read_all
+from tests.support.client import Outgoing, Seen, consumer, eventually, produce, read_all
 from tests.support.mirror import Mirror
-from tests.support.topics import create_topic, end_offsets, topic_names
+from tests.support.topics import admin, create_topic, end_offsets, topic_names
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("flow-shapes")]
@@ -154,6 +155,56 @@ def test_fan_out_with_overrides_per_flow(clusters: list[LocalCluster], tmp_path:
     assert shape.marked("C") == {shape.topic("logs"), shape.topic("orders-us")}
     shape.is_copy("B", shape.topic("orders-eu", "A"), "A", "orders-eu")
     shape.is_copy("C", shape.topic("logs"), "A", "logs")
+
+
+def test_groups_by_list_and_by_pattern(clusters: list[LocalCluster], tmp_path: Path) -> None:
+    shape = Shape(tmp_path, clusters, "A", "B", "C")
+    shape.put("A", "orders")
+    groups = {name: f"{shape.mark}-{name}" for name in ("app", "web", "batch", "test")}
+    for at, group in enumerate(groups.values(), start=3):
+        commit(shape.clusters["A"], group, shape.topic("orders"), at)
+    lines = {
+        "emit_checkpoints_enabled": "true",
+        "sync_group_offsets_enabled": "true",
+        "A_to_B_groups": f"{groups['app']}, {groups['batch']}",
+        "A_to_C_groups": f"{shape.mark}-.*",
+        "A_to_C_groups_exclude": ".*-(test|batch)",
+    }
+    with shape.mirror(["A->B", "A->C"], once=True, **lines) as mirror:
+        mirror.wait()
+    remote = shape.topic("orders", "A")
+    found = {
+        cluster: {
+            name: committed(shape.clusters[cluster], group, remote)
+            for name, group in groups.items()
+        }
+        for cluster in ("B", "C")
+    }
+    assert found["B"] == {"app": 3, "web": -1, "batch": 5, "test": -1}
+    assert found["C"] == {"app": 3, "web": 4, "batch": -1, "test": -1}
+
+
+def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
+    """Set a group's offset as an operator does, without being in it."""
+    client = admin(cluster)
+
+    def is_taken() -> bool:
+        at = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
+        (answer,) = client.alter_consumer_group_offsets([at]).values()
+        # a coordinator that is still coming up says so in here only
+        return all(one.error is None for one in answer.result(30).topic_partitions)
+
+    eventually(is_taken, 30)
+
+
+def committed(cluster: LocalCluster, group: str, topic: str) -> int:
+    """-1 where the group has no offset, or nobody ever committed one on the cluster."""
+    client = consumer(cluster, config={"group.id": group})
+    try:
+        (found,) = client.committed([TopicPartition(topic, 0)], timeout=30)
+        return max(found.offset, -1)
+    finally:
+        client.close()
 
 
 def test_aggregation(clusters: list[LocalCluster], tmp_path: Path) -> None:
