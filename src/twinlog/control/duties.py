@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.config.schema import FlowConfig
+from twinlog.control.flow_run import LOG_FINDINGS
 from twinlog.control.groups_report import GroupsReport
 from twinlog.control.partitions import Partition
 from twinlog.errors import TwinlogError
@@ -44,6 +45,8 @@ class PartitionView:
     next_downstream: int
     """Where the next record will lie."""
     source_end: int
+    is_broken: bool = False
+    """One of the two logs is not what it should be: no offset of the target can be trusted."""
 
     @property
     def map_key(self) -> PartitionKey:
@@ -62,6 +65,7 @@ def view_of(partition: Partition) -> PartitionView:
         next_upstream=-1 if at is None else at.upstream,
         next_downstream=-1 if at is None else at.downstream,
         source_end=-1 if at is None else at.source_end,
+        is_broken=partition.failure is not None and partition.failure.code in LOG_FINDINGS,
     )
 
 

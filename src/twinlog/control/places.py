@@ -100,11 +100,12 @@ class Places:
         """The places of these source partitions; those that have none are not in the answer."""
         wanted = set(tps)
         # in this order: how far the copy is, then the map (see `mirror.translation`, rule A)
-        views = {v.source: v for v in self._flow.partitions() if v.source in wanted}
+        known = {v.source: v for v in self._flow.partitions() if v.source in wanted}
+        views = {tp: view for tp, view in known.items() if not view.is_broken}
         back = {
             tp: TopicPartition(original, tp.partition)
             for tp in wanted
-            if tp not in views and (original := self.original_on_target(tp.topic))
+            if tp not in known and (original := self.original_on_target(tp.topic))
         }
         found = dict(self._forth(views))
         if back:

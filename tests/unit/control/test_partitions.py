@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from twinlog.control.duties import view_of
 from twinlog.control.partitions import RETRY_FAILED_S, Partition, PartitionPlan, Placement
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 
@@ -48,3 +49,13 @@ def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
     assert (partition.failure.since_ms, partition.failure.message) == (since, "second")
     partition.troubled("OTHER", "third", retriable=False)
     assert partition.failure.since_ms > since
+
+
+@pytest.mark.parametrize(
+    ("code", "is_broken"), [("EXTRA_RECORDS", True), ("TARGET_UNDER_MIN_ISR", False)]
+)
+def test_nobody_builds_on_offsets_of_a_log_that_is_wrong(*, code: str, is_broken: bool) -> None:
+    partition = a_partition()
+    assert not view_of(partition).is_broken
+    partition.troubled(code, "message", retriable=False)
+    assert view_of(partition).is_broken == is_broken
