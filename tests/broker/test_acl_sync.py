@@ -14,12 +14,12 @@ from tests.support.mirror import Mirror
 from tests.support.rights import SecuredPair, secured_pair
 from tests.support.topics import allow, create_topic, forbid
 from twinlog.cluster import admin
-from twinlog.cluster.acls import READ, Pattern, Permission, TopicAcl
 from twinlog.cluster.client import ClusterClient
 from twinlog.config.load import load
 from twinlog.control.acl_sync import AclSync, acl_sync, find_acl_changes
 from twinlog.control.check import check
 from twinlog.sandbox import LocalCluster
+from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("acl-sync")]
 

@@ -17,7 +17,6 @@ from tests.support.java import kafka_jvm
 from tests.support.led import led_flow
 from tests.support.properties import flow_of, loader
 from tests.support.topics import create_topic, topic_configs
-from twinlog.cluster.acls import Pattern, Permission, TopicAcl
 from twinlog.cluster.client import ClusterClient
 from twinlog.control.config_sync import config_sync, find_drift
 from twinlog.mirror.acl_rules import AclRules
@@ -25,6 +24,7 @@ from twinlog.mirror.config_rules import wanted_configs
 from twinlog.mirror.filters import ConfigPropertyFilter, TopicConfigEntry
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
+from twinlog.wire.topic_acl import Pattern, Permission, TopicAcl
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 

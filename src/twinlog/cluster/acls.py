@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.errors_table import CLUSTER_AUTHORIZATION_FAILED, error_for
+from twinlog.wire.topic_acl import TopicAcl
 
 TOPIC: Final = 2
 ANY: Final = 1
-READ: Final = 3
-WRITE: Final = 4
-ALL: Final = 2
 
 WITH_PATTERNS: Final = 1
 """The first version that knows PREFIXED (Kafka 2.0)."""
@@ -23,57 +20,6 @@ WITH_PATTERNS: Final = 1
 ACLS_PER_REQUEST: Final = 500
 SECURITY_DISABLED: Final = "SECURITY_DISABLED"
 """The code of a cluster without an authorizer."""
-
-
-class Pattern(IntEnum):
-    """How the name of an ACL's resource is meant, by the protocol's numbers."""
-
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class Permission(IntEnum):
-    """Whether an ACL allows or denies, by the protocol's numbers."""
-
-    DENY = 2
-    ALLOW = 3
-
-
-_OPERATIONS: Final = {
-    2: "ALL",
-    3: "READ",
-    4: "WRITE",
-    5: "CREATE",
-    6: "DELETE",
-    7: "ALTER",
-    8: "DESCRIBE",
-    9: "CLUSTER_ACTION",
-    10: "DESCRIBE_CONFIGS",
-    11: "ALTER_CONFIGS",
-    12: "IDEMPOTENT_WRITE",
-}
-
-
-class TopicAcl(NamedTuple):
-    """One ACL on a topic, or on all topics whose names begin alike."""
-
-    name: str
-    pattern: int
-    """A Pattern."""
-    principal: str
-    host: str
-    operation: int
-    """Kafka's number; a newer broker's is passed on."""
-    permission: int
-    """A Permission."""
-
-    def __str__(self) -> str:
-        """`ALLOW READ on topic A.orders* to User:app`."""
-        permission = "ALLOW" if self.permission == Permission.ALLOW else "DENY"
-        operation = _OPERATIONS.get(self.operation, f"operation {self.operation}")
-        star = "*" if self.pattern == Pattern.PREFIXED else ""
-        where = "" if self.host == "*" else f" from {self.host}"
-        return f"{permission} {operation} on topic {self.name}{star} to {self.principal}{where}"
 
 
 def topic_acls(client: ClusterClient, *, needs: str = "DESCRIBE") -> set[TopicAcl]:

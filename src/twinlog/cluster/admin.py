@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kafka.protocol.admin import DescribeClusterRequest
 
-from twinlog.cluster.acls import TopicAcl, create_topic_acls, delete_topic_acls, topic_acls
+from twinlog.cluster.acls import create_topic_acls, delete_topic_acls, topic_acls
 from twinlog.cluster.alter_configs import ConfigChange, alter_topic_configs
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.configs import (
@@ -61,7 +61,6 @@ __all__ = [
     "OffsetResult",
     "ProducerIdentity",
     "ProducerState",
-    "TopicAcl",
     "TopicCreation",
     "alter_topic_configs",
     "create_partitions",

@@ -18,6 +18,7 @@ from twinlog.control.topic_discovery import mirrored_topics
 from twinlog.errors import BrokerRefused, Unauthorized
 from twinlog.mirror.acl_rules import AclRules
 from twinlog.quantities import first_few, plural
+from twinlog.wire.topic_acl import TopicAcl
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ log = logging.getLogger(__name__)
 class AclChanges:
     """What the target lacks, and what it has too much of; both sorted."""
 
-    missing: tuple[admin.TopicAcl, ...]
-    leftover: tuple[admin.TopicAcl, ...]
+    missing: tuple[TopicAcl, ...]
+    leftover: tuple[TopicAcl, ...]
 
 
 def find_acl_changes(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> AclChanges:
@@ -83,7 +84,7 @@ class AclSync:
             self._is_off_told = True
             log.info("%s: there are no ACLs to copy: %s", self._flow.name, error)
 
-    def _tell(self, what: str, acls: tuple[admin.TopicAcl, ...]) -> None:
+    def _tell(self, what: str, acls: tuple[TopicAcl, ...]) -> None:
         if acls:
             count, shown = plural(len(acls), "ACL"), first_few(map(str, acls))
             log.info("%s: %s %s: %s", self._flow.name, count, what, shown)
@@ -92,7 +93,7 @@ class AclSync:
         """Nothing is open between rounds."""
 
 
-def _denials_first(acl: admin.TopicAcl) -> int:
+def _denials_first(acl: TopicAcl) -> int:
     return acl.permission
 
 

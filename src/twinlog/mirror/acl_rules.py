@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from twinlog.cluster.acls import ALL, READ, WRITE, Pattern, Permission, TopicAcl
 from twinlog.config.schema import FlowConfig, PolicyKind
 from twinlog.mirror.filters import TopicSelector
+from twinlog.wire.topic_acl import ALL, READ, WRITE, Pattern, Permission, TopicAcl
 
 EVERY_TOPIC = "*"
 

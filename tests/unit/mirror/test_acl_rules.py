@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import flow_of, loader
-from twinlog.cluster.acls import ALL, READ, WRITE, Pattern, Permission, TopicAcl
 from twinlog.mirror.acl_rules import AclRules
+from twinlog.wire.topic_acl import ALL, READ, WRITE, Pattern, Permission, TopicAcl
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 PREFIXED = "twinlog.sync.topic.acls.prefixed = true"

@@ -1,0 +1,61 @@
+"""An ACL on topics, with the numbers of Kafka's protocol."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+ALL: Final = 2
+READ: Final = 3
+WRITE: Final = 4
+
+
+class Pattern(IntEnum):
+    """How the name of an ACL's resource is meant, by the protocol's numbers."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Permission(IntEnum):
+    """Whether an ACL allows or denies, by the protocol's numbers."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+_OPERATIONS: Final = {
+    2: "ALL",
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    9: "CLUSTER_ACTION",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+    12: "IDEMPOTENT_WRITE",
+}
+
+
+class TopicAcl(NamedTuple):
+    """One ACL on a topic, or on all topics whose names begin alike."""
+
+    name: str
+    pattern: int
+    """A Pattern."""
+    principal: str
+    host: str
+    operation: int
+    """Kafka's number; a newer broker's is passed on."""
+    permission: int
+    """A Permission."""
+
+    def __str__(self) -> str:
+        """`ALLOW READ on topic A.orders* to User:app`."""
+        permission = "ALLOW" if self.permission == Permission.ALLOW else "DENY"
+        operation = _OPERATIONS.get(self.operation, f"operation {self.operation}")
+        star = "*" if self.pattern == Pattern.PREFIXED else ""
+        where = "" if self.host == "*" else f" from {self.host}"
+        return f"{permission} {operation} on topic {self.name}{star} to {self.principal}{where}"
