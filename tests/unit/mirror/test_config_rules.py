@@ -74,7 +74,11 @@ def test_what_is_excluded_is_neither_set_nor_taken_away(source: ConfigSource) ->
             entry("1", ConfigSource.DEFAULT),
             Difference(name=NAME, new="1", old="1", was_own=False),
         ),
-        ("1", entry("1", ConfigSource.STATIC_BROKER), ...),
+        (
+            "1",
+            entry("1", ConfigSource.STATIC_BROKER),
+            Difference(name=NAME, new="1", old="1", was_own=False),
+        ),
         (None, entry("2"), Difference(name=NAME, new=None, old="2", was_own=True)),
         (None, entry("2", ConfigSource.DEFAULT), None),
         (None, entry("2", ConfigSource.DYNAMIC_DEFAULT_BROKER), None),
@@ -83,8 +87,6 @@ def test_what_is_excluded_is_neither_set_nor_taken_away(source: ConfigSource) ->
 def test_only_differences_are_sent(
     wanted: str | None, target: TopicConfigEntry, change: Difference | None
 ) -> None:
-    if change is ...:
-        change = Difference(name=NAME, new=wanted, old=target.value, was_own=False)
     assert differences({NAME: wanted}, [target]) == ([] if change is None else [change])
 
 
