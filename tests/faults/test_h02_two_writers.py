@@ -21,7 +21,7 @@ SILENCE_MS = 2_000
 FREEZES_BEFORE_IT_SENDS = """
 import os, signal
 from twinlog.lane.target_side import TargetSide
-send_one = TargetSide._send_one
+send_one = TargetSide._submit_one
 def freeze_then_send(*arguments):
     try:
         os.unlink({flag!r})
@@ -30,7 +30,7 @@ def freeze_then_send(*arguments):
     else:
         os.kill(os.getpid(), signal.SIGSTOP)
     return send_one(*arguments)
-TargetSide._send_one = freeze_then_send
+TargetSide._submit_one = freeze_then_send
 """
 
 

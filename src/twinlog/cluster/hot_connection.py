@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from twinlog.cluster.connection import Connection
+from twinlog.cluster.frame_pool import FramePool
 from twinlog.errors import CorruptData, Disconnected
 
 SCRATCH_BYTES: Final = 64 * 1024
@@ -51,7 +52,8 @@ class HotConnection:
         self._scratch = bytearray(SCRATCH_BYTES)
         self._held = 0  # bytes of the scratch buffer that wait for the rest of their frame
         self._failure: Disconnected | CorruptData | None = None
-        self._frame: bytearray | None = None
+        self._pool = FramePool()
+        self._frame: memoryview | None = None
         self._frame_got = 0
         self.bytes_sent = 0
         self._last_answer = 0.0
@@ -154,7 +156,7 @@ class HotConnection:
             (size,) = _SIZE.unpack_from(self._scratch, pos)
             if not 4 <= size <= MAX_FRAME_BYTES:
                 raise CorruptData(f"{self.peer} announced an answer of {size} bytes")
-            frame = bytearray(size)
+            frame = self._pool.take(size)
             have = min(size, end - pos - 4)
             frame[:have] = memoryview(self._scratch)[pos + 4 : pos + 4 + have]
             pos += 4 + have
@@ -171,7 +173,7 @@ class HotConnection:
         frame = self._frame
         if frame is None:
             return False
-        got = self._recv(memoryview(frame)[self._frame_got :])
+        got = self._recv(frame[self._frame_got :])
         if got < 0:
             return False
         self._frame_got += got
@@ -192,8 +194,7 @@ class HotConnection:
             raise self._broken("the broker closed the connection")
         return got
 
-    def _answer(self, frame: bytearray) -> tuple[Any, memoryview]:
-        view = memoryview(frame)
+    def _answer(self, view: memoryview) -> tuple[Any, memoryview]:
         (correlation,) = _SIZE.unpack_from(view, 0)
         if not self._in_flight:
             raise CorruptData(f"{self.peer} answered {correlation}, but nothing was asked")

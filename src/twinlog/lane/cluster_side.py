@@ -27,6 +27,9 @@ CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 10.0
 """Beyond request.timeout.ms, within which a broker answers a Produce."""
 
+LOOK_EVERY_S: Final = 0.05
+"""How often connections are looked at for what time alone brings."""
+
 SUSPECT_AFTER_S: Final = 5.0
 """A broker that owes an answer for so long is looked up: one that the cluster has fenced meanwhile
 (9 s without a heartbeat, by default) will not answer, and its partitions lead elsewhere.
@@ -93,6 +96,7 @@ class ClusterSide:
     _asked_before: set[str] = field(default_factory=set)
     """Those of them that had no answer or no leader: only they wait for the pause to end."""
     _told_topics: set[str] = field(default_factory=set)
+    _next_look: float = 0.0
     _next_suspicion: float = 0.0
     _refreshing: bool = False
     _refresh_pause: _Pause = field(default_factory=_Pause)
@@ -229,6 +233,9 @@ class ClusterSide:
         """
         yield from list(self._broken.items())
         now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_EVERY_S
         for node, connection in list(self.connections.items()):
             waited = now - (connection.waiting_since or now)
             within = ANSWER_WITHIN_S + self.settings.request_timeout_ms / 1000

@@ -48,6 +48,13 @@ IDLE_TURN_S: Final = 0.25
 PACED_TURN_S: Final = 0.05
 """Buckets fill while nothing else happens."""
 
+SATURATED_BYTES: Final = 512 * 1024
+GATHER_S: Final = 0.001
+"""While so much is in flight answers may gather: a turn for each costs more than the copy itself.
+
+It bounds a lane to 512 MB/s even where brokers answer at once.
+"""
+
 RELEASING_TURN_S: Final = 0.01
 PROGRESS_S: Final = 1.0
 HURRY_S: Final = 1.0
@@ -95,6 +102,8 @@ class LaneLoop:
         try:
             while not (self._is_stopping and self._stays.is_empty):
                 self._check_silence()
+                if self._stays.target.in_flight_bytes >= SATURATED_BYTES:
+                    time.sleep(GATHER_S)
                 for key, mask in self._selector.select(self._turn_s()):
                     if callable(key.data):
                         key.data()

@@ -142,6 +142,8 @@ class SourceSide:
             self._resume_held()
         self._place_homeless()
         self._resume_paused()
+        if all(broker.is_fetching or not len(broker.session) for broker in self._brokers.values()):
+            return
         room = self.memory_bytes - sum(s.copy.queued_bytes for s in self.partitions.values())
         if room < MIN_ROOM_BYTES:
             return

@@ -26,6 +26,9 @@ from twinlog.mirror.copy import PartitionCopy
 from twinlog.mirror.intake import OutBatch
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
+SENT_TOGETHER_BYTES: Final = 256 * 1024
+"""Requests that go out with one system call, where so much may go out at once."""
+
 STALE_LEADER: Final = frozenset({3, 5, 6, 9, 74, 75, 100})
 
 
@@ -61,6 +64,8 @@ class TargetSide:
     partitions: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
     """By *target* topic-partition."""
     throttle_ms: int = 0
+    in_flight_bytes: int = 0
+    """Of record batches that are not answered."""
     _homes: dict[TopicPartition, int] = field(default_factory=dict)
     _ready: dict[int, dict[TopicPartition, PartitionCopy]] = field(default_factory=dict)
 
@@ -113,12 +118,21 @@ class TargetSide:
             connection = self.side.connection_to(node)
             if connection is None:
                 continue
-            while not connection.wants_write and self._send_one(connection, ready, now_ms):
+            while not connection.wants_write:
+                together = 0
+                while together < SENT_TOGETHER_BYTES:
+                    size = self._submit_one(connection, ready, now_ms)
+                    if not size:
+                        break
+                    together += size
+                if not together:
+                    break
                 self.side.flush(node, connection)
 
-    def _send_one(
+    def _submit_one(
         self, connection: HotConnection, ready: dict[TopicPartition, PartitionCopy], now_ms: int
-    ) -> bool:
+    ) -> int:
+        """Queue one request with what may go out now; returns the bytes of its batches."""
         batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]] = {}
         ids: dict[str, TopicId] = {}
         size = 0
@@ -134,14 +148,15 @@ class TargetSide:
             batches[tp] = (copy, batch)
             size += len(batch.data)
         if not batches:
-            return False
+            return 0
         for topic, topic_id in ids.items():
             self.side.names[topic_id.raw] = topic
         version = produce_version(connection, ids)
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
         connection.submit(PRODUCE, version, parts, Sent(version, batches))
-        return True
+        self.in_flight_bytes += size
+        return size
 
     def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> int:
         """One Produce request was answered; returns for how many ms the broker will not read on.
@@ -153,7 +168,8 @@ class TargetSide:
             raise CorruptData("a Produce request was answered for other partitions")
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
         for answer in answers:
-            copy, _ = sent.batches.pop(answer.tp)
+            copy, batch = sent.batches.pop(answer.tp)
+            self.in_flight_bytes -= len(batch.data)
             if answer.error in STALE_LEADER:
                 self.side.forget_leader(answer.tp)
             copy.on_produced(
@@ -172,7 +188,9 @@ class TargetSide:
     ) -> None:
         """The connection is gone: what was in flight on it has an unknown outcome."""
         self._ready.pop(node, None)
-        hit = {copy.target: copy for sent in unanswered for copy, _ in sent.batches.values()}
+        lost = [one for sent in unanswered for one in sent.batches.values()]
+        self.in_flight_bytes -= sum(len(batch.data) for _, batch in lost)
+        hit = {copy.target: copy for copy, _ in lost}
         for tp, home in list(self._homes.items()):
             if home == node:
                 del self._homes[tp]

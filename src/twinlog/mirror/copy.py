@@ -182,6 +182,7 @@ class PartitionCopy:
         self.lost_answers_unprotected = False
         """Requests of an unprotected partition may still be on their way."""
         self._rules = rules
+        self._safe_age_ms = rules.safe_age_ms
         self._is_picky = is_picky
         self._k = start.k
         self._stamps_own_time = stamps_own_time
@@ -194,6 +195,8 @@ class PartitionCopy:
         )
         self._queue: deque[OutBatch] = deque()
         self._in_flight: deque[OutBatch] = deque()
+        self._oldest_sent = self._newest_sent = 0
+        """Timestamps of what was sent since nothing was in flight."""
 
     # -- in
     # ------------------------------------------------------------------------------------------
@@ -267,6 +270,13 @@ class PartitionCopy:
             return None
         self._queue.popleft()
         batch.sent += 1
+        stamp = batch.max_timestamp
+        if not self._in_flight:
+            self._oldest_sent = self._newest_sent = stamp
+        elif stamp < self._oldest_sent:
+            self._oldest_sent = stamp
+        elif stamp > self._newest_sent:
+            self._newest_sent = stamp
         self._in_flight.append(batch)
         return batch
 
@@ -278,19 +288,20 @@ class PartitionCopy:
     def _window(self, batch: OutBatch, now_ms: int) -> int:
         if not self._is_proven:
             return 1
-        together = (*self._in_flight, batch)
-        if all(self.is_protected(one.max_timestamp, now_ms) for one in together):
+        oldest = newest = batch.max_timestamp
+        if self._in_flight:
+            oldest, newest = min(oldest, self._oldest_sent), max(newest, self._newest_sent)
+        if self.is_protected(oldest, now_ms):
             return PIPELINE
         # a batch that is refused must have none behind it
-        latest = now_ms + FUTURE_MS
-        may_be_refused = self._is_picky or any(one.max_timestamp > latest for one in together)
+        may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
         """Compare-and-append holds: the broker has our producer state and keeps it after this
         batch.
         """
-        age = self._rules.safe_age_ms
+        age = self._safe_age_ms
         if age is None or not self._is_listed:
             return False
         oldest = now_ms - age
