@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -43,6 +44,14 @@ __all__ = [
     "topic_names",
 ]
 
+_LEADER_MOVED = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 _SECONDS = 30.0
 
 
@@ -124,8 +133,17 @@ def end_offsets(cluster: LocalCluster | str, topic: str) -> dict[int, int]:
         TopicPartition(topic, each): OffsetSpec.latest()
         for each in range(partition_count(cluster, topic))
     }
-    answers = client.list_offsets(asked, request_timeout=_SECONDS)
-    return {tp.partition: answer.result(_SECONDS).offset for tp, answer in answers.items()}
+    give_up_at = time.monotonic() + _SECONDS
+    while True:
+        answers = client.list_offsets(asked, request_timeout=_SECONDS)
+        try:
+            return {tp.partition: answer.result(_SECONDS).offset for tp, answer in answers.items()}
+        except KafkaException as error:
+            # the client asks once with the leaders it knows, which may just have moved
+            moved = error.args[0].code() in _LEADER_MOVED
+            if not moved or time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.1)
 
 
 def delete_records(
