@@ -452,6 +452,8 @@ def test_groups_need_rights_of_their_own(
     if missing != "target":
         write = Grant(operation="READ", kind="group", name=name)
         write.give(flow.pair.target, flow.users[1])
+    (report,) = check(load(config, environment={})).flows
+    assert (report.problems, len(report.notes)) == ([], int(missing == "source"))
     once(config)
     assert flow.is_copied()
     found = committed(flow.pair.target, name, flow.remote)

@@ -15,6 +15,7 @@ from twinlog.control.check_report import FlowReport, Plan, Problem, TopicReport
 from twinlog.control.check_rights import denied, may, seen_by, unseen_configs
 from twinlog.control.check_syncs import check_syncs
 from twinlog.control.flow_setup import EXPIRY_CONFIG, FlowSetup
+from twinlog.control.group_rights import group_notes
 from twinlog.control.map_reader import MapReader
 from twinlog.control.probe import UNTRIED
 from twinlog.control.topic_discovery import (
@@ -89,6 +90,7 @@ class _Look:
         for name, topic in self._mirrored.items():
             self._report.topics.append(self._topic(topic, configs.get(name, {})))
         self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
+        self._report.notes += group_notes(self._flow, self._clients.source)
         if missing and self._flow.topic_creation_enabled:
             self._creation(missing, configs)
 

@@ -17,15 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from twinlog.cluster.admin import describe_cluster
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
 from twinlog.cluster.group_offsets import Committed, fetch_offsets, list_groups
-from twinlog.cluster.groups import may_describe_groups
 from twinlog.cluster.internal_log import append, read_to_end
-from twinlog.cluster.metadata import Operation
 from twinlog.cluster.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties import Duty, LedFlow
+from twinlog.control.group_rights import refused_line, sees_groups, unseen_line
 from twinlog.control.group_sync import GroupSyncer
 from twinlog.control.places import Place, Places
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
@@ -45,7 +43,6 @@ WARM_UP_S: Final = 30.0
 LOOK_AGAIN_S: Final = 60.0
 """Exact places are found anew so often: the target topic may have been deleted and copied again."""
 RECORDS_PER_BATCH: Final = 2_000
-NO_SUCH_GROUP: Final = "twinlog-no-such-group"
 
 
 def checkpoints(flow: LedFlow) -> Duty | None:
@@ -152,19 +149,8 @@ class CheckpointDuty:
                 f"{self._flow.name}: {plural(len(shares), 'share group')} of {self._source.alias} "
                 f"left out ({first_few(shares)}): what they have read cannot be read from outside"
             )
-        if not found and not self._sees_groups():
-            self._flow.tell_once(
-                f"{self._flow.name}: no group of {self._source.alias} can be seen, so none gets "
-                f"checkpoints: grant DESCRIBE on group * to our user, or on the groups to be "
-                f"translated; or set emit.checkpoints.enabled=false [GROUP_UNAUTHORIZED]"
-            )
-
-    def _sees_groups(self) -> bool:
-        """Whether there are no groups; without the right to see them there seem to be none."""
-        rights = describe_cluster(self._source).operations
-        if rights is None or Operation.DESCRIBE in rights:
-            return True
-        return may_describe_groups(self._source, NO_SUCH_GROUP)
+        if not found and not sees_groups(self._source):
+            self._flow.tell_once(unseen_line(self._flow.config))
 
     def _translate(self) -> None:
         """Bring what is known of every commit up to date."""
@@ -177,11 +163,7 @@ class CheckpointDuty:
                 continue
             now.update((_Key(group, tp), committed) for tp, committed in offsets.items())
         if refused:
-            self._flow.tell_once(
-                f"{self._flow.name}: offsets of {plural(len(refused), 'group')} of "
-                f"{self._source.alias} are not read ({first_few(sorted(refused))}): "
-                f"{refused[min(refused)]}"
-            )
+            self._flow.tell_once(refused_line(self._flow.config, refused))
         changed = {key: one for key, one in now.items() if self._is_new(key, one)}
         places = self._places.find({key.tp for key in changed}) if changed else {}
         self._translated = {key: one for key, one in self._translated.items() if key in now}
