@@ -86,7 +86,8 @@ _CONSUMER = words("""
     fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol
     group.remote.assignor heartbeat.interval.ms interceptor.classes isolation.level
     key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records
-    partition.assignment.strategy session.timeout.ms value.deserializer
+    partition.assignment.strategy session.timeout.ms share.acknowledgement.mode
+    share.acquire.mode value.deserializer
     """)
 _ADMIN = words("bootstrap.controllers default.api.timeout.ms retries")
 

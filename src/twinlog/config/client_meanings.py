@@ -86,7 +86,8 @@ _WITHOUT: Final = {
         "max.poll.records max.poll.interval.ms": "nothing is polled",
         "check.crcs": "always checked",
         "group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms "
-        "partition.assignment.strategy session.timeout.ms": "the copy reads without a group",
+        "partition.assignment.strategy session.timeout.ms share.acknowledgement.mode "
+        "share.acquire.mode": "the copy reads without a group",
         "auto.commit.interval.ms enable.auto.commit": "nothing is committed at the source",
         "allow.auto.create.topics": "reading never creates a topic",
         "exclude.internal.topics": "the flow's filters decide",

@@ -1,0 +1,289 @@
+"""MirrorMaker 2's own classes judge our tables and our precedence: same keys, same defaults, and
+for the same file the same settings of a flow.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.java_collections import JavaList
+
+from tests.support.java import kafka_jvm
+from twinlog.config.client_keys import CLIENT_KEYS, Role, is_connection_key
+from twinlog.config.flow_keys import FLOW_KEYS
+from twinlog.config.key_types import Kind
+from twinlog.config.keys import DEFINITIONS, RENAMED
+from twinlog.config.origin import Setting, Settings
+from twinlog.config.properties import decode, parse_properties
+from twinlog.config.resolve import (
+    candidate_flows,
+    cluster_settings,
+    data_producer,
+    flow_settings,
+)
+from twinlog.config.switches import enabled
+from twinlog.model import Flow
+from twinlog.sandbox.kafka_jars import mirror_maker_jars
+
+pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
+
+CONNECTORS = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
+CLIENTS = {
+    Role.PRODUCER: "producer.ProducerConfig",
+    Role.CONSUMER: "consumer.ConsumerConfig",
+    Role.ADMIN: "admin.AdminClientConfig",
+}
+OTHER_DEFAULTS = {
+    "enabled": "dedicated mode, the only one there is here, has false",
+    "tasks.max": "as many lanes as cores",
+    "target.cluster.alias": "the alias itself",
+    "forwarding.admin.class": "a Java class",
+    "metric.reporters": "Java classes",
+}
+OLDER = {
+    "add.source.alias.to.metrics",
+    "auto.include.jmx.reporter",
+    "use.incremental.alter.configs",
+    "task.assigned.groups",
+    "task.assigned.partitions",
+    "task.index",
+    "topic.creation.enable",
+}
+"""Keys of MirrorMaker 2 before 4.0, of task configs, and of workers."""
+
+ELSEWHERE = {
+    "exactly.once.support",
+    "offsets.storage.topic",
+    "topic.creation.groups",
+    "transaction.boundary",
+    "transaction.boundary.interval.ms",
+    "use.defaults.from",
+}
+"""Of Connect's own table for source connectors, and of a filter."""
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "unit" / "config" / "examples").glob("*.properties"))
+FILLED_IN = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias", "enabled")
+"""What Java sets itself where nobody else did."""
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with kafka_jvm(mirror_maker_jars()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mm2(jvm: Any) -> Any:
+    return jvm.org.apache.kafka.connect.mirror
+
+
+@pytest.fixture(scope="module")
+def definitions(mm2: Any) -> dict[str, tuple[str, Any]]:
+    """(type, default) of every key of the three connectors."""
+    found = {}
+    for connector in CONNECTORS:
+        table = getattr(mm2, connector)().config()
+        defaults = table.defaultValues()
+        for name in table.names():
+            kind = str(table.configKeys()[name].getClass().getField("type").get(
+                table.configKeys()[name]
+            ))  # fmt: skip
+            found[name] = (kind, defaults.get(name))
+    return found
+
+
+def test_every_key_of_the_connectors_is_known(definitions: Mapping[str, Any]) -> None:
+    ours = {key.name for key in FLOW_KEYS}
+    assert {name for name in definitions if not is_connection_key(name)} - ours == {
+        "security.protocol"
+    } - set(filter(is_connection_key, definitions))
+    unknown_to_java = ours - set(definitions)
+    assert unknown_to_java == OLDER | ELSEWHERE
+
+
+def text_of(value: Any) -> str:
+    if isinstance(value, JavaList):
+        return ", ".join(value)
+    text = "" if value is None else str(value)
+    return text.lower() if isinstance(value, bool) else text.removeprefix("class ")
+
+
+def test_defaults_are_those_of_the_connectors(definitions: Mapping[str, Any]) -> None:
+    differing = {
+        name: (text_of(default), DEFINITIONS[name].default)
+        for name, (_, default) in definitions.items()
+        if name in DEFINITIONS
+        and text_of(default) != (DEFINITIONS[name].default or "")
+        and name not in OTHER_DEFAULTS
+    }
+    assert differing == {}
+
+
+def test_values_are_read_as_the_connectors_do(definitions: Mapping[str, Any]) -> None:
+    alike = {
+        Kind.BOOLEAN: {"BOOLEAN"},
+        Kind.SHORT: {"SHORT"},
+        Kind.INT: {"INT"},
+        Kind.LONG: {"LONG"},
+        Kind.LIST: {"LIST"},
+        Kind.NAMES: {"LIST"},
+        Kind.CHOICE: {"STRING"},
+        Kind.STRING: {"STRING", "CLASS"},
+    }
+    differing = {
+        name: (kind, DEFINITIONS[name].kind)
+        for name, (kind, _) in definitions.items()
+        if name in DEFINITIONS and kind not in alike[DEFINITIONS[name].kind]
+    }
+    assert differing == {}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_settings_of_clients_are_those_of_the_clients(jvm: Any, role: Role) -> None:
+    package, _, name = CLIENTS[role].partition(".")
+    names = set(getattr(getattr(jvm.org.apache.kafka.clients, package), name).configNames())
+    public = {key for key in names if not key.startswith("internal.")}
+    assert public - CLIENT_KEYS[role] == set()
+    assert {key for key in CLIENT_KEYS[role] - names if not is_connection_key(key)} <= {
+        "auto.include.jmx.reporter"
+    }
+
+
+def raw_of(properties: Mapping[str, str]) -> Settings:
+    return Settings(
+        {key: Setting(key=key, value=value, file="x") for key, value in properties.items()}
+    )
+
+
+def plain(found: Mapping[str, Setting]) -> dict[str, str]:
+    return {name: setting.value for name, setting in found.items()}
+
+
+class Judge:
+    """MirrorMaker 2's reading of a file; every call costs a round trip, so they are few."""
+
+    def __init__(self, jvm: Any) -> None:
+        mm2 = jvm.org.apache.kafka.connect.mirror
+        self.config, self.pair = mm2.MirrorMakerConfig, mm2.SourceAndTarget
+        self.connector = jvm.java.lang.Class.forName(f"{mm2._fqn}.MirrorSourceConnector")
+        self._properties, self._writer = jvm.java.util.Properties, jvm.java.io.StringWriter
+        self._reader = jvm.java.io.StringReader
+
+    def read(self, properties: Mapping[str, str]) -> Any:
+        made = self._properties()
+        lines = (f"{key} = {value}" for key, value in properties.items())
+        made.load(self._reader("\n".join(lines)))
+        return self.config(made)
+
+    def connector_of(self, config: Any, flow: Flow) -> dict[str, str]:
+        pair = self.pair(flow.source, flow.target)
+        return self._dict(config.connectorBaseConfig(pair, self.connector))
+
+    def worker_of(self, config: Any, flow: Flow) -> dict[str, str]:
+        return self._dict(config.workerConfig(self.pair(flow.source, flow.target)))
+
+    def _dict(self, found: Any) -> dict[str, str]:
+        properties, writer = self._properties(), self._writer()
+        properties.putAll(found)
+        properties.store(writer, None)
+        return {entry.key: entry.value for entry in parse_properties(writer.toString()).entries}
+
+
+@pytest.fixture(scope="module")
+def judge(jvm: Any) -> Judge:
+    return Judge(jvm)
+
+
+def compare(judge: Judge, properties: Mapping[str, str], flows: Iterable[Flow]) -> None:
+    """These flows have the same settings, here and there."""
+    theirs, ours = judge.read(properties), raw_of(properties)
+    for flow in flows:
+        expected = judge.connector_of(theirs, flow)
+        found = plain(flow_settings(ours, flow))
+        for name in FILLED_IN:
+            if name not in found:
+                expected.pop(name)
+        assert found == expected, flow
+        compare_producer(judge.worker_of(theirs, flow), expected, ours, flow)
+
+
+def compare_producer(
+    worker: Mapping[str, str], connector: Mapping[str, str], raw: Settings, flow: Flow
+) -> None:
+    """As Connect makes the producer of a source task."""
+    expected = {name: value for name, value in worker.items() if is_connection_key(name)}
+    for prefix, where in (("producer.", worker), ("producer.override.", connector)):
+        for name, value in where.items():
+            if name.startswith(prefix) and len(name) > len(prefix):
+                expected[name.removeprefix(prefix)] = value
+    made = data_producer(cluster_settings(raw, flow.target), flow_settings(raw, flow))
+    assert dict(made) == expected, flow
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_examples_mean_the_same(judge: Judge, file: Path) -> None:
+    text = parse_properties(decode(file.read_bytes()))
+    properties = {entry.key: entry.value.strip() for entry in text.entries}
+    properties.setdefault("clusters", "sourceCluster, targetCluster")
+    aliases = [alias.strip() for alias in properties["clusters"].split(",")]
+    left_out = ("topic.creation.enable", *RENAMED)  # ours reach further
+    compare(
+        judge,
+        {key: value for key, value in properties.items() if not key.endswith(left_out)},
+        candidate_flows(aliases[:2]),
+    )
+
+
+PREFIXES = ("", "A.", "B.", "A->B.", "B->A.", "A.b.", "A->A.b.")
+NAMES = (
+    "topics", "groups", "replication.factor", "replication.policy.separator",
+    "replication.policy.other", "config.providers.file.class",
+    "bootstrap.servers", "security.protocol", "ssl.truststore.location", "sasl.jaas.config",
+    "consumer.fetch.max.bytes", "consumer.bootstrap.servers",
+    "source.consumer.fetch.max.bytes", "source.cluster.bootstrap.servers",
+    "producer.acks", "producer.override.acks", "producer.ssl.truststore.location",
+    "admin.request.timeout.ms", "adminx", "admin.timeout.ms", "offset.storage.topic",
+    "offset.flush.interval.ms", "metadata.max.age.ms", "task.something", "group.id",
+    "unknown.key", "source.cluster.alias", "name",
+)  # fmt: skip
+KEYS = [prefix + name for prefix in PREFIXES for name in NAMES]
+
+
+@pytest.mark.parametrize("share", [0.15, 0.4, 0.7, 1.0])
+def test_any_file_means_the_same(judge: Judge, share: float) -> None:
+    """Keys by chance, each with a value of its own: so it is seen which line won."""
+    chance = random.Random(share)
+    chosen = [key for key in KEYS if chance.random() < share]
+    entries = {key: "SSL" if "protocol" in key else str(at) for at, key in enumerate(chosen)}
+    properties = {"clusters": "A, B, A.b", **entries}
+    compare(judge, properties, [Flow("A", "B"), Flow("A", "A.b")])
+
+
+@pytest.mark.parametrize(
+    ("own", "general", "beats"),
+    [
+        ("true", None, "false"),
+        ("true ", None, "false"),
+        ("true ", None, None),
+        ("TRUE", None, "false"),
+        ("yes", "true", None),
+        (None, "true", None),
+        (None, "true", "false"),
+        (None, None, None),
+        ("false", "true", None),
+    ],
+)
+def test_the_same_flows_are_on(
+    judge: Judge, own: str | None, general: str | None, beats: str | None
+) -> None:
+    given = {"A->B.enabled": own, "enabled": general, "emit.heartbeats.enabled": beats}
+    properties = {key: value for key, value in given.items() if value is not None}
+    config, flow = judge.read({"clusters": "A, B", **properties}), Flow("A", "B")
+    has_herder = config.clusterPairs().contains(judge.pair("A", "B"))
+    value = judge.connector_of(config, flow).get("enabled", "false")
+    runs = has_herder and value.strip().lower() == "true"
+    assert enabled(raw_of(properties), flow)[0] == runs
