@@ -115,10 +115,10 @@ def test_keys_that_are_accepted_without_a_word(read: Loader, line: str) -> None:
 
 
 def test_all_that_is_not_implemented_yet_is_one_warning(read: Loader) -> None:
-    config = read("forwarding.admin.class = com.example.Admin", "A.consumer.client.rack = r1")
+    config = read("metric.names.formats = new", "A.consumer.client.rack = r1")
     (warning,) = warnings_of(config, WarningCode.NOT_YET)
     assert warning.message.endswith(
-        "yet: forwarding.admin.class (line 5), A.consumer.client.rack (line 6)"
+        "yet: metric.names.formats (line 5), A.consumer.client.rack (line 6)"
     )
 
 
