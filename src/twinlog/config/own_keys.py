@@ -98,7 +98,7 @@ OWN_KEYS = (
         scope=Scope.FLOW,
         support=Support.ACTS,
         meaning="take ACLs off remote topics that the source's topics do not have; never ALLOW "
-        "WRITE and ALLOW ALL, and nothing with the identity policy",
+        "WRITE and ALLOW ALL, and only with the default policy",
     ),
     KeyDefinition(
         name="twinlog.source.group.id",

@@ -28,17 +28,22 @@ class AclRules:
 
     selector: TopicSelector
     source_alias: str
-    names_change: bool
-    """False under the identity policy."""
+    stem: str | None
+    """What every remote name begins with, nothing under the identity policy; None where only the
+    policy's own code knows.
+    """
     prefixed: bool
     removal: bool
 
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:
+        stem: str | None = f"{flow.source_alias}{flow.policy.separator}"
+        if flow.policy.kind is PolicyKind.IDENTITY:
+            stem = ""
         return cls(
             selector=TopicSelector.of(flow),
             source_alias=flow.source_alias,
-            names_change=flow.policy.kind is not PolicyKind.IDENTITY,
+            stem=None if flow.policy.custom else stem,
             prefixed=flow.sync_topic_acls_prefixed,
             removal=flow.sync_topic_acls_removal,
         )
@@ -50,12 +55,12 @@ class AclRules:
 
     def _copy(self, acl: TopicAcl, topics: Collection[str]) -> TopicAcl | None:
         if acl.pattern == Pattern.LITERAL and self.selector.selects(acl.name):
-            if self.prefixed and self.names_change and acl.name == EVERY_TOPIC:
-                return _for_remote(acl, self._remote(""), Pattern.PREFIXED)
+            if self.prefixed and self.stem and acl.name == EVERY_TOPIC:
+                return _for_remote(acl, self.stem, Pattern.PREFIXED)
             return _for_remote(acl, self._remote(acl.name), Pattern.LITERAL)
         covers = acl.pattern == Pattern.PREFIXED and any(t.startswith(acl.name) for t in topics)
-        if self.prefixed and covers:
-            return _for_remote(acl, self._remote(acl.name), Pattern.PREFIXED)
+        if self.prefixed and covers and self.stem is not None:
+            return _for_remote(acl, self.stem + acl.name, Pattern.PREFIXED)
         return None
 
     def _remote(self, name: str) -> str:
@@ -64,14 +69,14 @@ class AclRules:
     def leftover(self, target: Iterable[TopicAcl], wanted: Collection[TopicAcl]) -> set[TopicAcl]:
         """What a sync could have made and would not make now.
 
-        Nothing under the identity policy: there a topic's ACLs may be the target's own.
+        Nothing where names do not begin with the source's: there an ACL may be the target's own.
         """
-        if not self.removal or not self.names_change:
+        if not self.removal or not self.stem:
             return set()
-        return {acl for acl in target if acl not in wanted and self._could_be_ours(acl)}
+        stem = self.stem
+        return {acl for acl in target if acl not in wanted and self._could_be_ours(acl, stem)}
 
-    def _could_be_ours(self, acl: TopicAcl) -> bool:
-        stem = self._remote("")
+    def _could_be_ours(self, acl: TopicAcl, stem: str) -> bool:
         if not acl.name.startswith(stem) or _is_for_writers(acl) or _allows_all(acl):
             return False
         if acl.pattern == Pattern.PREFIXED:

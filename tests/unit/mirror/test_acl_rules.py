@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,12 @@ def test_prefixes_are_removed_only_where_they_are_copied(folder: Path) -> None:
 
 def test_nothing_is_removed_where_names_do_not_tell_whose_it_is(folder: Path) -> None:
     assert rules(folder, REMOVAL, PREFIXED, IDENTITY).leftover([acl("orders")], set()) == set()
+
+
+def test_a_policy_of_ones_own_names_topics_and_no_patterns(folder: Path) -> None:
+    own = replace(rules(folder, REMOVAL, PREFIXED), stem=None)
+    assert own.wanted([acl("orders"), prefix("ord")], ["orders"]) == {acl("A.orders")}
+    assert own.leftover([acl("A.orders")], set()) == set()
 
 
 def test_an_acl_in_words() -> None:
