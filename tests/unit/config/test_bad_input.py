@@ -28,6 +28,12 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     ("base", "starts", "holds"),
     [
         ([], "mm2.properties: clusters: missing", "clusters = A, B"),
+        (["cluster = A, B"], "mm2.properties:1: cluster: no such key; did you mean clusters?", ""),
+        (
+            ["name = x", "source.cluster.bootstrap.servers = a:1"],
+            "mm2.properties:2: source.cluster.bootstrap.servers: this is the configuration of a",
+            "name the clusters, clusters = A, B",
+        ),
         (["clusters ="], "mm2.properties:1: clusters: names no cluster", "clusters = A, B"),
         (["# x", "clusters = ,"], "mm2.properties:2: clusters: names no cluster", ""),
         (
