@@ -35,5 +35,5 @@ def test_small_and_huge_answers_have_buffers_of_their_own() -> None:
     pool = FramePool()
     for size in (4, POOLED_FROM_BYTES - 1, MOST_BYTES + 1):
         frame = pool.take(size)
-        assert len(frame) == size
-        assert len(frame.obj) == size
+        assert isinstance(frame.obj, bytearray)
+        assert len(frame) == len(frame.obj) == size
