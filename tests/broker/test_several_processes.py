@@ -101,6 +101,7 @@ def test_standby_says_so_and_takes_over_within_15_seconds(
         with Mirror(config) as standby:
             eventually(lambda: "standing by" in reason(standby), 20)
             assert f"(process {leader.pid} on " in reason(standby)
+            assert standby.supervisor.snapshots()[0].state == "STANDBY"
             said = [r.getMessage() for r in caplog.records if "standing by" in r.getMessage()]
             assert len(said) == 1, "once, not every five seconds"
             assert not standby.leases.pids()
@@ -161,6 +162,7 @@ def test_another_configuration_is_said_until_both_have_reloaded(
             eventually(lambda: "[CONFIG_MISMATCH]" in reason(standby.mirror), 20)
             assert "what differs: tasks.max, topics.exclude;" in reason(standby.mirror)
             assert f"process {os.getpid()}" in reason(standby.mirror)
+            assert standby.mirror.supervisor.snapshots()[0].state == "STANDBY"
             (copying,) = leader.mirror.eventually(lambda parts: parts[0].state == "AT_END")
             generation = leader.mirror.supervisor.snapshots()[0].generation
 

@@ -62,7 +62,7 @@ def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> Non
     with Load(flow.source, flow.topic, partitions=PARTITIONS) as load, Driver(config) as first:
         eventually(lambda: first.state.records > 500, 20)
         with Driver(config) as second:
-            second.until("DEGRADED")
+            second.until("STANDBY")
             assert "standing by: another process leads this flow" in second.state.reason
             assert not second.state.lanes
             first.kill()
@@ -78,11 +78,11 @@ def test_frozen_driver_finds_its_flow_led_by_another_and_stands_by(flow: Rig) ->
     with Load(flow.source, flow.topic, partitions=PARTITIONS) as load, Driver(config) as first:
         eventually(lambda: first.state.records > 500, 20)
         with Driver(config) as second:
-            second.until("DEGRADED")
+            second.until("STANDBY")
             first.signal(signal.SIGSTOP)
             eventually(lambda: second.state.records > 500, 30, what="records of the second mirror")
             first.signal(signal.SIGCONT)
-            first.until("DEGRADED")
+            first.until("STANDBY")
             before = second.state.records
             eventually(lambda: second.state.records > before + 500, 10)
             assert not first.state.lanes

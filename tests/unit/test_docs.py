@@ -66,6 +66,7 @@ def test_decisions_are_numbered_without_a_gap() -> None:
 
 def test_flow_and_partition_states_are_explained() -> None:
     states = {"STARTING", "RUNNING", "PARTLY_FAILED", "DEGRADED", "THROTTLED", "STOPPED", "FAILED"}
+    states |= {"STANDBY"}
     states |= {"PENDING", "COPYING", "AT_END", "DRAINING", "DONE", "RETRYING", "TAKEN_OVER"}
     states |= {"RELEASED", "NEW", "BEHIND", "NOT_RUNNING"}
     assert {state for state in states if f"`{state}`" not in OPERATIONS} == set()

@@ -26,6 +26,7 @@ FLOW_STATES: Final = (
     "STARTING",
     "RUNNING",
     "PARTLY_FAILED",
+    "STANDBY",
     "DEGRADED",
     "THROTTLED",
     "STOPPING",

@@ -25,10 +25,14 @@ KEYS_SHOWN: Final = 10
 
 
 class SetupWaiting(TwinlogError):
-    """Another process leads the flow; we stand by."""
+    """The flow must not begin yet; asked again soon."""
 
     code = "STANDBY"
     fate = Fate.RETRIABLE
+
+
+class StandingBy(SetupWaiting):
+    """Another process leads the flow: nothing is wrong, and nothing is to be done."""
 
 
 def take_part(
@@ -46,7 +50,7 @@ def take_part(
 
 
 def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> None:
-    """Return when we lead; else raise why we do not (SetupWaiting: ask again)."""
+    """Return when we lead; else raise why we do not (StandingBy: ask again)."""
     membership.wait_for(_leads_or_may_not, within_s=ONCE_WAITS_S if once else STANDBY_LOOKS_S)
     state = membership.state
     if state.role is Role.LEADING:
@@ -61,12 +65,12 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
     theirs = config_of(state.leader)
     keys = [] if theirs is None else differing(digests(config), theirs)
     if keys:
-        raise SetupWaiting(
+        raise StandingBy(
             f"standing by: another process leads this flow ({leader}) with another configuration; "
             f"what differs: {first_few(keys, KEYS_SHOWN)}; give both the same file and reload them",
             code="CONFIG_MISMATCH",
         )
-    raise SetupWaiting(f"standing by: another process leads this flow ({leader})")
+    raise StandingBy(f"standing by: another process leads this flow ({leader})")
 
 
 def _leads_or_may_not(state: MembershipState) -> bool:

@@ -29,6 +29,8 @@ class ManagedFlow:
     duties: Duties | None = None
     groups: GroupsReport = field(default_factory=GroupsReport)
     degraded: str = ""
+    is_standing_by: bool = False
+    """Another process leads it, which is no trouble; `degraded` says which one."""
     error: TwinlogError | None = None
     """Why the flow was given up."""
     errors: Counter[str] = field(default_factory=Counter)
@@ -64,7 +66,7 @@ class ManagedFlow:
             self.errors.update(self.run.errors)
             self.former = [*self.run.partitions.values()]
         self.degraded = "the lead was lost" if self.lost_lead else ""
-        self.run, self.prepared = None, None
+        self.run, self.prepared, self.is_standing_by = None, None, False
         self.lost_lead = self.closing = False
         self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic()
         self.take_over()
@@ -97,7 +99,7 @@ class ManagedFlow:
         error = self.error
         return FlowSnapshot(
             flow=self.setup.name,
-            state="FAILED" if error is not None else "DEGRADED" if self.degraded else "STARTING",
+            state=self._state_without_run(),
             reason=str(error) if error is not None else self.degraded,
             guarantee="",
             generation=-1,
@@ -107,3 +109,10 @@ class ManagedFlow:
             code="" if error is None else error.code,
             errors=dict(self.errors),
         )
+
+    def _state_without_run(self) -> str:
+        if self.error is not None:
+            return "FAILED"
+        if self.is_standing_by:
+            return "STANDBY"
+        return "DEGRADED" if self.degraded else "STARTING"

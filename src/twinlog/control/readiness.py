@@ -1,4 +1,4 @@
-"""Whether flows get anywhere: each moved, or was at its end, within the last minute.
+"""Whether flows get anywhere: each moved, was at its end, or stood by, within the last minute.
 
 Progress, not state: a flow that says RUNNING and stands still is not ready, and one that is
 DEGRADED and still copies is.
@@ -6,6 +6,9 @@ DEGRADED and still copies is.
 - It moved: a record more is on the target, or the copy's position at the source went on (aborted
   data and compacted gaps move it without a record). A position that went back and forth is no
   movement: only what is past the furthest place so far counts.
+- It stands by: another process leads it, and this one does all that it should. So it is with
+  another configuration than the leader's: it would take over all the same, and a rolling update,
+  which waits until the new process is ready before it ends the old one, must not wait for ever.
 - It is at its end: all its partitions are, and the clusters can be reached: what was the end a
   while ago may not be any more.
 """
@@ -20,11 +23,12 @@ from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
 
 WITHIN_S: Final = 60.0
 AT_END: Final = frozenset({"AT_END", "DONE", "TAKEN_OVER", "RELEASED"})
+STANDBY: Final = "STANDBY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowReadiness:
-    """One flow now; `silent_s` is how long ago it last moved or was at its end."""
+    """One flow now; `silent_s` is how long ago it last moved, was at its end, or stood by."""
 
     flow: str
     is_ready: bool
@@ -44,7 +48,7 @@ class _Known:
     since: float
     """When the flow was first seen."""
     good_at: float | None = None
-    """When it last moved or was at its end."""
+    """When it last moved, was at its end, or stood by."""
     furthest: dict[tuple[str, int], _Furthest] = field(default_factory=dict)
 
 
@@ -62,7 +66,7 @@ class Readiness:
     def _flow(self, now: float, flow: FlowSnapshot) -> FlowReadiness:
         known = self._flows.setdefault(flow.flow, _Known(now))
         moved = [_moved(known, partition) for partition in flow.partitions]
-        if any(moved) or _is_at_end(flow):
+        if any(moved) or flow.state == STANDBY or _is_at_end(flow):
             known.good_at = now
         good_at = known.good_at
         return FlowReadiness(

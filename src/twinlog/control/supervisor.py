@@ -28,7 +28,7 @@ from twinlog.control.duty_list import duties_of
 from twinlog.control.flow_run import FlowRun
 from twinlog.control.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.lanes import Job, Lane
-from twinlog.control.leading import SetupWaiting
+from twinlog.control.leading import SetupWaiting, StandingBy
 from twinlog.control.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
 from twinlog.control.pacing import pacer_of
 from twinlog.control.partitions import RETRY_FAILED_S
@@ -262,6 +262,7 @@ class Supervisor:
 
         def failed(error: TwinlogError) -> None:
             flow.is_trying = False
+            flow.is_standing_by = isinstance(error, StandingBy)
             if not isinstance(error, SetupWaiting):
                 flow.errors[error.code] += 1
             waited = time.monotonic() - flow.began
@@ -277,7 +278,8 @@ class Supervisor:
             flow.degraded = str(error)
             if time.monotonic() - flow.told_at > ONE_LINE_EVERY_S or error.code != flow.told_code:
                 flow.told_at, flow.told_code = time.monotonic(), error.code
-                log.warning("%s: %s; trying again", flow.setup.name, error)
+                then = "ready to take over" if flow.is_standing_by else "trying again"
+                log.warning("%s: %s; %s", flow.setup.name, error, then)
 
         self._background(lambda: flow.setup.prepare(once=self._once), ready, failed)
 
@@ -341,8 +343,7 @@ class Supervisor:
             if duties is not None and ends_in_time:
                 duties.run_once()
             if duties is not None:
-                duties.stop()
-                duties.join(DUTIES_END_WITHIN_S)
+                duties.end(DUTIES_END_WITHIN_S)
             if goes_on:
                 prepared.rest(drained=drained, successor=successor)
             else:

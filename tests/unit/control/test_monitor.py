@@ -53,6 +53,13 @@ def test_lag_is_told_in_records_and_seconds_for_every_partition() -> None:
     assert found["twinlog_lag_records", second] == found["twinlog_lag_seconds", second] == 0
 
 
+def test_a_flow_that_stands_by_has_a_state_of_its_own_and_is_ready() -> None:
+    found = metrics_of(flow(state="STANDBY", generation=-1, guarantee="", lanes=0))
+    assert found["twinlog_flow_state", labels(state="STANDBY")] == 1
+    assert found["twinlog_flow_state", labels(state="DEGRADED")] == 0
+    assert found["twinlog_flow_ready", labels()] == 1
+
+
 def test_lag_that_is_not_known_has_no_series() -> None:
     found = metrics_of(flow(partition(lag=-1, lag_ms=-1)))
     assert not any(name.startswith("twinlog_lag") for name, _ in found)

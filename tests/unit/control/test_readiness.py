@@ -96,3 +96,13 @@ def test_the_reason_is_told() -> None:
     stuck = partition(state="FAILED", lag=-1, code="RECORD_TOO_LARGE", message="too large")
     (one,) = Readiness().update(0.0, [flow(stuck)])
     assert (one.is_ready, one.reason) == (False, "too large [RECORD_TOO_LARGE]")
+
+
+def test_a_flow_that_another_process_leads_is_ready() -> None:
+    """It does what it should; and when it takes over it has a minute for it."""
+    watch = Watch()
+    standby = flow(state="STANDBY", generation=-1, reason="standing by [CONFIG_MISMATCH]")
+    assert watch.after(1000, standby)
+    starting = flow(state="STARTING", generation=-1)
+    assert watch.after(60, starting)
+    assert not watch.after(1, starting)
