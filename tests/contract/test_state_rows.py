@@ -57,6 +57,25 @@ PLAIN_ROW_1 = ChunkRow(
 PLAIN_ROW_1_VALUE = b'{"v":1,"topic":"orders","runs":[0,0,0]}'
 
 
+BRANCH_ROW_2_KEY = (
+    b'["00112233445566778899aabbccddeeff","ffeeddccbbaa99887766554433221100",11,7,2,5,3,12]'
+)
+BRANCH_ROW_2 = ChunkRow(
+    key=KEY._replace(branch=3, branches=12),
+    term=Term(7, 2),
+    chunk=5,
+    topic="orders",
+    runs=(Run(0, 0, 0), Run(9, 40, 12)),
+    producer_id=4_002,
+)
+BRANCH_ROW_2_VALUE = b'{"v":2,"topic":"orders","runs":[0,0,0,9,40,12],"pid":4002}'
+
+
+def test_version_2_of_an_offset_map_row_is_that_of_a_branch() -> None:
+    assert ChunkRow.decode(BRANCH_ROW_2_KEY, BRANCH_ROW_2_VALUE) == BRANCH_ROW_2
+    assert BRANCH_ROW_2.encode() == (BRANCH_ROW_2_KEY, BRANCH_ROW_2_VALUE)
+
+
 def test_version_1_of_a_claim() -> None:
     (history,) = winning_claims([(CLAIM_1_KEY, CLAIM_1_VALUE)]).values()
     assert history.latest == CLAIM_1
@@ -94,5 +113,5 @@ def test_fields_that_a_later_release_adds_do_no_harm() -> None:
 def test_a_newer_version_is_refused_whatever_its_key(key: bytes) -> None:
     with pytest.raises(CorruptData, match=r"newer release.*upgrade Twinlog \[STATE_TOO_NEW\]$"):
         winning_claims([(key, b'{"v":2}')])
-    with pytest.raises(CorruptData, match=r"version 2.*upgrade Twinlog \[STATE_TOO_NEW\]$"):
-        ChunkRow.decode(key, b'{"v":2}')
+    with pytest.raises(CorruptData, match=r"version 3.*upgrade Twinlog \[STATE_TOO_NEW\]$"):
+        ChunkRow.decode(key, b'{"v":3}')

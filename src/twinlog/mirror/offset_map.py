@@ -25,6 +25,11 @@ C. Within a term chunks only grow: a row of a lower chunk than one read before i
 D. Ordinals rise strictly within a partition once cut; upstream and downstream offsets rise with
    them.
 E. A null value is never written.
+F. The first row of all fixes where the copy began: `twinlog.start` is never asked again for this
+   pair of logs, nor for this source log when its target is made anew. It is written at once, also
+   where there is nothing to copy, before any record and before the partition is given back in
+   order. A lane that dies before it leaves nothing behind, and the next one asks again, once
+   nothing of the dead one can arrive any more (`control/takes.py`).
 """
 
 from __future__ import annotations
@@ -39,6 +44,8 @@ from twinlog.errors import CorruptData
 from twinlog.model import TopicId, TopicPartition
 
 ROW_VERSION: Final = 1
+BRANCH_ROW_VERSION: Final = 2
+"""Rows of a branch have longer keys, which the first release cannot read."""
 RUNS_PER_CHUNK: Final = 400
 """About 4 KB of JSON: what one more gap costs to rewrite."""
 
@@ -81,6 +88,10 @@ class PartitionKey(NamedTuple):
     source_topic_id: TopicId
     target_topic_id: TopicId
     partition: int
+    branch: int = -1
+    """The target partition, where a source partition goes to several by key (`fan_out`)."""
+    branches: int = 0
+    """Among how many: the same key goes elsewhere among more, so it is another map."""
 
 
 class Mark(NamedTuple):
@@ -110,13 +121,16 @@ class ChunkRow:
 
     def encode(self) -> tuple[bytes, bytes]:
         """(key, value) as compact JSON."""
-        key = [*self.key, *self.term, self.chunk]
+        key: list[object] = [*self.key[:3], *self.term, self.chunk]
+        if self.key.branches:
+            key += self.key[3:]
         deltas: list[int] = []
         last = Run(0, 0, 0)
         for run in self.runs:
             deltas += (now - before for now, before in zip(run, last, strict=True))
             last = run
-        value: dict[str, object] = {"v": ROW_VERSION, "topic": self.topic, "runs": deltas}
+        version = BRANCH_ROW_VERSION if self.key.branches else ROW_VERSION
+        value: dict[str, object] = {"v": version, "topic": self.topic, "runs": deltas}
         if self.mark is not None:
             value["mark"] = list(self.mark)
         if self.fingerprint is not None:
@@ -131,13 +145,13 @@ class ChunkRow:
         try:
             fields = json.loads(value)
             version = fields["v"]  # first: a newer release may have other keys, too
-            if version > ROW_VERSION:
+            if version > BRANCH_ROW_VERSION:
                 raise CorruptData(
                     f"an offset map row has version {version}, this release reads up to "
-                    f"{ROW_VERSION}: upgrade Twinlog",
+                    f"{BRANCH_ROW_VERSION}: upgrade Twinlog",
                     code="STATE_TOO_NEW",
                 )
-            source_id, target_id, partition, generation, start, chunk = json.loads(key)
+            source_id, target_id, partition, generation, start, chunk, *branch = json.loads(key)
             deltas, runs, last = fields["runs"], [], Run(0, 0, 0)
             for at in range(0, len(deltas), 3):
                 do, du, dd = deltas[at : at + 3]
@@ -145,7 +159,7 @@ class ChunkRow:
                 runs.append(last)
             mark = fields.get("mark")
             return cls(
-                key=PartitionKey(TopicId(source_id), TopicId(target_id), partition),
+                key=PartitionKey(TopicId(source_id), TopicId(target_id), partition, *branch),
                 term=Term(generation, start),
                 chunk=chunk,
                 topic=fields["topic"],
@@ -281,9 +295,9 @@ class MapTail:
     writing: int = 0
     """Writes of this tail that are on their way."""
 
-    def announce(self, run: Run, fingerprint: int | None) -> None:
-        """Add a run that a batch about to be sent begins."""
-        if self.runs and run.continues(self.runs[-1]):
+    def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
+        """Add a run that a batch about to be sent begins; `always`: even one that is known so."""
+        if self.runs and run.continues(self.runs[-1]) and not always:
             return
         if self.runs and run.ordinal == self.runs[-1].ordinal:
             self.runs[-1] = run  # nothing was written for the announced one: this is what follows
