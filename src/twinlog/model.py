@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 
@@ -25,6 +26,26 @@ class Flow:
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
+
+
+class StartKind(StrEnum):
+    """How the place is given where a copy begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIMESTAMP = "timestamp"
+    OFFSET = "offset"
+
+
+class StartAt(NamedTuple):
+    """Where a partition begins that was never copied."""
+
+    kind: StartKind = StartKind.EARLIEST
+    value: int = -1
+    """Milliseconds since 1970, or the upstream offset."""
+
+
+EARLIEST = StartAt()
 
 
 class TopicId(str):

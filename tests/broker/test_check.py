@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import Outgoing, produce
+from tests.support.mirror import Mirror
 from tests.support.topics import allow, create_topic, partition_count, topic_names
 from twinlog.cli.main import run
 from twinlog.config.load import load
@@ -20,6 +21,8 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 from twinlog.sandbox.layout import free_ports
 
 pytestmark = pytest.mark.broker
+
+NOVEMBER_MS = 1_793_491_200_000
 
 
 class Checked:
@@ -69,6 +72,46 @@ def test_says_what_would_be_created_and_creates_nothing(
     assert topic.remote_topic == f"{checked.source}.{fresh_topic}"
     assert topic.configs["retention.ms"] == "77000"
     assert topic_names(target_cluster) == before
+
+
+def test_says_where_each_topic_would_begin(
+    checked: Checked,
+    source_cluster: LocalCluster,
+    fresh_topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in "abc":
+        create_topic(source_cluster, f"{fresh_topic}-{name}", 2)
+        produce(
+            source_cluster,
+            f"{fresh_topic}-{name}",
+            [Outgoing(value=b"x", partition=0, timestamp=NOVEMBER_MS + n) for n in range(9)],
+        )
+    lines = (
+        f"topics = {fresh_topic}-.*",
+        f"twinlog.start = .*-a:{NOVEMBER_MS + 5}, .*-b:0=4;1=1, latest",
+    )
+    report = checked.report(*lines)
+    found = {topic.topic[-1]: topic for topic in report.flows[0].topics}
+    assert found["a"].begins == {0: 5, 1: 0}
+    assert found["a"].start == "2026-11-01T00:00:00.005Z (0=5;1=0)"
+    assert (found["b"].begins, found["b"].start) == ({0: 4, 1: 1}, "0=4;1=1")
+    assert (found["c"].begins, found["c"].start) == ({0: 9, 1: 0}, "latest")
+    assert codes(report) == ["START_BEYOND_END"], "partition 1 of b is empty"
+    assert f"{fresh_topic}-b-1: twinlog.start begins at offset 1" in str(report.problems[0])
+    assert run(["check", str(checked.write(*lines))]) == 1
+    assert "begins at" in capsys.readouterr().out
+
+
+def test_says_what_goes_on_where_it_stands(
+    checked: Checked, source_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic, 2)
+    lines = (f"topics = {fresh_topic}", "twinlog.state.topic.replication.factor = 1")
+    with Mirror(checked.write(*lines), once=True) as mirror:
+        mirror.wait(40)
+    (topic,) = checked.report(*lines, "twinlog.start = latest").flows[0].topics
+    assert (topic.start, topic.begins) == ("where it stands", {})
 
 
 def test_says_which_topics_would_grow(

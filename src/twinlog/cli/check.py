@@ -116,11 +116,17 @@ def _table(topics: Iterable[TopicReport]) -> Table:
     table.add_column("partitions", justify="right")
     table.add_column("remote topic", no_wrap=True)
     table.add_column("which", no_wrap=True)
+    table.add_column("begins at")
     table.add_column("configs")
     for topic in islice(topics, TOPICS_SHOWN):
         configs = " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
         table.add_row(
-            f"  {topic.topic}", str(topic.partitions), topic.remote_topic, _plan(topic), configs
+            f"  {topic.topic}",
+            str(topic.partitions),
+            topic.remote_topic,
+            _plan(topic),
+            topic.start,
+            configs,
         )
     return table
 

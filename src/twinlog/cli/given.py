@@ -51,7 +51,7 @@ def _joined(args: Sequence[str]) -> Iterator[str]:
 
 
 def flag_of(definition: KeyDefinition) -> str:
-    """`--source-start` for twinlog.source.start."""
+    """`--source-loss` for twinlog.source.loss."""
     return "--" + definition.name.removeprefix(OWN_PREFIX).replace(".", "-")
 
 
@@ -109,6 +109,7 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
 
     return click.option(
         flag,
+        *(f"--{old.removeprefix(OWN_PREFIX).replace('.', '-')}" for old in definition.replaces),
         metavar="|".join(definition.choices).upper() or definition.kind.value.upper(),
         expose_value=False,
         callback=keep,

@@ -20,6 +20,7 @@ from twinlog.config.resolve import (
     target_client,
 )
 from twinlog.config.schema import FlowConfig, IsolationLevel, OffsetReset
+from twinlog.config.start import Starts, to_starts
 from twinlog.config.tuning import lane_memory, read_tuning
 from twinlog.config.values import (
     to_boolean,
@@ -29,7 +30,7 @@ from twinlog.config.values import (
     trimmed,
 )
 from twinlog.errors import ConfigError
-from twinlog.model import Flow
+from twinlog.model import Flow, StartKind
 
 
 def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
@@ -73,7 +74,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         tasks_max=values.number_or_none("tasks.max"),
         isolation_level=_isolation(consumer),
         auto_offset_reset=reset,
-        start=OffsetReset(values.choice_or("twinlog.source.start", reset.value)),
+        start=values.starts("twinlog.start", StartKind(reset.value)),
         source_group_id=values.text("twinlog.source.group.id"),
         source_group_commit_interval_ms=values.number("twinlog.source.group.commit.interval.ms"),
         same_partitions=values.choice_or("twinlog.target.partitions", "grow") == "same",
@@ -140,6 +141,10 @@ class _Values:
 
     def priorities(self, name: str) -> Priorities:
         return to_priorities(self._setting_or_default(name))
+
+    def starts(self, name: str, reset: StartKind) -> Starts:
+        setting = self._settings.get(name)
+        return Starts.everywhere(reset) if setting is None else to_starts(setting, reset)
 
     def number(self, name: str) -> int:
         return self._number(name, self._setting_or_default(name))

@@ -11,13 +11,15 @@ _MEBIBYTE = 1 << 20
 
 OWN_KEYS = (
     KeyDefinition(
-        name="twinlog.source.start",
-        kind=Kind.CHOICE,
+        name="twinlog.start",
+        kind=Kind.LIST,
         default=None,  # the source consumer's auto.offset.reset
         scope=Scope.FLOW,
         support=Support.ACTS,
-        meaning="where a partition starts that was never copied; default: auto.offset.reset",
-        choices=("earliest", "latest"),
+        meaning="where a partition starts that was never copied: `earliest`, `latest`, a time, or "
+        "by topic, as `orders:2026-11-01T00:00:00Z, audit:0=120;1=77, .*:latest`; default: "
+        "auto.offset.reset",
+        replaces=("twinlog.source.start",),
     ),
     KeyDefinition(
         name="twinlog.source.loss",

@@ -46,7 +46,7 @@ On the command line, for `mirror` and `check`:
 
 - `--clusters west-1 west-2` or `--clusters west-1,west-2` runs only the flows into these clusters.
 - `--set KEY=VALUE` is one more line at the end of the file.
-- Each of Twinlog's own keys has a flag: `--source-start` is `twinlog.source.start`. It wins over
+- Each of Twinlog's own keys has a flag: `--source-loss` is `twinlog.source.loss`. It wins over
   every line of the file.
 - Several files run side by side in one process, each read alone: nothing of one reaches another.
   A flow may be on in one of them only.

@@ -14,6 +14,7 @@ from twinlog.config.origin import ClientProperties, Setting, Settings
 from twinlog.config.patterns import NamePattern
 from twinlog.config.priority import Priorities
 from twinlog.config.resolve import cluster_client
+from twinlog.config.start import Starts
 from twinlog.config.tuning import Tuning
 from twinlog.config.values import HostPort
 from twinlog.model import Flow
@@ -162,8 +163,8 @@ class FlowConfig:
     isolation_level: IsolationLevel
     auto_offset_reset: OffsetReset
 
-    start: OffsetReset
-    """twinlog.source.start"""
+    start: Starts
+    """twinlog.start"""
     source_group_id: str
     """twinlog.source.group.id; empty is none."""
     source_group_commit_interval_ms: int

@@ -35,6 +35,7 @@ _BY_FILE: Final = {
     "faults/test_backpressure.py": "twinlog.lane.memory.bytes",
     "faults/test_h04_position.py": "consumer.auto.offset.reset",
     "faults/test_h06_source_loss.py": "twinlog.source.loss",
+    "faults/test_start.py": "twinlog.start",
     "faults/test_deep_path.py": "consumer.isolation.level",
     "unit/cli/test_given.py": "twinlog.state.topic.replication.factor",
     "unit/config/test_custom_policy.py": "replication.policy.class",
@@ -43,8 +44,7 @@ _BY_FILE: Final = {
         "offset-syncs.topic.replication.factor"
     ),
     "unit/config/test_precedence.py": (
-        "enabled replication.policy.separator replication.policy.internal.topic.separator.enabled "
-        "twinlog.source.start"
+        "enabled replication.policy.separator replication.policy.internal.topic.separator.enabled"
     ),
     "unit/config/test_providers.py": "config.providers",
     "unit/config/test_tuning.py": "admin.request.timeout.ms",

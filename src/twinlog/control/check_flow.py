@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 from twinlog.cluster import admin
@@ -13,6 +14,7 @@ from twinlog.cluster.metadata import Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
 from twinlog.control.check_report import FlowReport, Plan, Problem, TopicReport
 from twinlog.control.check_rights import denied, may, seen_by, unseen_configs
+from twinlog.control.check_starts import TopicBegin, topic_begins
 from twinlog.control.check_syncs import check_syncs
 from twinlog.control.flow_setup import EXPIRY_CONFIG, FlowSetup
 from twinlog.control.group_rights import group_notes
@@ -87,14 +89,23 @@ class _Look:
     def topics(self) -> None:
         missing = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
         configs = new_topic_configs(self._flow, self._clients.source, missing)
+        begins = topic_begins(
+            self._flow,
+            self._clients.source,
+            self._mirrored.values(),
+            self._goes_on,
+            self._problem,
+        )
         for name, topic in self._mirrored.items():
-            self._report.topics.append(self._topic(topic, configs.get(name, {})))
+            self._report.topics.append(self._topic(topic, configs.get(name, {}), begins[name]))
         self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
         self._report.notes += group_notes(self._flow, self._clients.source)
         if missing and self._flow.topic_creation_enabled:
             self._creation(missing, configs)
 
-    def _topic(self, topic: TopicMetadata, configs: Mapping[str, str]) -> TopicReport:
+    def _topic(
+        self, topic: TopicMetadata, configs: Mapping[str, str], begin: TopicBegin
+    ) -> TopicReport:
         remote = self._remote[topic.name]
         known = self._there.topics.get(remote)
         wanted = len(topic.partitions)
@@ -119,6 +130,8 @@ class _Look:
             plan=plan,
             remote_partitions=count,
             configs=configs if plan is Plan.CREATE else {},
+            start=begin.text,
+            begins=begin.offsets,
         )
 
     def _creation(self, missing: Sequence[str], configs: Mapping[str, Mapping[str, str]]) -> None:
@@ -275,7 +288,7 @@ class _Look:
         }
         if not there:
             return
-        known = self._mapped()
+        known = self._mapped
         unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
         starts = admin.list_offsets(self._clients.target, unknown.values(), admin.EARLIEST)
         ends = admin.log_ends(self._clients.target, unknown.values())
@@ -304,7 +317,12 @@ class _Look:
             tp.partition,
         )
 
-    def _mapped(self) -> Iterable[PartitionKey]:
+    def _goes_on(self, tp: TopicPartition) -> bool:
+        remote = TopicPartition(self._remote[tp.topic], tp.partition)
+        return remote.topic in self._there.topics and self._key(tp, remote) in self._mapped
+
+    @cached_property
+    def _mapped(self) -> Container[PartitionKey]:
         topic = offset_map_topic(self._flow.flow.source)
         found = self._there.topics.get(topic)
         if found is None or not may(self._there, topic, Operation.READ):

@@ -57,6 +57,10 @@ class TopicReport:
     remote_partitions: int = 0
     configs: Mapping[str, str] = field(default_factory=dict)
     """What the remote topic would be created with."""
+    start: str = ""
+    """Where its copy would begin."""
+    begins: Mapping[int, int] = field(default_factory=dict)
+    """The same as upstream offsets, by partition; without those that go on where they stand."""
 
 
 @dataclass(slots=True, kw_only=True)

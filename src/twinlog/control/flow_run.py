@@ -22,17 +22,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from twinlog.clock import boot_clock
+from twinlog.config.start import Starts
 from twinlog.control.channel_peer import Peer
 from twinlog.control.lanes import Job, Lane, Lease, LeaseState, spread
 from twinlog.control.pacing import Pacer
-from twinlog.control.partitions import (
-    UNREACHABLE,
-    LaneKey,
-    Partition,
-    PartitionPlan,
-    Placement,
-)
-from twinlog.control.takes import take_of
+from twinlog.control.partitions import UNREACHABLE, LaneKey, Partition, PartitionPlan, Placement
+from twinlog.control.takes import put_off, take_of
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
     Progress,
@@ -98,7 +93,7 @@ class FlowRun:
         lane_count: Callable[[int], int],
         lease_s: float,
         first_change_s: float,
-        start: str,
+        start: Starts,
         once: bool,
         clean: bool,
         pacer: Pacer | None = None,
@@ -340,6 +335,7 @@ class FlowRun:
             p
             for p in self.partitions.values()
             if p.is_due(now) and p.handed is None and not self._is_given_up(p)
+            if not put_off(p, maps, self._start.at(p.plan.source))
         ]
         self._give(cold, current, maps)
 
@@ -357,7 +353,7 @@ class FlowRun:
             for partition in part:
                 if partition.handed is None:
                     partition.term = Term(self.generation, next(self._starts))
-                takes.append(take_of(partition, maps, self._start))
+                takes.append(take_of(partition, maps, self._start.at(partition.plan.source)))
                 partition.placement = Placement.ASSIGNED
                 partition.lane = lane.key
                 partition.handed = None

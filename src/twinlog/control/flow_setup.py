@@ -33,6 +33,7 @@ from twinlog.cluster.membership import Membership
 from twinlog.cluster.metadata import Operation
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.config.schema import FlowConfig, IsolationLevel, PolicyKind
+from twinlog.config.start import Starts
 from twinlog.control.check_rights import denied, may
 from twinlog.control.duties import LedFlow, PartitionView
 from twinlog.control.flow_run import SILENCE_MS
@@ -69,7 +70,7 @@ class PreparedFlow:
     problems: list[TopicProblem]
     clean: bool
     """The generation before ended in order: nobody else's requests are on their way."""
-    start: str
+    start: Starts
     guarantee: str
     setup: FlowSetup
     map_reader: MapReader
@@ -181,7 +182,7 @@ class FlowSetup:
                 plans=found.plans,
                 problems=found.problems,
                 clean=clean,
-                start=self.config.start.value,
+                start=self.config.start,
                 guarantee=capabilities.guarantee,
                 setup=self,
                 map_reader=map_reader,
@@ -307,7 +308,7 @@ class FlowSetup:
         """
         parts = [
             self.config.isolation_level.value,
-            self.config.start.value,
+            str(self.config.start),
             self.config.policy.kind.value,
             self.config.policy.separator,
             *filter(None, [self.config.policy.custom]),

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from twinlog.cluster import admin
+from twinlog.cluster.begins import Begin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import read_to_end
 from twinlog.cluster.raw_log import fetch_records
-from twinlog.config.schema import FlowConfig, IsolationLevel, MirrorConfig, OffsetReset
+from twinlog.config.schema import FlowConfig, MirrorConfig
+from twinlog.control.check_starts import begins_now, isolation
 from twinlog.control.flow_setup import FlowSetup
 from twinlog.control.map_reader import MapReader
 from twinlog.control.partitions import PartitionPlan
@@ -75,7 +77,7 @@ def _snapshot(
 class _Ends:
     """What was asked of the partitions of both sides."""
 
-    first: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    first: Mapping[TopicPartition, Begin]
     source: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
     target: Mapping[TopicPartition, admin.EpochEnd | TwinlogError]
     newest: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
@@ -103,14 +105,12 @@ class _Look:
         return _snapshot(self._setup.name, "NOT_RUNNING", _last_run(history), history, tuple(parts))
 
     def _ends(self, plans: list[PartitionPlan]) -> _Ends:
-        committed = self._flow.isolation_level is IsolationLevel.READ_COMMITTED
-        isolation = (
-            admin.Isolation.READ_COMMITTED if committed else admin.Isolation.READ_UNCOMMITTED
-        )
         sources, targets = [p.source for p in plans], [p.target for p in plans]
         return _Ends(
-            first=admin.list_offsets(self._source, sources, admin.EARLIEST),
-            source=admin.list_offsets(self._source, sources, admin.LATEST, isolation=isolation),
+            first=begins_now(self._flow, self._source, sources),
+            source=admin.list_offsets(
+                self._source, sources, admin.LATEST, isolation=isolation(self._flow)
+            ),
             target=admin.log_ends(self._target, targets),
             newest=admin.list_offsets(self._target, targets, admin.MAX_TIMESTAMP),
         )
@@ -138,7 +138,7 @@ class _Look:
         }
         new = {tp: name for tp, name in remote.items() if name in missing}
         ends = admin.list_offsets(self._source, new, admin.LATEST)
-        starts = admin.list_offsets(self._source, new, admin.EARLIEST)
+        starts = begins_now(self._flow, self._source, new)
         for tp, name in new.items():
             yield self._never_copied(tp, name, starts[tp], ends[tp])
 
@@ -146,14 +146,13 @@ class _Look:
         self,
         tp: TopicPartition,
         remote: str,
-        start: admin.OffsetResult | TwinlogError,
+        start: Begin,
         end: admin.OffsetResult | TwinlogError,
     ) -> PartitionSnapshot:
-        """Everything in the log waits, unless the flow is to start at its end."""
+        """What is in the log from the configured start on waits."""
         if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
             return _part(tp, remote, "NEW")
-        at_end = self._flow.start is OffsetReset.LATEST
-        return _part(tp, remote, "NEW", lag=0 if at_end else end.offset - start.offset)
+        return _part(tp, remote, "NEW", lag=max(0, end.offset - start))
 
     def _partition(
         self,

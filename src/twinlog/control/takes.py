@@ -9,7 +9,7 @@ from typing import Final
 from twinlog.control.partitions import Partition, PartitionPlan
 from twinlog.lane.messages import TakePartition
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run
-from twinlog.model import NO_TOPIC_ID
+from twinlog.model import NO_TOPIC_ID, StartAt, StartKind
 
 RUNS_IN_TAKE: Final = 20_000
 """A log end lies within the newest runs; the first one is sent as well, since it knows K."""
@@ -17,12 +17,10 @@ RUNS_IN_TAKE: Final = 20_000
 Maps = Mapping[PartitionKey, PartitionMap]
 
 
-def take_of(partition: Partition, maps: Maps, start: str) -> TakePartition:
+def take_of(partition: Partition, maps: Maps, start: StartAt) -> TakePartition:
     """The message for one partition, with its map where the lane is to look itself."""
     plan = partition.plan
-    known = maps.get(
-        PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
-    )
+    known = maps.get(_key(plan))
     runs = () if known is None or partition.handed is not None else known.runs
     return TakePartition(
         source=plan.source,
@@ -46,6 +44,26 @@ def take_of(partition: Partition, maps: Maps, start: str) -> TakePartition:
         handed=partition.handed,
         unprotected_wait_ms=max(0, int((partition.wait_until - time.monotonic()) * 1000)),
     )
+
+
+def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
+    """Whether it must wait since a lane that is given up may have found another start for it.
+
+    A `latest` of now is not that of then. The lane's first row, and the records behind it, may
+    still arrive; whoever began elsewhere under the same sequences would be answered for them. So
+    nobody looks before all that has surely arrived, and the map is read again.
+    """
+    moves = start.kind in (StartKind.LATEST, StartKind.TIMESTAMP)
+    if not moves or partition.plan.begin_at >= 0 or time.monotonic() >= partition.wait_until:
+        return False
+    if _key(partition.plan) in maps:
+        return False
+    partition.retry_at = partition.wait_until
+    return True
+
+
+def _key(plan: PartitionPlan) -> PartitionKey:
+    return PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
 
 
 def _began_at(plan: PartitionPlan, maps: Maps) -> int:

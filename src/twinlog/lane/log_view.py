@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from twinlog.cluster import admin
+from twinlog.cluster.begins import begin_offsets
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import fetch_records
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.ports import LogEnds, ProducerTail, RawRecords
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import StartAt, TopicId, TopicPartition
 
 READ_BYTES: Final = 1 << 20
 
@@ -50,6 +51,18 @@ class ClusterLogView:
                     log_end=max(end.end_offset, high.offset),
                     leader_epoch=end.leader_epoch,
                 )
+        return out
+
+    def begins(
+        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+    ) -> Mapping[TopicPartition, int]:
+        out: dict[TopicPartition, int] = {}
+        isolation = admin.Isolation(read_committed)
+        for tp, answer in begin_offsets(self._client, starts, isolation=isolation).items():
+            if isinstance(answer, TwinlogError):
+                self.problems[tp] = answer
+            else:
+                out[tp] = answer
         return out
 
     def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:

@@ -24,7 +24,7 @@ from twinlog.config.tuning import Tuning
 from twinlog.mirror.copy import StartPoint
 from twinlog.mirror.offset_map import Mark, Run, Term
 from twinlog.mirror.timings import NO_TIMINGS, Timings
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import StartAt, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,8 @@ class TakePartition:
     """The target topic says LogAppendTime."""
     is_picky: bool
     """It may refuse single records for another reason: compaction, limits of timestamps."""
-    start: str
+    start: StartAt
+    """Used once, when there is no row."""
     began_at: int
     """Where the copy began in a target topic that was deleted since; -1 when there was none."""
     had_other_source: bool

@@ -281,11 +281,11 @@ class Stays:
         if (
             copy is not None
             and copy.tail.dirty
-            and not self._work.is_ours_alone
+            and not (self._work.is_ours_alone and take.runs)
             and copy.trouble is None
         ):
             self.map.note(copy)
-            return  # its mark is still to be written
+            return  # its mark is still to be written, or the first row, which fixes the start
         handed = None
         if copy is not None and copy.trouble is None and copy.source_trouble is None:
             handed = hand_over(copy)

@@ -7,7 +7,8 @@ partition's `Look` judges its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
@@ -15,7 +16,7 @@ from twinlog.mirror.copy import StartPoint
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, RawRecords
 from twinlog.mirror.position import Look, tail_source, tail_start
 from twinlog.mirror.start_request import StartRequest, StartRules
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
 
 T = TypeVar("T")
 
@@ -37,6 +38,11 @@ class ReadAhead:
 
     def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
         return self._view.ends(tps)
+
+    def begins(
+        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+    ) -> Mapping[TopicPartition, int]:
+        return self._view.begins(starts, read_committed=read_committed)
 
     def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
         out: dict[TopicPartition, RawRecords] = {}
@@ -67,7 +73,7 @@ def find_starts(
     there_still: list[StartRequest] = []
     for one in requests:
         try:
-            _check_ids(one, source_ids, target_ids)
+            check_ids(one, source_ids, target_ids)
         except TwinlogError as error:
             out[one.source] = error
         else:
@@ -76,6 +82,12 @@ def find_starts(
     sources, targets = {r.source for r in there_still}, {r.target for r in there_still}
     source_ends, target_ends = source.ends(sources), target.ends(targets)
     producers = target.producers(targets, rules.producer_id)
+    anew = {
+        one.source: one.start
+        for one in there_still
+        if not one.runs and one.began_at < 0 and one.start.kind is not StartKind.EARLIEST
+    }
+    begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
     for group in batched(there_still, AT_ONCE):
         here_view, there_view = source, target
         if rules.is_ours_alone:  # in a shared topic our end is searched, not known
@@ -83,9 +95,9 @@ def find_starts(
         for one in group:
             try:
                 look = Look(
-                    one,
-                    _ends(one.source, source_ends, source),
-                    _ends(one.target, target_ends, target),
+                    with_begin(one, anew, begins, source),
+                    ends_of(one.source, source_ends, source),
+                    ends_of(one.target, target_ends, target),
                     None if producers is None else producers.get(one.target),
                     producers is not None,
                     here_view,
@@ -121,7 +133,7 @@ def _tails(
     return ReadAhead(source, here), ReadAhead(target, there)
 
 
-def _check_ids(
+def check_ids(
     one: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
 ) -> None:
     for tp, expected, known, code, side in (
@@ -141,7 +153,26 @@ def _check_ids(
             )
 
 
-def _ends(tp: TopicPartition, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> LogEnds:
+def with_begin(
+    one: StartRequest,
+    anew: Container[TopicPartition],
+    begins: Mapping[TopicPartition, int],
+    view: LogView,
+) -> StartRequest:
+    """The request with the start that was found, where the partition has none yet."""
+    if one.source not in anew:
+        return one
+    found = begins.get(one.source)
+    if found is not None:
+        return replace(one, begin=found)
+    raise view.problems.get(one.source) or PartitionError(
+        f"{one.source}: its leader does not say where to begin",
+        code="NO_LEADER",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def ends_of(tp: TopicPartition, ends: Mapping[TopicPartition, LogEnds], view: LogView) -> LogEnds:
     found = ends.get(tp)
     if found is not None:
         return found

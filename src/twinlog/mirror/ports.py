@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from twinlog.errors import TwinlogError
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import StartAt, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,11 @@ class LogView(Protocol):
 
     def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
         """Log start, high watermark and log end (OffsetForLeaderEpoch with the current epoch)."""
+
+    def begins(
+        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+    ) -> Mapping[TopicPartition, int]:
+        """Where a reader would begin (ListOffsets): at the end where no record is so new."""
 
     def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
         """About 1 MB of whole batches from each offset on, transactions ignored."""

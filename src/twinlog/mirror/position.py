@@ -41,7 +41,7 @@ from twinlog.mirror.tail_check import (
     source_records,
 )
 from twinlog.mirror.unread import holds_records
-from twinlog.model import TopicPartition, sequence_of
+from twinlog.model import StartKind, TopicPartition, sequence_of
 from twinlog.wire.records import Record
 
 MAX_TAIL_READS: Final = 20
@@ -147,16 +147,30 @@ class Look:
         upstream = self.here.log_start
         if self.request.began_at >= 0:
             upstream = max(upstream, self.request.began_at)
-        elif self.request.start == "latest":
-            upstream = self.here.high_watermark
+        else:
+            upstream = max(upstream, self._begin())
+        ordinal = 0
+        if self.producer is not None and not self.rules.is_ours_alone:
+            # our id wrote here already, for a source topic of this name that was deleted since
+            ordinal = sequence_of(self.producer.last_sequence + 1)
         return StartPoint(
-            ordinal=0,
+            ordinal=ordinal,
             upstream=upstream,
-            k=end,
+            k=end - ordinal,
             last_fetched_epoch=-1,
             is_protected=False,
             last_timestamp=-1,
         )
+
+    def _begin(self) -> int:
+        begin = self.request.begin
+        if self.request.start.kind is StartKind.OFFSET and begin > self.here.log_end:
+            raise PartitionError(
+                f"{self.request.source}: twinlog.start begins at offset {begin}, but the log ends "
+                f"at {self.here.log_end}: correct the offset, or write latest",
+                code="START_BEYOND_END",
+            )
+        return begin
 
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.mirror.offset_map import Mark, Run
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import EARLIEST, StartAt, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,10 @@ class StartRequest:
     fingerprints: Mapping[int, int] = field(default_factory=dict)
     our_producers: frozenset[int] = frozenset()
     """Producer ids under which records of ours may lie there, the present one among them."""
-    start: str = "earliest"
-    """`earliest` or `latest`: used once, when there is no row."""
+    start: StartAt = EARLIEST
+    """Used once, when there is no row."""
+    begin: int = -1
+    """What `start` means in the log as it is: found once, and fixed by the first row."""
     began_at: int = -1
     """Where the copy began in a target topic that was deleted since; -1 when there was none."""
     had_other_source: bool = False

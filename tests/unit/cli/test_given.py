@@ -103,6 +103,14 @@ def test_a_flag_of_ours_wins_over_every_line(run: Run, tmp_path: Path) -> None:
     assert (flow.lease_seconds, flow.state_topic_replication_factor) == (9, 1)
 
 
+@pytest.mark.parametrize("flag", ["--start", "--source-start"])
+def test_the_start_by_its_flag_of_today_and_the_old_one(run: Run, flag: str) -> None:
+    (flow,) = run("mm2.properties", flag, "latest").flows
+    assert str(flow.start) == "latest"
+    with pytest.raises(ConfigError, match=r'^--start: twinlog\.start: "now" is no start'):
+        run("mm2.properties", flag, "now")
+
+
 @pytest.mark.parametrize("command", ["mirror", "check"])
 def test_each_own_key_has_a_flag(command: str) -> None:
     found = twinlog.get_command(click.Context(twinlog), command)

@@ -111,7 +111,7 @@ def test_malformed_bootstrap_servers(read: Loader, value: str) -> None:
         ("A.consumer.auto.offset.reset = none", "write earliest or latest"),
         ("A.security.protocol = TLS", "write PLAINTEXT or SSL or SASL_PLAINTEXT or SASL_SSL"),
         ("security.protocol = SSL // x", "what looks like a comment is part of the value"),
-        ("twinlog.source.start = now", "write earliest or latest"),
+        ("twinlog.source.start = now", '"now" is no start: earliest, latest, a time'),
         ("twinlog.source.loss = ignore", "write stop or accept"),
         ("twinlog.lease.seconds = 0", "too small"),
         ("twinlog.lane.memory.bytes = 100", "too small"),

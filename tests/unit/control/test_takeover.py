@@ -7,12 +7,13 @@ from typing import cast
 
 import pytest
 
+from twinlog.config.start import Starts
 from twinlog.control.channel_peer import Peer
 from twinlog.control.flow_run import LOG_FINDINGS, FlowRun, Host
 from twinlog.control.lanes import Lane
 from twinlog.control.partitions import LaneKey, Partition, PartitionPlan, Placement
 from twinlog.lane.messages import Troubled, Work
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import StartKind, TopicId, TopicPartition
 
 HERE = TopicPartition("orders", 0)
 PLAN = PartitionPlan(
@@ -37,7 +38,7 @@ def after(code: str, *, clean: bool) -> Partition:
         lane_count=lambda _partitions: 1,
         lease_s=300.0,
         first_change_s=300.0,
-        start="earliest",
+        start=Starts.everywhere(StartKind.EARLIEST),
         once=False,
         clean=clean,
     )

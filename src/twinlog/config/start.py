@@ -1,0 +1,160 @@
+"""`twinlog.start`: where the copy of a partition begins that was never copied, topic by topic."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from twinlog.config.origin import Setting, refuse
+from twinlog.config.patterns import NamePattern
+from twinlog.config.values import to_list, to_names
+from twinlog.model import StartAt, StartKind, TopicPartition
+
+EXAMPLE: Final = (
+    "write payments.*:latest, orders:2026-11-01T00:00:00Z, audit:0=120;1=77, .*:earliest"
+)
+FIRST_MS: Final = 100_000_000_000
+"""In 1973: a smaller number is one of seconds, or an offset."""
+
+_RESETS: Final = (StartKind.EARLIEST.value, StartKind.LATEST.value)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME: Final = re.compile(r"(?:^|:)([0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$")
+_OFFSETS: Final = re.compile(r"[0-9]{1,9}=[0-9]{1,18}(?:;[0-9]{1,9}=[0-9]{1,18})*")
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStart:
+    """What one entry says, or what no entry says."""
+
+    text: str
+    rest: StartAt
+    """For partitions without an offset of their own."""
+    offsets: tuple[tuple[int, int], ...] = ()
+    """(partition, offset)"""
+
+    def at(self, partition: int) -> StartAt:
+        """Where this partition of a topic begins."""
+        offset = dict(self.offsets).get(partition)
+        return self.rest if offset is None else StartAt(StartKind.OFFSET, offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Patterns of topics with their starts; the first that matches counts."""
+
+    entries: tuple[tuple[NamePattern, TopicStart], ...] = ()
+    otherwise: TopicStart
+
+    @classmethod
+    def everywhere(cls, reset: StartKind) -> Starts:
+        """The same for all topics."""
+        return cls(otherwise=_of_reset(reset))
+
+    def topic(self, topic: str) -> TopicStart:
+        """What counts for a source topic."""
+        found = (start for pattern, start in self.entries if pattern.matches(topic))
+        return next(found, self.otherwise)
+
+    def at(self, tp: TopicPartition) -> StartAt:
+        """Where a partition of the source begins."""
+        return self.topic(tp.topic).at(tp.partition)
+
+    def __str__(self) -> str:
+        said = [f"{pattern}:{start.text}" for pattern, start in self.entries]
+        return ", ".join([*said, self.otherwise.text])
+
+
+def to_starts(setting: Setting, reset: StartKind) -> Starts:
+    """Entries `pattern:start`, or a start alone for all topics.
+
+    A start is `earliest`, `latest`, a time in ISO 8601 or in ms, or offsets as `0=120;1=77`.
+    Topics that no entry names, and partitions without an offset, begin as auto.offset.reset says.
+    """
+    entries = [_entry(setting, text, reset) for text in to_list(setting)]
+    for pattern, start in entries[:-1]:
+        if pattern is None:
+            todo = f"put {start.text} last, for all other topics"
+            raise refuse(setting, f'what follows "{start.text}" never counts', todo)
+    otherwise = _of_reset(reset)
+    if entries and entries[-1][0] is None:
+        otherwise = entries.pop()[1]
+    named = tuple((pattern, start) for pattern, start in entries if pattern is not None)
+    return Starts(entries=named, otherwise=otherwise)
+
+
+def _entry(setting: Setting, text: str, reset: StartKind) -> tuple[NamePattern | None, TopicStart]:
+    time = _TIME.search(text)
+    if time is not None:
+        pattern, value = text[: time.start()], time[1]
+    else:
+        pattern, _, value = text.rpartition(":")
+    start = _start(setting, value.strip(), reset)
+    if time is None and not pattern and text.startswith(":"):
+        raise refuse(setting, f'"{text}" names no topic', EXAMPLE)
+    if not pattern:
+        return None, start
+    named = Setting(
+        key=setting.key,
+        value=pattern.strip(),
+        file=setting.file,
+        line=setting.line,
+        from_provider=setting.from_provider,
+    )
+    return to_names(named), start
+
+
+def _start(setting: Setting, value: str, reset: StartKind) -> TopicStart:
+    if value in _RESETS:
+        return _of_reset(StartKind(value))
+    if _OFFSETS.fullmatch(value):
+        return _of_offsets(setting, value, reset)
+    if _MILLISECONDS.fullmatch(value):
+        ms = int(value)
+        if ms < FIRST_MS:
+            todo = "write milliseconds since 1970, or partition=offset"
+            raise refuse(setting, f"{value} is no time in ms of this age", todo)
+    else:
+        ms = _milliseconds(setting, value)
+    return TopicStart(text=in_iso(ms), rest=StartAt(StartKind.TIMESTAMP, ms))
+
+
+def _of_offsets(setting: Setting, value: str, reset: StartKind) -> TopicStart:
+    pairs = [pair.partition("=") for pair in value.split(";")]
+    offsets = {int(partition): int(offset) for partition, _, offset in pairs}
+    if len(offsets) < len(pairs):
+        raise refuse(setting, f'"{value}" names a partition twice', "leave one of them")
+    return TopicStart(
+        text=value, rest=_of_reset(reset).rest, offsets=tuple(sorted(offsets.items()))
+    )
+
+
+def _milliseconds(setting: Setting, value: str) -> int:
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        raise refuse(
+            setting,
+            f'"{value}" is no start: earliest, latest, a time, ms since 1970, or offsets',
+            EXAMPLE,
+        ) from None
+    if at.tzinfo is None:
+        raise refuse(setting, f'"{value}" has no time zone', f"write {at.isoformat()}Z for UTC")
+    ms = -((_EPOCH - at) // timedelta(milliseconds=1))  # rounded up: none before it
+    if ms < FIRST_MS:
+        raise refuse(setting, f'"{value}" is before 1974', "write earliest for all records")
+    return ms
+
+
+def in_iso(ms: int) -> str:
+    """A time as people write it, in UTC; milliseconds only where there are some."""
+    text = (_EPOCH + timedelta(milliseconds=ms)).isoformat(
+        timespec="milliseconds" if ms % 1000 else "seconds"
+    )
+    return text.replace("+00:00", "Z")
+
+
+def _of_reset(reset: StartKind) -> TopicStart:
+    return TopicStart(text=reset.value, rest=StartAt(reset))

@@ -1,0 +1,93 @@
+"""Where a copy begins (`twinlog.start`), and that it is asked once: the first map row fixes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.rig import COMPACTED, Rig
+from tests.support.topics import delete_records
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+HOUR_MS = 3_600_000
+
+
+def at(rig: Rig, start: str) -> dict[str, str]:
+    return {f"{rig.flow}.twinlog.start": start}
+
+
+def time_of(rig: Rig, number: int) -> str:
+    return f"{rig.topic}:{rig.record(number).timestamp}"
+
+
+@pytest.mark.parametrize(("since", "left"), [(5, range(5, 20)), (12, range(15, 20))])
+def test_a_time_is_the_first_record_that_is_not_older(rig: Rig, since: int, left: range) -> None:
+    """Records 10 to 14 are an hour older than their neighbours."""
+    rig.create()
+    rig.put(range(10))
+    rig.put(range(10, 15), age_ms=HOUR_MS)
+    rig.put(range(15, 20))
+    rig.copy_once(at(rig, time_of(rig, since)))
+    assert rig.numbers() == list(left)
+    rig.put(range(20, 25), age_ms=HOUR_MS)
+    rig.copy_once(at(rig, "earliest"))
+    assert rig.numbers() == [*left, *range(20, 25)], "what has a position goes on from it"
+    rig.offsets_are_exact()
+
+
+def test_a_time_in_a_compacted_topic(rig: Rig) -> None:
+    rig.create(**COMPACTED)
+    rig.put(range(10))
+    rig.put([10], keys={10: 6})
+    rig.put([11, 12])
+    rig.put([13])
+    rig.compacted([*range(6), *range(7, 14)])
+    rig.copy_once(at(rig, time_of(rig, 6)))
+    assert rig.numbers() == list(range(7, 14))
+    rig.offsets_are_exact()
+
+
+@pytest.mark.parametrize("start", ["latest", "a time that has not come"])
+def test_the_end_is_where_it_was_when_the_copy_began(rig: Rig, start: str) -> None:
+    """A run with nothing to copy leaves the place: what comes before the next run is copied."""
+    keys = at(rig, start if start == "latest" else time_of(rig, 3000))
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once(keys)
+    assert rig.numbers() == []
+    rig.put(range(10, 20))
+    rig.copy_once(keys)
+    assert rig.numbers() == list(range(10, 20))
+    rig.put(range(20, 25))
+    rig.copy_once(at(rig, f"{rig.topic}:0=2"))
+    assert rig.numbers() == list(range(10, 25))
+
+
+def test_the_latest_committed_record_leaves_an_open_transaction_to_be_copied(rig: Rig) -> None:
+    """As for any consumer, the end of a reader of committed records is the last stable offset."""
+    rig.create()
+    rig.put(range(3))
+    keys = at(rig, "latest")
+    rig.put_at_once([rig.record(n) for n in (3, 4)], before=lambda: rig.copy_once(keys))
+    rig.copy_once(keys)
+    assert rig.numbers() == [3, 4]
+
+
+def test_offsets_of_partitions(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    code, message = rig.fail_once(at(rig, f"{rig.topic}:0=11, .*:latest"))
+    assert code == "START_BEYOND_END"
+    assert f"{rig.here}: twinlog.start begins at offset 11, but the log ends at 10" in message
+    assert rig.numbers() == []
+    rig.copy_once(at(rig, f"{rig.topic}:0=7, .*:latest"))
+    assert rig.numbers() == [7, 8, 9]
+
+
+def test_an_offset_that_retention_took_is_the_first_one_left(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    delete_records(rig.source, rig.topic)
+    rig.put(range(10, 13))
+    rig.copy_once(at(rig, "0=7"))
+    assert rig.numbers() == [10, 11, 12]

@@ -1,0 +1,96 @@
+"""`twinlog.start`: what its entries mean, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.properties import Loader, flow_of, refusal
+from twinlog.config.schema import WarningCode
+from twinlog.model import EARLIEST, StartAt, StartKind, TopicPartition
+
+LATEST = StartAt(StartKind.LATEST)
+NOVEMBER = StartAt(StartKind.TIMESTAMP, 1_793_491_200_000)
+
+
+def offset(value: int) -> StartAt:
+    return StartAt(StartKind.OFFSET, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("earliest", EARLIEST),
+        ("latest", LATEST),
+        ("2026-11-01T00:00:00Z", NOVEMBER),
+        ("2026-11-01 01:00:00+01:00", NOVEMBER),
+        ("1793491200000", NOVEMBER),
+        # nothing older may pass: what is below a millisecond is rounded up
+        ("2026-10-31T23:59:59.999001Z", NOVEMBER),
+        ("0=120;1=77", EARLIEST),
+        ("3=120", offset(120)),
+        ("orders:latest", LATEST),
+        ("order.*:2026-11-01T00:00:00Z", NOVEMBER),
+        ("(?:orders|b):2026-11-01T00:00:00Z", NOVEMBER),
+        ("payments:latest, orders:3=5, .*:earliest", offset(5)),
+        ("orders:latest, .*:earliest", LATEST),
+        ("payments:latest, 1793491200000", NOVEMBER),
+        ("payments:latest", EARLIEST),
+        ("rders:latest", EARLIEST),
+        ("", EARLIEST),
+    ],
+)
+def test_what_counts_for_a_partition(read: Loader, value: str, expected: StartAt) -> None:
+    start = flow_of(read(f"A->B.twinlog.start = {value}")).start
+    assert start.at(TopicPartition("orders", 3)) == expected
+
+
+def test_the_reset_counts_where_nothing_else_is_said(read: Loader) -> None:
+    start = flow_of(
+        read("A.consumer.auto.offset.reset = latest", "twinlog.start = a:0=7, b:earliest")
+    ).start
+    assert start.at(TopicPartition("a", 0)) == offset(7)
+    assert start.at(TopicPartition("a", 1)) == LATEST
+    assert start.at(TopicPartition("b", 0)) == EARLIEST
+    assert start.at(TopicPartition("c", 0)) == LATEST
+
+
+def test_the_flows_own_line_and_the_new_name_win(read: Loader) -> None:
+    lines = ["twinlog.start = earliest", "A->B.twinlog.start = latest"]
+    assert str(flow_of(read(*lines)).start) == "latest"
+    config = read("twinlog.source.start = latest", "twinlog.start = orders:earliest")
+    assert str(flow_of(config).start) == "orders:earliest, earliest"
+
+
+def test_the_old_name_acts_with_a_warning(read: Loader) -> None:
+    config = read("twinlog.source.start = latest")
+    assert flow_of(config).start.at(TopicPartition("orders", 0)) == LATEST
+    (warning,) = [one for one in config.warnings if one.code is WarningCode.DEPRECATED_KEY]
+    assert "write twinlog.start" in str(warning)
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("now", '"now" is no start'),
+        ("orders", '"orders" is no start'),
+        ("orders:", '"" is no start'),
+        ("orders:latest,, b:latest", '"" is no start'),
+        (":latest", '":latest" names no topic'),
+        ("orders:2026-11-01T00:00:00", "has no time zone; write 2026-11-01T00:00:00Z"),
+        ("orders:2026-11-01", "has no time zone; write 2026-11-01T00:00:00Z"),
+        ("orders:2026-13-01T00:00:00Z", '"2026-13-01T00:00:00Z" is no start'),
+        ("orders:1970-01-01T00:00:00Z", "is before 1974; write earliest"),
+        ("orders:1793491200", "1793491200 is no time in ms of this age; write milliseconds"),
+        ("orders:120", "or partition=offset"),
+        ("orders:0=1;0=2", "names a partition twice"),
+        ("orders:0=1;1", "is no start"),
+        ("orders:-1=1", "is no start"),
+        ("(:latest", "column 1: this ( is not closed"),
+        ("latest, orders:earliest", 'what follows "latest" never counts; put latest last'),
+    ],
+)
+def test_a_wrong_one_is_one_line_with_its_place(read: Loader, value: str, what: str) -> None:
+    message = refusal(lambda: read(f"A->B.twinlog.start = {value}"))
+    assert message.startswith("mm2.properties:5: A->B.twinlog.start: ")
+    assert what in message
+    assert "\n" not in message
