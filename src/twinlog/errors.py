@@ -15,7 +15,8 @@
     |-- CorruptData                 bytes that are not what they should be          corrupt
     |-- PartitionError              one partition of one flow stops, the rest goes on
     `-- FlowError                   one flow cannot run
-        `-- NotLeader               another process leads the flow
+        |-- NotLeader               another process leads the flow
+        `-- AdoptionRefused         MirrorMaker 2 cannot be taken over now          exit code 2
 
 A code is part of the interface: scripts and alerts match it, so it never changes its meaning. It
 stands in brackets at the end of the message and so survives edges that carry text only (Spark's
@@ -180,3 +181,10 @@ class NotLeader(FlowError):
     """Another process leads this flow."""
 
     code = "NOT_LEADER"
+
+
+class AdoptionRefused(FlowError):
+    """A MirrorMaker 2 cannot be taken over as things are: MM2_RUNNING, MM2_NOT_FOUND."""
+
+    code = "MM2_RUNNING"
+    exit_code = 2

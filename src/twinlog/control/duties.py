@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from twinlog.cluster.settings import ClusterSettings
+from twinlog.config.offset_storage import OffsetStorage
 from twinlog.config.schema import FlowConfig
 from twinlog.control.flow_run import LOG_FINDINGS
 from twinlog.control.groups_report import GroupsReport
@@ -87,6 +88,8 @@ class LedFlow:
     """Says a line once in the life of the process: for what is left out and stops nothing."""
     groups: GroupsReport = field(default_factory=GroupsReport)
     """For the snapshots."""
+    adopted: OffsetStorage | None = None
+    """Where MirrorMaker 2 keeps its positions, if its work was taken over."""
 
     @property
     def name(self) -> str:
@@ -113,6 +116,14 @@ class Duty(Protocol):
 
     def close(self) -> None:
         """Close connections; called in the thread of the rounds, after the last one."""
+
+
+@runtime_checkable
+class LastRound(Protocol):
+    """A duty that has something to do when the copy has drained and nothing moves any more."""
+
+    def last_round(self) -> None:
+        """Called once, after all rounds. Raises TwinlogError."""
 
 
 DutyFactory = Callable[[LedFlow], Duty | None]
@@ -153,6 +164,17 @@ class Duties:
         until = time.monotonic() + within_s
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
+
+    def end(self, within_s: float) -> None:
+        """The copy has drained: wait for rounds under way, then do what is to be done last."""
+        self.stop()
+        self.join(within_s)
+        for duty in self._duties:
+            if isinstance(duty, LastRound):
+                try:
+                    duty.last_round()
+                except TwinlogError as error:
+                    log.warning("%s: %s: not done at the end: %s", self._name, duty.name, error)
 
     def run_once(self) -> None:
         """One round of each duty that ends `--once`; what fails is said, the rest goes on."""

@@ -32,8 +32,10 @@ from twinlog.cluster.internal_log import append, ensure_compacted_topic, read_to
 from twinlog.cluster.membership import Membership
 from twinlog.cluster.metadata import Operation
 from twinlog.cluster.settings import ClusterSettings
+from twinlog.config.offset_storage import OffsetStorage
 from twinlog.config.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.config.start import Starts
+from twinlog.control.adoption import NOTHING, Adoption, adopter_of, write_rows
 from twinlog.control.check_rights import denied, may
 from twinlog.control.duties import LedFlow, PartitionView
 from twinlog.control.flow_run import SILENCE_MS
@@ -101,6 +103,7 @@ class PreparedFlow:
             partitions=partitions,
             read_map=reader.read,
             tell_once=setup.tell_once,
+            adopted=setup.adopts,
         )
 
     def close(self, *, drained: bool) -> None:
@@ -127,6 +130,8 @@ class FlowSetup:
     target: ClusterSettings
     lane_source: ClusterSettings
     lane_target: ClusterSettings
+    adopts: OffsetStorage | None = None
+    """Where the MirrorMaker 2 keeps its positions whose work is taken over."""
     membership: Membership | None = None
     _source_client: ClusterClient | None = None
     _target_client: ClusterClient | None = None
@@ -170,7 +175,11 @@ class FlowSetup:
             map_topic = offset_map_topic(self.config.flow.source)
             map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
             map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
-            claim, clean = self._claim(target, source_id, target_id, map_reader)
+            adoption = self._adoption(source, target, map_reader)
+            ids = source_id, target_id
+            claim, clean = self._claim(target, ids, map_reader, anew=adoption.begins_again)
+            rows = adoption.rows(claim.generation, claim.producer_id)
+            write_rows(target, map_topic, map_partitions, rows)
             capabilities = self._capabilities(target, factor)
             found = self._discover(source, target)
             if once:
@@ -251,10 +260,22 @@ class FlowSetup:
         records = read_to_end(target, STATE_TOPIC, 0)
         return winning_claims((record.key, record.value) for record in records)
 
+    def _adoption(
+        self, source: ClusterClient, target: ClusterClient, map_reader: MapReader
+    ) -> Adoption:
+        if self.adopts is None:
+            return NOTHING
+        adopter = adopter_of(self.config, self.adopts, source, target)
+        adoption = adopter.look(self._discover(source, target).plans, map_reader.read())
+        for line in adoption.said():
+            self.tell_once(line)
+        return adoption
+
     def _claim(
-        self, target: ClusterClient, source_id: str, target_id: str, map_reader: MapReader
+        self, target: ClusterClient, ids: tuple[str, str], map_reader: MapReader, *, anew: bool
     ) -> tuple[Claim, bool]:
-        """(our generation, the one before it ended in order)."""
+        """(our generation, the one before it ended in order); `anew`: under a fresh producer id."""
+        source_id, target_id = ids
         history = self._history(target).get(self.name)
         last = None if history is None else history.latest
         if last is not None and last.source_cluster_id not in ("", source_id):
@@ -265,14 +286,14 @@ class FlowSetup:
                 "use another alias",
                 code="CLUSTER_CHANGED",
             )
-        self._check_meaning(history)
+        self._check_meaning(history, anew=anew)
         before = _newest_generation(map_reader) if last is None else last.generation
         claim = Claim(
             flow=self.name,
             generation=before + 1,
             claimant=self._claimant,
             producer_id=admin.init_producer_id(target).producer_id
-            if last is None
+            if last is None or anew
             else last.producer_id,
             meaning=self._meaning(),
             host=socket.gethostname(),
@@ -287,11 +308,11 @@ class FlowSetup:
             raise SetupWaiting(f"another process claimed generation {claim.generation} first")
         return claim, before < 0 if history is None else history.is_closed
 
-    def _check_meaning(self, history: FlowHistory | None) -> None:
+    def _check_meaning(self, history: FlowHistory | None, *, anew: bool) -> None:
         """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
         if history is None or history.latest is None or history.is_closed:
             return
-        if history.latest.meaning == self._meaning():
+        if history.latest.meaning == self._meaning() and not anew:
             return
         if self._meaning_waits_until is None:
             self._meaning_waits_until = time.monotonic() + OLD_LANES_END_S

@@ -112,7 +112,7 @@ class Intake:
         TwinlogError, which names its offset, is raised only when nothing is in front of it.
         """
         out: list[OutBatch] = []
-        rolled_back = _RolledBack(aborted) if self._read_committed else None
+        rolled_back = RolledBack(aborted) if self._read_committed else None
         is_whole = not records  # a broker sends the first batch as a whole, whatever its size
         good = self.ordinal, self.last_fetched_epoch, self._last_run
         try:
@@ -138,7 +138,7 @@ class Intake:
         return out
 
     def _one(
-        self, header: BatchHeader, batch: memoryview, rolled_back: _RolledBack | None
+        self, header: BatchHeader, batch: memoryview, rolled_back: RolledBack | None
     ) -> Sequence[OutBatch]:
         if header.magic < MAGIC_V2:
             return self._deep(header, decode_legacy(batch))
@@ -257,7 +257,7 @@ class Intake:
         return run
 
 
-class _RolledBack:
+class RolledBack:
     """Which transactional batches of one Fetch answer belong to aborted transactions.
 
     As the Java consumer does it: the broker lists (producer id, first offset); a producer's batches

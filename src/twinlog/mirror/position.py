@@ -191,8 +191,8 @@ class Look:
 
     def _check_last_batch(self, tail: TargetTail, ordinal: int, k: int) -> None:
         last = tail.last_header
-        if last is None or last.magic < 2:
-            return
+        if last is None or last.magic < 2 or last.base_offset < k:
+            return  # below K it was there before this copy began (`control.adoption`)
         if last.producer_id in self.request.our_producers and not last.is_control:
             should = sequence_of(last.base_offset - k)
             if off := distance(last.base_sequence, should):

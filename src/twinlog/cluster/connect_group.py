@@ -1,0 +1,100 @@
+"""The group of Kafka Connect's workers, and which connectors they run.
+
+What a worker was given stands in the group's assignments, in Connect's own format (versions 0 to 2
+of its protocol):
+
+    int16 version, int16 error, string leader, string leader's URL, int64 config offset,
+    array of (string connector, array of int32 tasks)        -1 is the connector itself
+    ... what later versions add is not needed
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka.protocol.admin import DescribeGroupsRequest
+
+from twinlog.cluster.coordinators import Coordinators
+from twinlog.errors import TwinlogError
+
+GROUP_ID_NOT_FOUND: Final = 69
+MISSING_IS_DEAD: Final = 5
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">hh")
+_CONFIG_OFFSET_BYTES: Final = 8
+MAX_CONNECTORS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectGroup:
+    """Connect's workers on one cluster, as their coordinator knows them."""
+
+    members: int
+    connectors: frozenset[str] | None
+    """That are running, with or without tasks; None: they are being given out, or not told."""
+
+    def may_run(self, connector: str) -> bool:
+        """Whether a worker runs it, or may at this moment."""
+        return self.members > 0 and (self.connectors is None or connector in self.connectors)
+
+
+def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
+    """Who is in the group; nobody where there is none. Raises Unauthorized and the like."""
+
+    def ask(node: int, names: Sequence[str]) -> dict[str, ConnectGroup | TwinlogError]:
+        out: dict[str, ConnectGroup | TwinlogError] = {}
+        request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=False)
+        for one in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
+            name, code = str(one.group_id), int(one.error_code)
+            if code and code != GROUP_ID_NOT_FOUND:
+                out[name] = coordinators.error(code, "describing", name)
+                continue
+            given = [_connectors(bytes(member.member_assignment or b"")) for member in one.members]
+            known = [names for names in given if names is not None]
+            out[name] = ConnectGroup(
+                members=len(given),
+                connectors=frozenset().union(*known) if len(known) == len(given) else None,
+            )
+        return out
+
+    found = coordinators.ask([group], ask, doing="describing")[group]
+    if isinstance(found, TwinlogError):
+        raise found
+    return found
+
+
+def _connectors(assignment: bytes) -> frozenset[str] | None:
+    """Names in one worker's assignment; None for what is none."""
+    try:
+        return frozenset(_names(assignment))
+    except (struct.error, UnicodeDecodeError, ValueError):
+        return None
+
+
+def _names(data: bytes) -> Iterator[str]:
+    at = _HEAD.size
+    _HEAD.unpack_from(data)
+    for _ in range(2):  # leader and its URL
+        at = _string(data, at)[1]
+    at += _CONFIG_OFFSET_BYTES
+    (count,) = _INT32.unpack_from(data, at)
+    at += _INT32.size
+    if count > MAX_CONNECTORS:
+        raise ValueError("no assignment")
+    for _ in range(count):
+        name, at = _string(data, at)
+        (tasks,) = _INT32.unpack_from(data, at)
+        at += _INT32.size * (1 + max(tasks, 0))
+        yield name
+
+
+def _string(data: bytes, at: int) -> tuple[str, int]:
+    (length,) = _INT16.unpack_from(data, at)
+    at += _INT16.size
+    if at + max(length, 0) > len(data):
+        raise ValueError("cut")
+    return data[at : at + max(length, 0)].decode(), at + max(length, 0)

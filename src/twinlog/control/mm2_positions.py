@@ -1,0 +1,133 @@
+"""MirrorMaker 2's own positions of a flow: read when its work is taken over, and kept up to date
+from then on, so that MirrorMaker 2 can take its work back.
+
+A position is the last upstream record that is on the target. Written are those that changed, every
+few seconds and once more when the copy has drained: so after a stop in order MirrorMaker 2 goes on
+behind the last record, and after a crash some seconds before it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import append, ends_of_logs
+from twinlog.cluster.offsets import EARLIEST, list_offsets
+from twinlog.config.offset_storage import OffsetStorage
+from twinlog.control.committed_log import read_committed
+from twinlog.control.duties import Duty, LedFlow
+from twinlog.errors import AdoptionRefused, TwinlogError
+from twinlog.mirror.partitioner import partition_for_key
+from twinlog.model import TopicPartition
+from twinlog.wire.connect_positions import (
+    PositionKey,
+    decode_position,
+    encode_position,
+)
+from twinlog.wire.records import Record
+
+INTERVAL_S: Final = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Positions:
+    """What an offset storage topic says of one connector."""
+
+    partitions: int
+    """Of the topic."""
+    noted: dict[TopicPartition, int] = field(default_factory=dict)
+    """Upstream offset of the last copied record, by source partition."""
+    others: set[str] = field(default_factory=set)
+    """Names of other connectors of its kind, for the same source."""
+
+
+def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
+    """Read the topic to its end. Raises AdoptionRefused where it does not exist."""
+    topic = target.metadata([storage.topic]).topics[storage.topic]
+    if topic.error:
+        raise AdoptionRefused(
+            f"{target.alias}: there is no topic {storage.topic}, in which a MirrorMaker 2 of this "
+            "configuration keeps its positions: correct offset.storage.topic, or leave out "
+            "--adopt-mm2",
+            code="MM2_NOT_FOUND",
+        )
+    tps = [TopicPartition(storage.topic, number) for number in range(len(topic.partitions))]
+    ends, starts = ends_of_logs(target, tps), list_offsets(target, tps, EARLIEST)
+    found = Positions(partitions=len(tps))
+    for tp in tps:
+        start = starts[tp]
+        if isinstance(start, TwinlogError):
+            raise start
+        for _, records in read_committed(target, tp, start.offset, ends[tp]):
+            for record in records:
+                _apply(found, record, storage)
+    return found
+
+
+def _apply(found: Positions, record: Record, storage: OffsetStorage) -> None:
+    key = PositionKey.decode(record.key)
+    if key is None or key.cluster != storage.cluster:
+        return
+    if key.connector != storage.connector:
+        found.others.add(key.connector)
+        return
+    offset = decode_position(record.value)
+    if offset is None:
+        found.noted.pop(key.source, None)
+    else:
+        found.noted[key.source] = offset
+
+
+class Mm2Positions:
+    """The duty: one round writes the positions that changed."""
+
+    name = "positions of MirrorMaker 2"
+    interval_s = INTERVAL_S
+    ends_once = True
+
+    def __init__(self, flow: LedFlow, storage: OffsetStorage) -> None:
+        self._flow = flow
+        self._storage = storage
+        self._written: dict[TopicPartition, int] = {}
+        self._partitions = 0
+
+    def round(self) -> None:
+        wanted = {
+            view.source: view.next_upstream - 1
+            for view in self._flow.partitions()
+            if view.next_upstream > 0 and not view.is_broken
+        }
+        with ClusterClient(self._flow.target) as target:
+            if not self._partitions:
+                found = read_positions(target, self._storage)
+                self._partitions, self._written = found.partitions, found.noted
+            due = {tp: at for tp, at in wanted.items() if self._written.get(tp) != at}
+            self._write(target, due)
+        self._written |= due
+
+    def last_round(self) -> None:
+        """The copy has drained: what is written now is exact."""
+        self.round()
+
+    def _write(self, target: ClusterClient, due: Mapping[TopicPartition, int]) -> None:
+        now_ms = int(time.time() * 1000)
+        by_partition: dict[int, list[Record]] = {}
+        for tp, at in due.items():
+            key = PositionKey(
+                connector=self._storage.connector, cluster=self._storage.cluster, source=tp
+            ).encode()
+            record = Record(offset=0, timestamp=now_ms, key=key, value=encode_position(at))
+            by_partition.setdefault(partition_for_key(key, self._partitions), []).append(record)
+        for partition, records in by_partition.items():
+            append(target, TopicPartition(self._storage.topic, partition), records)
+
+    def close(self) -> None:
+        """Every round has connections of its own."""
+
+
+def mm2_positions(flow: LedFlow) -> Duty | None:
+    """None where nothing was taken over from MirrorMaker 2."""
+    return None if flow.adopted is None else Mm2Positions(flow, flow.adopted)

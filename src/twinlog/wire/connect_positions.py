@@ -1,0 +1,77 @@
+"""Positions of a MirrorMaker 2 source connector in Kafka Connect's offset storage topic.
+
+JSON without schemas and spaces, as Connect's JsonConverter writes it:
+
+    key    ["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]
+    value  {"offset":41}      the last record whose copy was acknowledged: it goes on at 42
+
+Connect looks positions up by the bytes of the key, so the order of the fields matters: it is the
+one in which a Java HashMap of these three names is walked. And it finds them only in the partition
+that Java's default partitioner chooses (`mirror.partitioner`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from twinlog.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionKey:
+    """Whose position it is, and of what."""
+
+    connector: str
+    cluster: str
+    """The source's alias."""
+    source: TopicPartition
+
+    def encode(self) -> bytes:
+        where = {
+            "cluster": self.cluster,
+            "partition": self.source.partition,
+            "topic": self.source.topic,
+        }
+        return _json([self.connector, where])
+
+    @classmethod
+    def decode(cls, key: bytes | None) -> PositionKey | None:
+        """None for what another kind of connector keeps there."""
+        match _loads(key):
+            case [
+                str(connector),
+                {"cluster": str(cluster), "partition": int(partition), "topic": str(topic)},
+            ]:
+                return cls(
+                    connector=connector,
+                    cluster=cluster,
+                    source=TopicPartition(topic, partition),
+                )
+        return None
+
+
+def encode_position(offset: int) -> bytes:
+    """The value for the upstream offset of the last copied record."""
+    return _json({"offset": offset})
+
+
+def decode_position(value: bytes | None) -> int | None:
+    """The offset of the last copied record; None for a reset, or what MirrorMaker 2 ignores."""
+    match _loads(value):
+        case {"offset": int(offset)} if offset >= 0:
+            return offset
+    return None
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _loads(data: bytes | None) -> object:
+    if data is None:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None

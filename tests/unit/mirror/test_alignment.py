@@ -1,0 +1,141 @@
+"""Which source record the last record of a target topic is, when MirrorMaker 2 copied it there."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Sequence
+
+import pytest
+
+from twinlog.mirror.alignment import Alignment, Found, identity
+from twinlog.wire.records import Record
+
+
+def place(
+    target: Sequence[int],
+    source: Sequence[tuple[int, int]],
+    noted: int,
+    *,
+    portion: int = 3,
+    holes: Sequence[int] = (),
+) -> Found | None:
+    """Numbers stand for records; `holes` are target offsets that were cleaned away."""
+    offsets = [at for at in range(len(target) + len(holes)) if at not in holes]
+    alignment = Alignment(target_offsets=offsets, target=array("q", target), noted=noted)
+    end = source[-1][0] + 1 if source else 0
+    for at in range(0, len(source), portion):
+        alignment.add(source[at : at + portion])
+        if found := alignment.look(is_end=False, source_end=end):
+            return found
+    return alignment.look(is_end=True, source_end=end)
+
+
+def dense(*records: int, first: int = 0) -> list[tuple[int, int]]:
+    return [(first + at, record) for at, record in enumerate(records)]
+
+
+def test_after_a_stop_in_order_it_is_the_noted_record() -> None:
+    assert place([1, 2, 3], dense(1, 2, 3, 4, 5), noted=2) == Found(upstream=2, jumped_back=False)
+
+
+def test_records_behind_the_noted_one_are_found() -> None:
+    assert place([1, 2, 3, 4], dense(1, 2, 3, 4, 5), noted=0) == Found(
+        upstream=3, jumped_back=False
+    )
+
+
+def test_everything_is_copied() -> None:
+    assert place([1, 2, 3], dense(1, 2, 3), noted=0) == Found(upstream=2, jumped_back=False)
+
+
+def test_nothing_was_noted() -> None:
+    assert place([1, 2], dense(1, 2, 3), noted=-1) == Found(upstream=1, jumped_back=False)
+
+
+def test_jump_back_of_a_restart() -> None:
+    found = place([1, 2, 3, 4, 2, 3], dense(1, 2, 3, 4, 5), noted=1)
+    assert found == Found(upstream=2, jumped_back=True)
+
+
+def test_jump_back_is_not_taken_for_a_place_of_equal_records() -> None:
+    # the last record alone is also at 1; what stands before it says that it is the one at 4
+    assert place([1, 7, 8, 9, 7], dense(1, 7, 8, 9, 7, 5), noted=0) == Found(
+        upstream=4, jumped_back=False
+    )
+
+
+def test_of_equal_records_the_lowest_that_was_surely_copied() -> None:
+    assert place([7, 7, 7], dense(7, 7, 7, 7, 7, 7), noted=3) == Found(
+        upstream=3, jumped_back=False
+    )
+
+
+def test_compaction_of_the_source() -> None:
+    # 2 and 4 are gone from the source since
+    source = [(0, 1), (2, 3), (4, 5), (5, 6)]
+    assert place([1, 2, 3, 4, 5], source, noted=0) == Found(upstream=4, jumped_back=False)
+
+
+def test_last_record_was_compacted_at_the_source() -> None:
+    source = [(0, 1), (1, 2), (3, 4), (4, 5)]
+    assert place([1, 2, 3], source, noted=1) == Found(upstream=1, jumped_back=False)
+
+
+def test_compaction_of_the_target() -> None:
+    assert place([1, 3, 4], dense(1, 2, 3, 4, 5), noted=2, holes=[1]) == Found(
+        upstream=3, jumped_back=False
+    )
+
+
+def test_markers_of_transactions_at_the_source() -> None:
+    source = [(0, 1), (1, 2), (3, 3), (4, 4), (6, 5)]
+    assert place([1, 2, 3, 4], source, noted=3) == Found(upstream=4, jumped_back=False)
+
+
+def test_first_records_are_gone_from_the_source() -> None:
+    assert place([1, 2, 3, 4], dense(3, 4, 5, first=2), noted=3) == Found(
+        upstream=3, jumped_back=False
+    )
+
+
+@pytest.mark.parametrize("target", [[9], [1, 2, 9], [9, 9, 2, 3], [2, 1, 3]])
+def test_records_of_somebody_else(target: list[int]) -> None:
+    assert place(target, dense(1, 2, 3, 4), noted=0) is None
+
+
+def test_any_history_of_restarts_is_found_again() -> None:
+    for seed in range(300):
+        chance = random.Random(seed)
+        source = [chance.randrange(1000) for _ in range(60)]  # some are equal
+        target: list[int] = []
+        noted = at = -1
+        for _ in range(chance.randrange(1, 5)):
+            at = noted  # a restart
+            for _ in range(chance.randrange(1, 15)):
+                at += 1
+                target.append(source[at])
+                if chance.random() < 0.1:
+                    noted = at
+        found = place(target, dense(*source), noted, portion=chance.randrange(1, 70))
+        assert found is not None, seed
+        assert found.upstream <= at, f"{seed}: a record would be lost"
+        if len(set(source)) == len(source):
+            assert found.upstream == at, seed
+
+
+def test_identity_is_what_a_consumer_sees() -> None:
+    one = Record(0, 5, b"k", b"v", (("h", b"x"),))
+    assert identity(one, with_timestamp=True) == identity(
+        one._replace(offset=9), with_timestamp=True
+    )
+    for other in (
+        one._replace(key=None),
+        one._replace(value=None),
+        one._replace(timestamp=6),
+        one._replace(headers=()),
+    ):
+        assert identity(one, with_timestamp=True) != identity(other, with_timestamp=True)
+    assert identity(one, with_timestamp=False) == identity(
+        one._replace(timestamp=6), with_timestamp=False
+    )
