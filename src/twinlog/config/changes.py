@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.config.origin import Setting, Settings, shown_key
+from twinlog.config.effective import Effective, effective
+from twinlog.config.origin import shown_key
 from twinlog.config.schema import FlowConfig, MirrorConfig
 
 _NOT_SET: Final = "not set"
@@ -26,7 +27,7 @@ class ConfigChanges:
 
 
 def changes_between(before: MirrorConfig, after: MirrorConfig) -> ConfigChanges:
-    """Compare the effective values, so that moved lines and comments are no change."""
+    """Compare the effective values: moved lines, comments, another spelling are no change."""
     old = {config.flow: config for config in before.flows}
     new = {config.flow: config for config in after.flows}
     changed: list[FlowConfig] = []
@@ -34,7 +35,7 @@ def changes_between(before: MirrorConfig, after: MirrorConfig) -> ConfigChanges:
     for flow, config in new.items():
         if flow not in old:
             lines.append(f"{flow}: added")
-        elif found := list(_differences(old[flow].settings, config.settings)):
+        elif found := list(_differences(old[flow], config)):
             changed.append(config)
             lines += (f"{flow}: {line}" for line in found)
     lines += (f"{flow}: removed" for flow in old if flow not in new)
@@ -46,19 +47,24 @@ def changes_between(before: MirrorConfig, after: MirrorConfig) -> ConfigChanges:
     )
 
 
-def _differences(before: Settings, after: Settings) -> Iterator[str]:
-    said: set[tuple[str, str, str]] = set()
-    for name in sorted({*before, *after}):
-        old, new = before.get(name), after.get(name)
+def _differences(before: FlowConfig, after: FlowConfig) -> Iterator[str]:
+    said: set[str] = set()
+    olds, news = effective(before), effective(after)
+    for name in sorted({*olds, *news}):
+        old, new = olds.get(name), news.get(name)
         if old is not None and new is not None and old.value == new.value:
             continue
         # one line of the file may stand under several names here: for a cluster's every client
-        key = next(one.key for one in (new, old) if one is not None)
-        line = (shown_key(key), _shown(old), _shown(new))
+        setting = next((one.setting for one in (new, old) if one and one.setting), None)
+        key = name if setting is None else shown_key(setting.key)
+        line = f"{key}: {_shown(before, name, old)} -> {_shown(after, name, new)}"
         if line not in said:
             said.add(line)
-            yield f"{line[0]}: {line[1]} -> {line[2]}"
+            yield line
 
 
-def _shown(setting: Setting | None) -> str:
-    return _NOT_SET if setting is None else setting.shown
+def _shown(config: FlowConfig, name: str, found: Effective | None) -> str:
+    if found is not None:
+        return found.shown
+    # what is left out as the default may be written all the same
+    return config.settings[name].shown if name in config.settings else _NOT_SET

@@ -37,7 +37,7 @@ def of(tmp_path: Path) -> Digested:
 
 
 def test_only_what_is_not_the_default_is_told(of: Digested) -> None:
-    assert set(of({})) == {"enabled", "topics"}
+    assert set(of({})) == {"enabled", "topics", "heartbeats B->A"}
 
 
 @pytest.mark.parametrize(
