@@ -6,19 +6,24 @@ import itertools
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.broker.test_group_failover import commit, committed
+from tests.support.client import Outgoing, produce, read_all
 from tests.support.led import led_flow
 from tests.support.mirror import Mirror
 from tests.support.rights import SecuredPair, secured_pair
-from tests.support.topics import allow, create_topic, forbid
+from tests.support.topics import allow, create_topic, forbid, topic_configs
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.config.load import load
 from twinlog.control.acl_sync import AclSync, acl_sync, find_acl_changes
 from twinlog.control.check import check
+from twinlog.control.duties import Duties, Duty
 from twinlog.sandbox import LocalCluster
+from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("acl-sync")]
@@ -115,6 +120,43 @@ def test_a_mirror_ends_with_mirror_makers_acls(guarded: Guarded) -> None:
         guarded.acl("DESCRIBE", permission="DENY"),
         guarded.acl("READ", f"{guarded.topic}-2"),
     }
+
+
+def test_once_ends_with_configs_acls_checkpoints_and_groups_though_a_topic_failed(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = guarded.pair.source, guarded.pair.target
+    bad, group = f"{guarded.topic}-bad", f"{guarded.alias}-shop"
+    remote, remote_bad = (f"{guarded.alias}.{name}" for name in (guarded.topic, bad))
+    create_topic(source, bad, configs={"retention.ms": "7200000"})
+    create_topic(target, remote_bad)
+    for cluster, topic in ((source, guarded.topic), (source, bad), (target, remote_bad)):
+        produce(cluster, topic, [Outgoing(value=b"%d" % n) for n in range(9)])
+    allow(source, guarded.app, ["read"], topic=guarded.topic)
+    commit(source, group, guarded.topic, 4)
+    rounds: list[str] = []
+    real = Duties._round
+
+    def seen(duties: Duties, duty: Duty, *more: Any) -> bool:
+        rounds.append(duty.name)
+        return real(duties, duty, *more)
+
+    monkeypatch.setattr(Duties, "_round", seen)
+    config = guarded.config(f"groups = {group}", "sync.group.offsets.enabled = true")
+    with Mirror(config, once=True, lanes=1) as mirror:
+        (flow,) = mirror.wait()
+    states = {part.topic: (part.state, part.code) for part in flow.partitions}
+    assert states == {guarded.topic: ("DONE", ""), bad: ("FAILED", "FOREIGN_DATA")}
+    order = ["topic configs", "topic ACLs", "checkpoints"]
+    assert [name for name in rounds if name in order] == order, rounds
+    assert topic_configs(target, remote_bad)["retention.ms"] == "7200000"
+    assert guarded.there() == {guarded.acl("READ")}
+    assert committed(target, group, remote) == 4
+    (checkpoint,) = [
+        Checkpoint.decode(one.key, one.value)
+        for one in read_all(target, f"{guarded.alias}.checkpoints.internal")
+    ]
+    assert (checkpoint.group, checkpoint.downstream_offset) == (group, 4)
 
 
 def test_only_what_is_missing_is_created_and_nothing_is_removed(
