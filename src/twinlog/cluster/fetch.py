@@ -70,6 +70,8 @@ class FetchedPartition:
     aborted: tuple[AbortedTransaction, ...]
     diverging: tuple[int, int] | None
     """(epoch, end offset of that epoch) where the broker's log leaves ours."""
+    preferred_replica: int
+    """Read from this one instead (KIP-392); -1: from the leader."""
     records: memoryview | None
 
 
@@ -87,9 +89,10 @@ class FetchSession:
     it.
     """
 
-    def __init__(self, version: int, isolation: int) -> None:
+    def __init__(self, version: int, isolation: int, rack: str = "") -> None:
         self.version = version
         self._isolation = isolation
+        self._tail = compact_string(rack) + EMPTY_TAGS
         self._wanted: dict[TopicPartition, FetchPosition] = {}
         self._known: dict[TopicPartition, FetchPosition] = {}
         self._changed: dict[TopicPartition, None] = {}
@@ -129,7 +132,7 @@ class FetchSession:
         head = _REQUEST_HEAD.pack(
             -1, max_wait_ms, 1, max_bytes, self._isolation, self._session_id, self._session_epoch
         )
-        parts = [head, self._topics(named), self._forgotten(forgotten), b"\x01" + EMPTY_TAGS]
+        parts = [head, self._topics(named), self._forgotten(forgotten), self._tail]
         for tp in forgotten:
             del self._known[tp]
         for tp in named:
@@ -212,7 +215,7 @@ class FetchSession:
             producer_id, first_offset = reader.unpack(_ABORTED)
             aborted.append(AbortedTransaction(producer_id, first_offset))
             reader.tags()
-        reader.unpack(_INT32)  # preferred read replica: ours is always the leader
+        (preferred,) = reader.unpack(_INT32)
         records = reader.compact_bytes()
         tags = reader.tags()
         diverging = None
@@ -227,5 +230,6 @@ class FetchSession:
             log_start=log_start,
             aborted=tuple(aborted),
             diverging=diverging,
+            preferred_replica=preferred,
             records=records,
         )

@@ -99,8 +99,3 @@ CLIENT_KEYS = {
 
 ISOLATION_LEVEL = "isolation.level"
 AUTO_OFFSET_RESET = "auto.offset.reset"
-
-LATER_CLIENT_KEYS = {
-    Role.CONSUMER: words("client.rack"),
-}
-"""Settings that will mean something here, and do not yet: said in one warning."""

@@ -11,7 +11,6 @@ from typing import Final
 
 from twinlog.config.client_keys import (
     CLIENT_KEYS,
-    LATER_CLIENT_KEYS,
     Role,
     is_connection_key,
     words,
@@ -45,6 +44,8 @@ _ACTING: Final = (
     _acts(_CONSUMER, "fetch.max.bytes", "8388608", "the most that one Fetch answer brings"),
     _acts(_CONSUMER, "max.partition.fetch.bytes", "2097152",
           "the most of one partition in it; a larger batch comes as a whole"),
+    _acts(_CONSUMER, "client.rack", "",
+          "partitions are read from a replica in this rack where brokers offer it (KIP-392)"),
     _acts(_CONSUMER, "request.timeout.ms", "30000", _TIMEOUT),
     _acts(_PRODUCER, "batch.size", "",
           "batches of at most 8 records that follow each other are joined until they hold so much; "
@@ -60,10 +61,6 @@ _ACTING: Final = (
     _acts(_PRODUCER, "request.timeout.ms", "30000", _TIMEOUT),
     _acts(_ADMIN, "request.timeout.ms", "30000", _TIMEOUT),
 )  # fmt: skip
-
-_LATER: Final = {
-    (_CONSUMER, "client.rack"): "partitions are read from their leaders",
-}
 
 _WITHOUT: Final = {
     _PRODUCER: {
@@ -122,11 +119,6 @@ def _without_meaning(role: Role) -> dict[str, str]:
 def _rows() -> tuple[ClientKey, ...]:
     rows = list(_ACTING)
     known = {(row.role, row.name) for row in rows}
-    for role, names in LATER_CLIENT_KEYS.items():
-        for name in names:
-            known.add((role, name))
-            meaning = _LATER[role, name]
-            rows.append(ClientKey(role=role, name=name, support=Support.LATER, meaning=meaning))
     for role, keys in CLIENT_KEYS.items():
         without = _without_meaning(role)
         rows += (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from twinlog.config.key_types import KeyDefinition, Kind, Scope, Support
 
-_ACTS, _LATER, _NOTHING = Support.ACTS, Support.LATER, Support.NO_MEANING
+_ACTS, _NOTHING = Support.ACTS, Support.NO_MEANING
 _BOOLEAN, _SHORT, _INT, _LONG = Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG
 _STRING, _CHOICE, _LIST, _NAMES = Kind.STRING, Kind.CHOICE, Kind.LIST, Kind.NAMES
 
@@ -64,7 +64,7 @@ _SHARED = (
     _key("forwarding.admin.class", _STRING, None, _NOTHING,
          "a Java class; topics are created through the admin client's own connection"),
     _key("metric.reporters", _LIST, None, _NOTHING, "Java classes"),
-    _key("metric.names.formats", _LIST, "legacy", _LATER, "KIP-1280"),
+    _key("metric.names.formats", _LIST, "legacy", _NOTHING, "series have one name (KIP-1280)"),
     _key("auto.include.jmx.reporter", _BOOLEAN, "true", _NOTHING, "3.x only"),
     _key("offset-syncs.topic.location", _CHOICE, "source", _ACTS,
          "the cluster that holds the offset-syncs topic", choices=("source", "target")),

@@ -33,8 +33,6 @@ class Support(StrEnum):
     """What setting a key does here."""
 
     ACTS = "acts"
-    LATER = "later"
-    """Accepted, not implemented yet: said in one warning."""
     NO_MEANING = "no meaning"
     """Accepted, and there is nothing to set here."""
 

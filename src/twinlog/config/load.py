@@ -20,7 +20,7 @@ from twinlog.config.audit import (
     check_own_keys,
     warning,
 )
-from twinlog.config.audit_flows import audit_not_yet, audit_patterns
+from twinlog.config.audit_flows import audit_patterns
 from twinlog.config.client_keys import (
     BOOTSTRAP_SERVERS,
     SECURITY_PROTOCOL,
@@ -103,7 +103,6 @@ def load_raw(
             *audit_keys(raw, aliases),
             *audit_patterns(flows),
             *_unreachable(raw, [alias for alias in aliases if alias not in used], text.file),
-            *audit_not_yet(flows),
         ),
     )
 

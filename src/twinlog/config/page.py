@@ -56,11 +56,6 @@ On the command line, for `mirror` and `check`:
 _SECTIONS: Final = (
     (Support.ACTS, "## Keys of a flow that act", ""),
     (
-        Support.LATER,
-        "## Accepted, not implemented yet",
-        "Setting one of them is said in one warning (`NOT_YET`).\n\n",
-    ),
-    (
         Support.NO_MEANING,
         "## Accepted, without a meaning here",
         "They are about Kafka Connect or Java; a file that has them runs unchanged, and `twinlog "
@@ -84,7 +79,7 @@ flow another connection.
 
 """
 
-_ORDER: Final = (Support.ACTS, Support.LATER, Support.NO_MEANING)
+_ORDER: Final = (Support.ACTS, Support.NO_MEANING)
 
 _SECURITY: Final = """\
 ## TLS and SASL
@@ -150,10 +145,9 @@ def _cell(text: str) -> str:
 
 
 def _client_row(row: ClientKey) -> Sequence[str]:
-    meaning = row.meaning if row.support is not Support.LATER else f"not yet: {row.meaning}"
     default = f"`{row.default}`" if row.default else ""
     name = f"{row.role}.{row.name}"
-    return f"`{name}`", default, meaning, tested_in(name)
+    return f"`{name}`", default, row.meaning, tested_in(name)
 
 
 def _row(key: KeyDefinition) -> Sequence[str]:

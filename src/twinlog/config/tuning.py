@@ -38,6 +38,8 @@ class Tuning:
     """A Produce request is closed when it holds so much; one batch may be larger."""
     join_bytes: int = 0
     """Batches of a few records are joined up to this size; 0: they stay as they are."""
+    rack: str = ""
+    """Where we are: partitions are read from a replica there, if the leader knows one (KIP-392)."""
     recompression: Recompression | None = None
     """None: every batch keeps its codec."""
 
@@ -56,6 +58,7 @@ def read_tuning(
             MOST_REQUEST_BYTES, _size(producer, "max.request.size", usual.request_bytes)
         ),
         join_bytes=_size(producer, "batch.size", usual.join_bytes),
+        rack=trimmed(consumer["client.rack"]) if "client.rack" in consumer else usual.rack,
         recompression=_recompression(producer, compression),
     )
 

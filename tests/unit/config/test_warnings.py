@@ -114,14 +114,6 @@ def test_keys_that_are_accepted_without_a_word(read: Loader, line: str) -> None:
     assert read(line).warnings == ()
 
 
-def test_all_that_is_not_implemented_yet_is_one_warning(read: Loader) -> None:
-    config = read("metric.names.formats = new", "A.consumer.client.rack = r1")
-    (warning,) = warnings_of(config, WarningCode.NOT_YET)
-    assert warning.message.endswith(
-        "yet: metric.names.formats (line 5), A.consumer.client.rack (line 6)"
-    )
-
-
 def test_a_key_that_stands_twice(read: Loader) -> None:
     config = read("replication.factor = 1", "replication.factor = 3")
     (warning,) = warnings_of(config, WarningCode.DUPLICATE_KEY)

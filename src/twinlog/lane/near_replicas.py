@@ -1,0 +1,74 @@
+"""Which replica of a partition is read: the leader, or one in our rack that the leader names
+(KIP-392, `client.rack`).
+
+A leader that has a replica in our rack answers with its id and without records. That replica is
+read for some minutes, then the leader is asked anew; and at once when the replica says anything
+that a follower may say only because it is one (behind, fenced, out of range) or does not answer.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from twinlog.model import TopicPartition
+
+PREFERRED_FOR_S: Final = 300.0
+"""As long as Java's consumer keeps one (metadata.max.age.ms)."""
+
+AVOIDED_FOR_S: Final = 10.0
+"""After a replica failed the leader is read so long, whatever it names."""
+
+CONNECTED_WITHIN_S: Final = 5.0
+
+NO_REPLICA: Final = -1
+
+
+class NearReplicas:
+    """The replicas that leaders have named; empty, and never asked, without a rack."""
+
+    def __init__(self, rack: str) -> None:
+        self.rack = rack
+        self._chosen: dict[TopicPartition, tuple[int, float]] = {}
+        """Node, and since when."""
+        self._avoided: dict[TopicPartition, float] = {}
+
+    def node_of(self, tp: TopicPartition, leader: int) -> int:
+        """Whom to read from now."""
+        known = self._chosen.get(tp)
+        return leader if known is None else known[0]
+
+    def prefer(self, tp: TopicPartition, node: int) -> bool:
+        """The leader named this replica; False: it is not to be read now."""
+        now = time.monotonic()
+        if self._avoided.get(tp, 0.0) > now:
+            return False
+        self._avoided.pop(tp, None)
+        self._chosen[tp] = (node, now)
+        return True
+
+    def is_read(self, tp: TopicPartition, node: int) -> bool:
+        """Whether this node is read as a replica near to us, and not as the leader."""
+        known = self._chosen.get(tp)
+        return known is not None and known[0] == node
+
+    def has_expired(self, tp: TopicPartition) -> bool:
+        """Whether the leader is to be asked again."""
+        return self._age_s(tp) > PREFERRED_FOR_S
+
+    def cannot_be_reached(self, tp: TopicPartition) -> bool:
+        """Whether a connection to its replica took too long; asked while there is none."""
+        return self._age_s(tp) > CONNECTED_WITHIN_S
+
+    def _age_s(self, tp: TopicPartition) -> float:
+        known = self._chosen.get(tp)
+        return 0.0 if known is None else time.monotonic() - known[1]
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Read from the leader again."""
+        self._chosen.pop(tp, None)
+
+    def avoid(self, tp: TopicPartition) -> None:
+        """Its replica failed: read from the leader for a while."""
+        self._chosen.pop(tp, None)
+        self._avoided[tp] = time.monotonic() + AVOIDED_FOR_S

@@ -1,0 +1,75 @@
+"""With `client.rack` partitions are read from the replica beside us, and from the leader when that
+one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.rig import Rig
+from tests.support.eventually import eventually
+from tests.support.topics import create_topic, leader
+from twinlog.sandbox import QUICK_JVM, LocalCluster
+
+pytestmark = pytest.mark.broker
+
+NOTES_WHO_BROUGHT_RECORDS = """
+from twinlog.lane.source_side import SourceSide
+read = SourceSide.on_readable
+def noting(self, node, connection):
+    before = [state.copy.intake.position for state in self.states()]
+    read(self, node, connection)
+    if [state.copy.intake.position for state in self.states()] != before:
+        with open({notes!r}, "a") as out:
+            out.write(str(node))
+SourceSide.on_readable = noting
+"""
+
+
+@pytest.fixture
+def racks() -> Iterator[LocalCluster]:
+    """Three brokers in racks of their own, which offer replicas by rack."""
+    with LocalCluster(
+        "racks",
+        brokers=3,
+        jvm_flags=QUICK_JVM,
+        config={
+            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            "group.initial.rebalance.delay.ms": "0",
+        },
+        node_config={node: {"broker.rack": f"rack-{node}"} for node in (1, 2, 3)},
+    ) as cluster:
+        yield cluster
+
+
+def test_the_replica_in_our_rack_is_read_until_it_fails(
+    racks: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    notes = tmp_path / "nodes"
+    with Rig(racks, target_cluster, tmp_path) as rig:
+        create_topic(racks, rig.topic, replication_factor=3)
+        led_by = leader(racks, rig.topic, 0)
+        near = next(node for node in (1, 2, 3) if node != led_by)
+        rig.put(range(10))
+
+        def brought() -> str:
+            return notes.read_text() if notes.exists() else ""
+
+        keys = {f"{rig.alias}.consumer.client.rack": f"rack-{near}"}
+        prelude = NOTES_WHO_BROUGHT_RECORDS.format(notes=str(notes))
+        with rig.mirror(keys=keys, prelude=prelude) as mirror:
+            eventually(lambda: str(near) in brought(), 30, what="records from the near replica")
+            assert str(led_by) not in brought()
+            rig.put(range(10, 20))
+            mirror.eventually(lambda parts: sum(p.records for p in parts) == 20)
+            assert str(led_by) not in brought()
+            racks.kill(near)
+            rig.put(range(20, 30))
+            mirror.eventually(lambda parts: sum(p.records for p in parts) == 30, 60)
+            assert str(led_by) in brought(), "the leader was read when the replica was gone"
+            mirror.stop()
+        rig.same()
+        rig.offsets_are_exact()

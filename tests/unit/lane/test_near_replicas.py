@@ -1,0 +1,50 @@
+"""Which replica is read: what the leader named, for a while, and never one that just failed."""
+
+import pytest
+
+from twinlog.lane import near_replicas
+from twinlog.lane.near_replicas import NearReplicas
+from twinlog.model import TopicPartition
+
+TP = TopicPartition("orders", 0)
+LEADER, NEAR = 1, 2
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr("twinlog.lane.near_replicas.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_what_the_leader_named_is_read_for_a_while(clock: list[float]) -> None:
+    near = NearReplicas("rack-2")
+    assert near.node_of(TP, LEADER) == LEADER
+    assert near.prefer(TP, NEAR)
+    assert near.node_of(TP, LEADER) == NEAR
+    assert near.is_read(TP, NEAR)
+    assert not near.is_read(TP, LEADER)
+    assert not near.has_expired(TP)
+    clock[0] += near_replicas.PREFERRED_FOR_S + 1
+    assert near.has_expired(TP)
+    near.forget(TP)
+    assert near.node_of(TP, LEADER) == LEADER
+
+
+def test_one_that_failed_is_not_read_at_once_again(clock: list[float]) -> None:
+    near = NearReplicas("rack-2")
+    near.prefer(TP, NEAR)
+    near.avoid(TP)
+    assert not near.prefer(TP, NEAR)
+    assert near.node_of(TP, LEADER) == LEADER
+    clock[0] += near_replicas.AVOIDED_FOR_S + 1
+    assert near.prefer(TP, NEAR)
+
+
+def test_one_that_cannot_be_connected_to_is_noticed(clock: list[float]) -> None:
+    near = NearReplicas("rack-2")
+    assert not near.cannot_be_reached(TP)
+    near.prefer(TP, NEAR)
+    assert not near.cannot_be_reached(TP)
+    clock[0] += near_replicas.CONNECTED_WITHIN_S + 1
+    assert near.cannot_be_reached(TP)
