@@ -15,6 +15,7 @@ from twinlog.cluster import admin
 from twinlog.cluster.internal_log import append, read_to_end
 from twinlog.control.flow_setup import FlowSetup, PreparedFlow
 from twinlog.mirror.naming import offset_map_topic
+from twinlog.mirror.generations import FlowHistory
 from twinlog.mirror.offset_map import ChunkRow, Run, Term, map_partition, run_at
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
@@ -238,9 +239,9 @@ def test_changed_isolation_waits_for_the_lanes_of_a_process_that_did_not_say_goo
     waited: list[str] = []
     check = FlowSetup._check_meaning
 
-    def noted(*arguments: object) -> None:
+    def noted(setup: FlowSetup, history: FlowHistory | None, *, anew: bool) -> None:
         try:
-            check(*arguments)  # type: ignore[arg-type]
+            check(setup, history, anew=anew)
         except Exception as error:
             waited.append(str(error))
             raise
