@@ -14,8 +14,8 @@ from tests.support.topics import create_topic, delete_records
 from twinlog.cluster import admin
 from twinlog.cluster.internal_log import append, read_to_end
 from twinlog.control.flow_setup import FlowSetup, PreparedFlow
-from twinlog.mirror.naming import offset_map_topic
 from twinlog.mirror.generations import FlowHistory
+from twinlog.mirror.naming import offset_map_topic
 from twinlog.mirror.offset_map import ChunkRow, Run, Term, map_partition, run_at
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
