@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +62,8 @@ class FlowFile:
     target: str
     topic: str
     tasks: int
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Further keys for both copiers; they win."""
 
     @property
     def remote_topic(self) -> str:
@@ -89,7 +91,9 @@ class FlowFile:
             "offset.storage.replication.factor": "1",
             "status.storage.replication.factor": "1",
             "config.storage.replication.factor": "1",
-        } | {f"B.producer.{key}": value for key, value in producer.items()}
+        }
+        lines |= {f"B.producer.{key}": value for key, value in producer.items()}
+        lines |= self.more
         return "".join(f"{key} = {value}\n" for key, value in lines.items())
 
 

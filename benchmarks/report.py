@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.group_run import GROUP_KEYS
 from benchmarks.launches import DEFAULT_LINGER, JVM_OPTIONS, LINGER_0, TUNED
 from benchmarks.load import BATCH_BYTES
 from benchmarks.others import TOO_MUCH
@@ -83,7 +84,21 @@ class Report:
             f"{run.latency.expected - run.latency.records:,} records never arrived or were never"
             f" sent in the window: round {run.round}, {run.system} {run.variant}"
             for run in self.runs
+            if run.case == "latency"
             if run.latency is not None and run.latency.records < 0.99 * run.latency.expected
+        ]
+        notes += [
+            f"{run.latency.expected - run.latency.records} of {run.latency.expected} commits never"
+            f" had a checkpoint: round {run.round}, {run.case}, {run.system}"
+            for run in self.runs
+            if run.case == "groups"
+            if run.latency is not None and run.latency.records < run.latency.expected
+        ]
+        notes += [
+            f"not all groups were synced: round {run.round}, {run.system}: {run.warnings[0]}"
+            for run in self.runs
+            if run.case == "groups" and not run.failure
+            if run.checkpointed_s is None or run.committed_s is None
         ]
         notes += [
             f"no lease change was seen inside the window: round {run.round}"
@@ -155,6 +170,10 @@ def _settings(report: Report) -> dict[str, Any]:
         "value_bytes": VALUE_BYTES,
         "source_batch_bytes": BATCH_BYTES,
         "source_compression": "lz4",
+        "groups": scale.groups,
+        "group_partitions": scale.group_partitions,
+        "group_window_s": scale.groups_window_s,
+        "group_keys": GROUP_KEYS,
         "latency_rate": scale.rate,
         "latency_warm_up_s": scale.warm_up_s,
         "latency_window_s": scale.window_s,

@@ -46,6 +46,11 @@ class RunResult:
     bytes_on_disk: int | None = None
     """Of the remote topic: shows whether compression arrived."""
     latency: Latency | None = None
+    """Of records; in the groups case from a commit to its checkpoint."""
+    checkpointed_s: float | None = None
+    """From the last commit on the source until all groups' checkpoints are on the target."""
+    committed_s: float | None = None
+    """Until their offsets are committed there."""
     processes_started_in_window: int | None = None
     """The lanes of the next lease are new processes: shows that a lease change was inside."""
     phases: dict[str, float] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from benchmarks.copier import Copier, CopierFailed, Launch, warnings_in
+from benchmarks.group_run import GROUP_KEYS, GroupRun
 from benchmarks.latency_run import measure_floor, steady_load, watch_steady
 from benchmarks.launches import (
     DEFAULT_LINGER,
@@ -25,7 +26,14 @@ from benchmarks.payload import KEY_BYTES, VALUE_BYTES
 from benchmarks.phases import phases_of
 from benchmarks.progress import Progress
 from benchmarks.results import MIRROR_MAKER, TWINLOG, Latency, RunResult
-from benchmarks.stage import BACKLOG_TOPIC, OLD_TOPIC, STEADY_TOPIC, Stage
+from benchmarks.stage import (
+    BACKLOG_TOPIC,
+    GROUPS_TOPIC,
+    HEAD_TOPIC,
+    OLD_TOPIC,
+    STEADY_TOPIC,
+    Stage,
+)
 from benchmarks.summary import geometric_mean
 from benchmarks.watch import watch_copy
 
@@ -84,9 +92,10 @@ class Rounds:
             result = self._measured(result)
         except (CopierFailed, KafkaException, OSError) as error:
             # one bad run must not cost the others: it is reported, and the exit code tells
-            result = replace(result, failure=str(error))
+            result = replace(result, failure=str(error) or repr(error))
         log = log_of(result.alias, self.stage.folder)
-        result = replace(result, used_by_others=round(others.share(), 3), warnings=warnings_in(log))
+        result = replace(result, used_by_others=round(others.share(), 3))
+        result = replace(result, warnings=[*result.warnings, *warnings_in(log)])
         self.stage.clean(result.alias)
         self.progress.say(f"  {_told(result)}")
         return result
@@ -101,6 +110,8 @@ class Rounds:
             tasks=self.stage.scale.partitions,
         )
         launch = self._launch(result, flow)
+        if result.case == "groups":
+            return self._groups(result, flow)
         if result.case == "latency":
             with steady_load(flow.source, topic, self.stage.scale), Copier(launch) as copier:
                 result = self._steady(result, copier, flow)
@@ -113,7 +124,41 @@ class Rounds:
             exit_code=copier.exit_code,
         )
 
+    def _groups(self, result: RunResult, flow: FlowFile) -> RunResult:
+        run = GroupRun(
+            alias=flow.alias,
+            source=flow.source,
+            target=flow.target,
+            many_topic=GROUPS_TOPIC,
+            head_topic=HEAD_TOPIC,
+            scale=self.stage.scale,
+        )
+        topics = f"{GROUPS_TOPIC}, {HEAD_TOPIC}"
+        flow = replace(flow, topic=topics, more={**GROUP_KEYS, "groups": run.selects})
+        own_time = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
+        self.stage.target_topics.create(run.checkpoints_topic, 1, own_time)
+        run.prepare()
+        try:
+            with Copier(self._launch(result, flow)) as copier:
+                numbers = run.measure(copier, self.stage.remote(flow.alias, GROUPS_TOPIC))
+        finally:
+            run.clean()
+        done = f"{numbers.checkpointed:,} checkpointed and {numbers.committed:,} committed"
+        missing = min(numbers.checkpointed, numbers.committed) < numbers.expected
+        return replace(
+            result,
+            first_record_s=numbers.first_record_s,
+            latency=numbers.latency,
+            checkpointed_s=numbers.checkpointed_s,
+            committed_s=numbers.committed_s,
+            warnings=[f"of {numbers.expected:,} offsets {done}"] if missing else [],
+            stop_s=copier.stop_s,
+            exit_code=copier.exit_code,
+        )
+
     def _topic(self, result: RunResult) -> str:
+        if result.case == "groups":
+            return GROUPS_TOPIC
         if result.case != "latency":
             return OLD_TOPIC if result.case == "unprotected" else BACKLOG_TOPIC
         # a new one for each run, or the next copier would begin with what the last one has read
@@ -181,7 +226,7 @@ def better_linger(results: Sequence[RunResult]) -> str:
             [result.latency.p50, result.latency.p99, result.latency.p99_9]
         )
         for result in results
-        if result.latency is not None
+        if result.latency is not None and result.variant
     }
     return min(scores, key=lambda variant: scores[variant]) if scores else ""
 
@@ -196,6 +241,10 @@ def _told(result: RunResult) -> str:
     if (latency := result.latency) is not None:
         words.append(f"p50 {latency.p50:.1f}, p99 {latency.p99:.1f}, p99.9 {latency.p99_9:.1f} ms")
         words.append(f"{latency.records:,} of {latency.expected:,} records")
+    if result.checkpointed_s is not None:
+        words.append(f"all groups checkpointed in {result.checkpointed_s:.2f} s")
+    if result.committed_s is not None:
+        words.append(f"committed in {result.committed_s:.2f} s")
     if result.excess_records:
         words.append(f"{result.excess_records:,} DUPLICATES")
     return "; ".join(words)

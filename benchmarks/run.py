@@ -29,8 +29,8 @@ _EXAMPLES = """\
 cases:
 {cases}
 examples:
-  scripts/bench                       all rows, three rounds, under 20 minutes
-  scripts/bench --quick               all rows, one round with fewer records, under 5 minutes
+  scripts/bench                       all rows, three rounds, under 25 minutes
+  scripts/bench --quick               all rows, one round with fewer records, under 6 minutes
   scripts/bench backlog --rounds 1    throughput, CPU, memory and start-up once
   scripts/bench latency startup       two cases
   scripts/bench backlog --only mm2    one side alone

@@ -11,6 +11,7 @@ CASES: Final = {
     "backlog": "copy a topic that is full: records/s, CPU, memory",
     "unprotected": "the same with records older than a day, where nothing is protected",
     "latency": "a steady 1,000 messages a second: time from record timestamp to arrival",
+    "groups": "1,000 groups synced, and the time from a commit to its checkpoint",
     "startup": "time from the start of the process to the first record on the target",
 }
 
@@ -26,6 +27,12 @@ class Scale:
     """Of the latency case, from the first record on: also what a JVM gets to compile its code."""
     window_s: float
     """Over how many seconds of record timestamps latency is taken."""
+    groups: int = 1000
+    """In the groups case, with an offset in each of so many partitions:"""
+    group_partitions: int = 100
+    groups_warm_up_s: float = 3
+    groups_window_s: float = 15
+    """Over how many seconds one group commits and its checkpoints are timed."""
     partitions: int = 4
     rate: int = 1000
     seed: int = 20240229
@@ -44,5 +51,12 @@ FULL: Final = Scale(
     rounds=3, backlog_records=2_000_000, old_records=1_000_000, warm_up_s=15, window_s=60
 )
 QUICK: Final = Scale(
-    rounds=1, backlog_records=500_000, old_records=200_000, warm_up_s=8, window_s=20
+    rounds=1,
+    backlog_records=500_000,
+    old_records=200_000,
+    warm_up_s=8,
+    window_s=20,
+    groups=200,
+    group_partitions=20,
+    groups_window_s=5,
 )

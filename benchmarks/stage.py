@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from benchmarks.group_run import RECORDS_EACH
 from benchmarks.load import Backlog, fill
 from benchmarks.progress import Progress
 from benchmarks.scale import Scale
@@ -18,11 +19,22 @@ from benchmarks.topics import Topics
 from benchmarks.watch import RemoteTopic
 from twinlog.sandbox.brokers import LocalCluster
 
-__all__ = ["BACKLOG_TOPIC", "BROKER_HEAP_MB", "OLD_TOPIC", "STEADY_TOPIC", "Stage", "open_stage"]
+__all__ = [
+    "BACKLOG_TOPIC",
+    "BROKER_HEAP_MB",
+    "GROUPS_TOPIC",
+    "HEAD_TOPIC",
+    "OLD_TOPIC",
+    "STEADY_TOPIC",
+    "Stage",
+    "open_stage",
+]
 
 BACKLOG_TOPIC: Final = "orders"
 OLD_TOPIC: Final = "old-orders"
 STEADY_TOPIC: Final = "steady"
+GROUPS_TOPIC: Final = "grouped"
+HEAD_TOPIC: Final = "head"
 
 BROKER_HEAP_MB: Final = 1024
 _BROKER_CONFIG: Final = {
@@ -60,8 +72,11 @@ class Stage:
 
     def remote(self, alias: str, topic: str) -> RemoteTopic:
         """The copy of a source topic under this alias."""
+        grouped = topic == GROUPS_TOPIC
         return RemoteTopic(
-            topics=self.target_topics, name=f"{alias}.{topic}", partitions=self.scale.partitions
+            topics=self.target_topics,
+            name=f"{alias}.{topic}",
+            partitions=self.scale.group_partitions if grouped else self.scale.partitions,
         )
 
     def bytes_on_disk(self, remote: RemoteTopic) -> int:
@@ -95,6 +110,19 @@ def open_stage(scale: Scale, cases: Iterable[str], progress: Progress) -> Iterat
             _fill(stage, progress, BACKLOG_TOPIC, backlog, age_s=0)
         if "unprotected" in wanted:
             _fill(stage, progress, OLD_TOPIC, scale.old_records, age_s=_TWO_DAYS_S)
+        if "groups" in wanted:
+            stage.source_topics.create(HEAD_TOPIC, 1)
+            stage.source_topics.create(GROUPS_TOPIC, scale.group_partitions)
+            fill(
+                source.bootstrap,
+                Backlog(
+                    topic=GROUPS_TOPIC,
+                    partitions=scale.group_partitions,
+                    records=scale.group_partitions * RECORDS_EACH,
+                    age_s=0,
+                    seed=scale.seed,
+                ),
+            )
         yield stage
 
 

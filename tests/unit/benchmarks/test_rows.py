@@ -60,6 +60,33 @@ def test_only_the_rows_of_the_chosen_cases_are_made() -> None:
     assert {row.case for row in make_rows([], list(CASES), "")} == set(CASES)
 
 
+def groups(system: str, seconds: float | None, p99: float) -> RunResult:
+    taken = Latency(records=9, expected=9, p50=p99 / 2, p99=p99, p99_9=p99, largest=p99)
+    return RunResult(
+        round=1,
+        case="groups",
+        system=system,
+        alias="A1",
+        checkpointed_s=seconds,
+        committed_s=seconds,
+        latency=taken,
+    )
+
+
+def test_goals_of_groups_are_bounds_of_our_number_alone() -> None:
+    runs = [groups(MIRROR_MAKER, 2, 5000), groups(TWINLOG, 4.9, 900)]
+    found = make_rows(runs, ["groups"], "")
+    assert [one.verdict for one in found] == ["met", "met", "", "met"]
+    assert row(found, "groups", "all groups checkpointed").ratio == pytest.approx(2.45)
+    late = make_rows([groups(TWINLOG, None, 1001)], ["groups"], "")
+    assert [one.verdict for one in late] == ["not measured", "not measured", "", "MISSED"]
+
+
+def test_a_groups_run_does_not_choose_the_linger() -> None:
+    runs = [groups(MIRROR_MAKER, 2, 0.1), steady(MIRROR_MAKER, 6, "default linger")]
+    assert better_linger(runs) == "default linger"
+
+
 def test_startup_is_taken_from_backlog_runs() -> None:
     runs = [backlog(MIRROR_MAKER, 100), backlog(TWINLOG, 80)]
     found = row(make_rows(runs, ["backlog", "startup"], ""), "startup", "start to first record")
