@@ -7,10 +7,10 @@ that is killed leaves a file whose process is gone, which readers ignore and rem
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from twinlog.control.snapshot import FlowSnapshot
+from twinlog.folders import temporary_root, usable
 
 log = logging.getLogger(__name__)
 
@@ -36,19 +37,28 @@ class RunningMirror:
 
 def status_folder() -> Path:
     """Where the files are: the user's runtime folder, else a private one in the temporary
-    folder.
+    folder; raises EnvironmentMissing where it cannot be used.
     """
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    folder = (
-        Path(base) / "twinlog" if base else Path(tempfile.gettempdir()) / f"twinlog-{os.getuid()}"
-    )
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = _folder()
+    with usable(folder, "set XDG_RUNTIME_DIR to a folder of this user that can be written"):
+        _make(folder)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     return folder
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(base) / "twinlog" if base else temporary_root() / f"twinlog-{os.getuid()}"
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:
     """Put a file of this user's in its place, whole; raises OSError."""
-    status_folder()  # what cleans temporary folders may have removed it
+    _make(path.parent)  # what cleans temporary folders may have removed it
     fresh = path.with_suffix(".new")
     fresh.touch(mode=0o600)
     fresh.write_text(text)

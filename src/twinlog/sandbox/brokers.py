@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Self
 
 from twinlog.errors import EnvironmentMissing, UsageError
+from twinlog.folders import temporary_folder
 from twinlog.sandbox import kafka_jars
 from twinlog.sandbox.layout import (
     CONTROLLER,
@@ -97,7 +97,7 @@ class LocalCluster:
             raise UsageError(f"a cluster of {self.brokers} brokers cannot start; ask for 1 or more")
         jars = self._jars()
         if self.folder is None:
-            self.folder = Path(tempfile.mkdtemp(prefix=f"twinlog-{self.name}-"))
+            self.folder = temporary_folder(f"twinlog-{self.name}-")
             self._temporary = True
         self.folder = self.folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)

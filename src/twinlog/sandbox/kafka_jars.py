@@ -21,6 +21,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.folders import usable
 from twinlog.sandbox.java import find_java
 
 __all__ = ["KAFKA_VERSION", "default_cache", "find_or_fetch", "mirror_maker_jars"]
@@ -95,10 +96,12 @@ def _find_or_fetch(jars: _JarSet, cache: Path | None) -> Path:
     folder = cache / jars.folder
     if (folder / "complete").exists():
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / "lock"):
-        if not (folder / "complete").exists():
-            _fetch(jars, cache, folder)
+    todo = "Kafka's jars go there: set TWINLOG_CACHE to a folder that can be written, or fill it"
+    with usable(cache, todo):
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / "lock"):
+            if not (folder / "complete").exists():
+                _fetch(jars, cache, folder)
     return folder
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinlog.errors import UsageError
+from twinlog.folders import usable
 from twinlog.sandbox.brokers import LocalCluster
 from twinlog.sandbox.state import STATE_FILE
 
@@ -90,8 +91,10 @@ def _home(folder: Path | None) -> Path:
 @contextmanager
 def _locked(folder: Path | None) -> Iterator[Path]:
     home = _home(folder)
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as file:  # two commands at once: the second waits
+    with usable(home, "set TWINLOG_SANDBOX to a folder that can be written"):
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / "lock").open("w")
+    with lock as file:  # two commands at once: the second waits
         fcntl.flock(file, fcntl.LOCK_EX)
         yield home
 

@@ -18,7 +18,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from typing import IO, Final
 import pyspark
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.folders import temporary_folder
 
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 5.0
@@ -182,7 +182,7 @@ def _find_java() -> str:
 
 
 def _make_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="twinlog-spark-"))
+    return temporary_folder("twinlog-spark-")
 
 
 def _pass_on(stream: IO[bytes]) -> None:
