@@ -14,6 +14,7 @@ from typing import Self
 
 from tests.support.lanes import ProcessLeases
 from twinlog.config.load import load
+from twinlog.config.offset_storage import offset_storage
 from twinlog.config.schema import FlowConfig, MirrorConfig
 from twinlog.control.channel_server import ChannelServer
 from twinlog.control.partitions import Partition
@@ -47,6 +48,7 @@ class Mirror:
         lanes: int | None = None,
         lease_s: float = 300.0,
         secrets: Path | None = None,
+        adopt_mm2: bool = False,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
     ) -> None:
         if isinstance(config, Path):
@@ -55,7 +57,13 @@ class Mirror:
         self.snapshots: list[FlowSnapshot] = []
         self._on_snapshot = on_snapshot
         self.supervisor = Supervisor(
-            [flow_setup(flow if self.emits else silent(flow)) for flow in config.flows],
+            [
+                flow_setup(
+                    flow if self.emits else silent(flow),
+                    offset_storage(config, flow) if adopt_mm2 else None,
+                )
+                for flow in config.flows
+            ],
             once=once,
             lease_s=lease_s,
             lane_count=lambda setup, parts: lanes_of(setup.config, CORES, lanes, parts),

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.cli.adopting import adoption_options, storages
 from twinlog.cli.given import SpreadClusters, configuration, configuration_options
 from twinlog.cli.output import Format, format_option, write_json
 from twinlog.cli.tables import write_all
@@ -40,9 +41,16 @@ SAME_CODE_SHOWN: Final = 10
     is_flag=True,
     help="Only explain FILE: the value of every key for each flow and the line it comes from.",
 )
+@adoption_options
 @format_option
 def check(
-    files: tuple[Path, ...], clusters: str | None, probe: bool, explain: bool, output: Format
+    files: tuple[Path, ...],
+    clusters: str | None,
+    probe: bool,
+    explain: bool,
+    adopt_mm2: bool,
+    connector: str | None,
+    output: Format,
 ) -> int:
     """Parse FILE, connect to every cluster, and say what would be mirrored and what is wrong.
 
@@ -59,7 +67,8 @@ def check(
         else:
             write_all([*_warnings(config.warnings), *explanation_parts(config, only_set=False)])
         return 0
-    report = look(config, with_probe=probe)
+    adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
+    report = look(config, with_probe=probe, adopts=adopts)
     if output is Format.JSON:
         write_json("check", JSON_VERSION, {**report.as_json(), **explanation_json(config)})
     else:

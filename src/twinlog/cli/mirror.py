@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 import click
 
+from twinlog.cli.adopting import adoption_options, storages
 from twinlog.cli.given import SpreadClusters, configuration, configuration_options
 from twinlog.cli.logs import LogFormat, configure_logs
 from twinlog.cli.output import Format, format_option, write_json, write_line
@@ -43,10 +44,12 @@ class RunOptions:
     lease_s: float | None
     master: str | None
     archive: Path | None
-    listen: str
+    listen: str | None
     log_file: Path | None
     log_format: LogFormat
     output: Format
+    adopt_mm2: bool = False
+    connector: str | None = None
 
 
 _RUN_OPTIONS: Final = (
@@ -70,9 +73,8 @@ _RUN_OPTIONS: Final = (
     click.option(
         "--listen",
         metavar="ADDRESS:PORT",
-        default=DEFAULT_LISTEN,
-        show_default=True,
-        help="Where /metrics, /healthz and /readyz are served; `off` for nowhere.",
+        help="Where /metrics, /healthz and /readyz are served, `off` for nowhere; default: the "
+        f"file's `listeners`, else {DEFAULT_LISTEN}.",
     ),
     click.option(
         "--log-file",
@@ -103,6 +105,7 @@ def run_options(command: F) -> F:
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 @configuration_options
+@adoption_options
 @run_options
 def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int:
     """Mirror the topics of every enabled flow in FILE.
@@ -128,10 +131,12 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     from twinlog.control.monitor_server import parse_listen
     from twinlog.control.run import MirrorOptions, run_mirror
 
-    address = parse_listen(options.listen)
     verbose = bool(click.get_current_context().find_root().params["verbose"])
     configure_logs(options.log_file, options.log_format, verbose=verbose)
+    if options.listen is not None:
+        parse_listen(options.listen)  # wrong usage is said before anything is read
     config, once, output = read(), options.once, options.output
+    address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
     # what a program reads must be the last line of stdout, so people's lines go elsewhere then
@@ -156,6 +161,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 lease_s=options.lease_s,
                 master=options.master,
                 archive=options.archive,
+                adopts=storages(config, adopt_mm2=options.adopt_mm2, connector=options.connector),
                 stop=stop,
                 reload=reload,
                 read_again=read,

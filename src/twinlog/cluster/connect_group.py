@@ -1,17 +1,18 @@
 """The group of Kafka Connect's workers, and which connectors they run.
 
-What a worker was given stands in the group's assignments, in Connect's own format (versions 0 to 2
-of its protocol):
+What a worker runs is what it had when it joined, by its own word, and what it was given since;
+both stand in the group, in Connect's own format (versions 0 to 2 of its protocol):
 
-    int16 version, int16 error, string leader, string leader's URL, int64 config offset,
-    array of (string connector, array of int32 tasks)        -1 is the connector itself
-    ... what later versions add is not needed
+    metadata    int16 version, string URL, int64 config offset, bytes assignment (since version 1)
+    assignment  int16 version, int16 error, string leader, string leader's URL, int64 config offset,
+                array of (string connector, array of int32 tasks)      -1 is the connector itself
+                ... what later versions add is not needed
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,11 +54,9 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
             if code and code != GROUP_ID_NOT_FOUND:
                 out[name] = coordinators.error(code, "describing", name)
                 continue
-            given = [_connectors(bytes(member.member_assignment or b"")) for member in one.members]
-            known = [names for names in given if names is not None]
-            out[name] = ConnectGroup(
-                members=len(given),
-                connectors=frozenset().union(*known) if len(known) == len(given) else None,
+            out[name] = group_of(
+                (bytes(member.member_metadata or b""), bytes(member.member_assignment or b""))
+                for member in one.members
             )
         return out
 
@@ -67,12 +66,29 @@ def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
     return found
 
 
-def _connectors(assignment: bytes) -> frozenset[str] | None:
-    """Names in one worker's assignment; None for what is none."""
-    try:
-        return frozenset(_names(assignment))
-    except (struct.error, UnicodeDecodeError, ValueError):
-        return None
+def group_of(members: Iterable[tuple[bytes, bytes]]) -> ConnectGroup:
+    """The group with these members, each with its metadata and assignment."""
+    count, names = 0, set[str]()
+    is_known = True
+    for metadata, assignment in members:
+        count += 1
+        try:
+            names.update(_names(assignment))
+            if had := _had(metadata):
+                names.update(_names(had))
+        except (struct.error, UnicodeDecodeError, ValueError):
+            is_known = False
+    return ConnectGroup(members=count, connectors=frozenset(names) if is_known else None)
+
+
+def _had(metadata: bytes) -> bytes:
+    (version,) = _INT16.unpack_from(metadata)
+    at = _string(metadata, _INT16.size)[1] + _CONFIG_OFFSET_BYTES
+    if version < 1:
+        return b""
+    (length,) = _INT32.unpack_from(metadata, at)
+    at += _INT32.size
+    return metadata[at : at + max(length, 0)]
 
 
 def _names(data: bytes) -> Iterator[str]:

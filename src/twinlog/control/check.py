@@ -8,7 +8,7 @@ client that will need it: those of the admin client and those of the lanes may d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +16,9 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.settings import ClusterSettings
+from twinlog.config.offset_storage import OffsetStorage
 from twinlog.config.schema import FlowConfig, MirrorConfig, PolicyKind
+from twinlog.control.check_adoption import check_adoption
 from twinlog.control.check_flow import check_flow
 from twinlog.control.check_report import CheckReport, ClusterReport, FlowReport, Problem
 from twinlog.control.flow_setup import FlowSetup
@@ -38,10 +40,17 @@ class FlowClients:
 
 
 def check(
-    config: MirrorConfig, *, with_probe: bool = False, gives_up_s: float = GIVES_UP_S
+    config: MirrorConfig,
+    *,
+    with_probe: bool = False,
+    gives_up_s: float = GIVES_UP_S,
+    adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None,
 ) -> CheckReport:
-    """Look at everything; wrong security settings are raised as ConfigError."""
-    setups = [flow_setup(flow) for flow in config.flows]
+    """Look at everything; wrong security settings are raised as ConfigError.
+
+    `adopts` says where the MirrorMaker 2 of a flow is whose work would be taken over.
+    """
+    setups = [flow_setup(flow, adopts(flow)) for flow in config.flows]
     with ExitStack() as closing:
         clients = _clients(setups, closing, gives_up_s)
         seen = _connect(clients.values())
@@ -119,6 +128,8 @@ def _flow(
             ),
             report,
         )
+        if setup.adopts is not None:
+            check_adoption(setup, setup.adopts, (source, target), report)
         if with_probe:
             _probe(setup, target, report)
     except TwinlogError as error:

@@ -22,6 +22,7 @@ from twinlog.cluster.settings import (
     ClusterSettings,
     parse_bootstrap,
 )
+from twinlog.config.offset_storage import OffsetStorage
 from twinlog.config.origin import ClientProperties
 from twinlog.config.schema import FlowConfig, MirrorConfig
 from twinlog.config.tuning import request_timeout_ms
@@ -52,6 +53,8 @@ class MirrorOptions:
     lanes: int | None = None
     lease_s: float | None = None
     master: str | None = None
+    adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None
+    """Where the MirrorMaker 2 of a flow is whose work is taken over; None: there is none."""
     archive: Path | None = None
     """What executors of the master are sent; None where Twinlog is installed there."""
     stop: threading.Event = field(default_factory=threading.Event)
@@ -86,7 +89,7 @@ def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> Clu
     )
 
 
-def flow_setup(config: FlowConfig) -> FlowSetup:
+def flow_setup(config: FlowConfig, adopts: OffsetStorage | None = None) -> FlowSetup:
     """One flow's set-up, with the settings of each of its clients as MM2 resolves them."""
     name, flow = str(config.flow), config.flow
     return FlowSetup(
@@ -96,6 +99,7 @@ def flow_setup(config: FlowConfig) -> FlowSetup:
         target=cluster_settings(flow.target, config.target_admin, name),
         lane_source=cluster_settings(flow.source, config.source_consumer, name),
         lane_target=cluster_settings(flow.target, config.target_producer, name),
+        adopts=adopts,
     )
 
 
@@ -115,7 +119,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     """Mirror until done (`once`) or stopped."""
     # Spark is imported late: commands that do not need it start fast, and flows are set up
     # meanwhile
-    flows = [flow_setup(flow) for flow in config.flows]
+    flows = [flow_setup(flow, options.adopts(flow)) for flow in config.flows]
     many = 1 << 30
     room = {f.name: lanes_of(f.config, local_cores(), options.lanes, many) for f in flows}
     status = StatusFile(path, *map(Path, config.more_files))
@@ -158,7 +162,7 @@ def _reloading(
     return Reloader(
         config,
         read=options.read_again,
-        setup=flow_setup,
+        setup=lambda flow: flow_setup(flow, options.adopts(flow)),
         supervisor=supervisor,
         asked=options.reload,
     )

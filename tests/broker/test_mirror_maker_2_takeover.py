@@ -1,0 +1,214 @@
+"""Twinlog takes over from a real MirrorMaker 2 that was killed under load, and hands back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, produce, producer, read_all
+from tests.support.clusters import private_cluster
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.mirror_maker import mirror_maker
+from tests.support.topics import create_topic, end_offsets, topic_names
+from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.connect_group import connect_group
+from twinlog.cluster.coordinators import Coordinators
+from twinlog.config.load import load
+from twinlog.config.offset_storage import offset_storage
+from twinlog.control.run import flow_setup
+from twinlog.errors import AdoptionRefused
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.connect_positions import PositionKey, decode_position
+
+pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
+
+WAIT_S = 90.0
+PARTITIONS = 2
+POSITIONS = "mm2-offsets.A.internal"
+QUIET = 25
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """Both A and B: MirrorMaker 2's own topics are not for other tests."""
+    with private_cluster("takeover", 1) as running:
+        yield running
+
+
+@pytest.fixture
+def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
+    factors = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
+    storages = ("offset.storage", "status.storage", "config.storage")
+    lines = {
+        "clusters": "A, B",
+        "A.bootstrap.servers": cluster.bootstrap,
+        "B.bootstrap.servers": cluster.bootstrap,
+        "A->B.enabled": "true",
+        "A->B.topics": "orders, quiet",
+        "replication.factor": "1",
+        "emit.heartbeats.enabled": "false",
+        "heartbeats.replication.enabled": "false",
+        "refresh.topics.interval.seconds": "1",
+        "B.offset.flush.interval.ms": "4000",
+        "B.session.timeout.ms": "6000",
+        "B.heartbeat.interval.ms": "1000",
+        "twinlog.state.topic.replication.factor": "1",
+    } | {f"{name}.replication.factor": "1" for name in factors + storages}
+    path = tmp_path / "mm2.properties"
+    path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    return path
+
+
+@contextmanager
+def traffic(cluster: LocalCluster) -> Iterator[None]:
+    """Numbered records into both partitions of orders, some hundred a second."""
+    stop = threading.Event()
+
+    def work() -> None:
+        client, number = producer(cluster), 0
+        while not stop.wait(0.02):
+            for _ in range(5):
+                for partition in range(PARTITIONS):
+                    client.produce(
+                        "orders",
+                        key=b"k%d" % (number % 7),
+                        value=b"%d-%d" % (partition, number),
+                        headers=[("n", b"%d" % number)],
+                        partition=partition,
+                    )
+                number += 1
+            client.poll(0)
+        client.flush(30)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_killed_under_load_taken_over_handed_back_and_taken_over_again(
+    cluster: LocalCluster, properties: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_topic(cluster, "orders", PARTITIONS)
+    create_topic(cluster, "quiet")
+    produce(cluster, "quiet", [Outgoing(key=b"q", value=b"%d" % n) for n in range(QUIET)])
+    with traffic(cluster):
+        with mirror_maker(properties) as running:
+            eventually(lambda: len(positions(cluster)) == PARTITIONS + 1, WAIT_S)
+            noted = positions(cluster)
+            eventually(lambda: positions(cluster) != noted, WAIT_S)
+            with pytest.raises(AdoptionRefused, match="run MirrorSourceConnector; stop it first"):
+                adopt(properties)
+            assert run(["check", str(properties), "--adopt-mm2"]) == 1
+            assert "[MM2_RUNNING]" in capsys.readouterr().out
+            eventually(lambda: copied(cluster) > noted_of(cluster, "orders") + 200, WAIT_S)
+            running.kill()  # what it copied since its last flush is not noted
+            running.wait()
+        eventually(lambda: not has_workers(properties), WAIT_S)
+        taken_over_at = copied(cluster)
+        names = set(topic_names(cluster))
+        assert run(["check", str(properties), "--adopt-mm2"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"quiet is taken over from MirrorMaker 2, by partition: 0 at {QUIET}" in said
+        assert "orders is taken over from MirrorMaker 2, by partition: 0 at" in said
+        assert "A.orders-0: holds upstream records up to" in said
+        assert "it would have copied the rest again" in said
+        assert set(topic_names(cluster)) == names
+        with Mirror(properties, adopt_mm2=True) as mirror:
+            eventually(lambda: copied(cluster) > taken_over_at + 200, WAIT_S)
+            assert {p.code for flow in mirror.stop() for p in flow.partitions} == {""}
+        check(cluster)
+        assert positions(cluster) == last_copied(cluster), "a stop in order notes the last record"
+        handed_back_at = copied(cluster)
+        with mirror_maker(properties) as running:
+            eventually(lambda: copied(cluster) > handed_back_at + 200, WAIT_S)
+            running.terminate()
+            running.wait()
+        eventually(lambda: not has_workers(properties), WAIT_S)
+        check(cluster)
+        again_at = copied(cluster)
+        assert again_at > handed_back_at + 200
+        with Mirror(properties, adopt_mm2=True) as mirror:
+            eventually(lambda: copied(cluster) > again_at + 200, WAIT_S)
+            mirror.stop()
+    # without the option it goes on as any other flow, and to the end
+    with Mirror(properties, once=True) as mirror:
+        assert {p.code for flow in mirror.wait() for p in flow.partitions} == {""}
+    check(cluster)
+    assert len(read_all(cluster, "A.quiet")) == QUIET
+    assert copied(cluster) == sum(end_offsets(cluster, "orders").values())
+
+
+def adopt(properties: Path) -> None:
+    """The first steps of a run with --adopt-mm2."""
+    config = load(properties, environment={})
+    (flow,) = config.flows
+    setup = flow_setup(flow, offset_storage(config, flow))
+    try:
+        setup.prepare(once=True)
+    finally:
+        setup.close(None)
+
+
+def has_workers(properties: Path) -> bool:
+    """A killed worker is a member until its session has ended."""
+    config = load(properties, environment={})
+    (flow,) = config.flows
+    with ClusterClient(flow_setup(flow).target) as target:
+        return connect_group(Coordinators(target), "A-mm2").members > 0
+
+
+def copied(cluster: LocalCluster) -> int:
+    if "A.orders" not in topic_names(cluster):
+        return 0
+    return sum(end_offsets(cluster, "A.orders").values())
+
+
+def positions(cluster: LocalCluster) -> dict[TopicPartition, int]:
+    """As the topic's reader in Connect sees them: the last value of each key, by its bytes."""
+    if POSITIONS not in topic_names(cluster):
+        return {}
+    latest: dict[bytes, int] = {}
+    homes: dict[bytes, int] = {}
+    for record in read_all(cluster, POSITIONS):
+        assert record.key is not None
+        if json.loads(record.key)[0] == "MirrorSourceConnector":
+            offset = decode_position(record.value)
+            assert offset is not None
+            assert homes.setdefault(record.key, record.partition) == record.partition
+            latest[record.key] = offset
+    keys = {key: PositionKey.decode(key) for key in latest}
+    found = {one.source: latest[key] for key, one in keys.items() if one is not None}
+    assert len(found) == len(latest), "a partition has two keys: their bytes differ"
+    return found
+
+
+def noted_of(cluster: LocalCluster, topic: str) -> int:
+    return sum(at + 1 for tp, at in positions(cluster).items() if tp.topic == topic)
+
+
+def last_copied(cluster: LocalCluster) -> dict[TopicPartition, int]:
+    out = {TopicPartition("quiet", 0): QUIET - 1}
+    ends = end_offsets(cluster, "A.orders")
+    # one source record a target record: nothing was written twice
+    return out | {TopicPartition("orders", part): ends[part] - 1 for part in range(PARTITIONS)}
+
+
+def check(cluster: LocalCluster) -> None:
+    """The copy is the beginning of the source, record by record."""
+    source, target = read_all(cluster, "orders"), read_all(cluster, "A.orders")
+    for partition in range(PARTITIONS):
+        here = [one[2:6] for one in source if one.partition == partition]
+        there = [one[2:6] for one in target if one.partition == partition]
+        assert there == here[: len(there)]

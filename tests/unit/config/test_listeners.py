@@ -1,0 +1,34 @@
+"""`listeners` of a MirrorMaker 2 file is where monitoring is served."""
+
+import pytest
+
+from tests.support.properties import Loader, warnings_of
+from twinlog.config.schema import WarningCode
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("http://localhost:8083", "localhost:8083"),
+        ("http://:8083", "0.0.0.0:8083"),
+        ("https://localhost:8443, HTTP://127.0.0.1:8083", "127.0.0.1:8083"),
+        ("http://[::1]:9000", "[::1]:9000"),
+        ("https://localhost:8443", None),
+    ],
+)
+def test_first_plain_one_counts(read: Loader, value: str, expected: str | None) -> None:
+    found = read(f"listeners = {value}").http_listener
+    assert (None if found is None else str(found)) == expected
+
+
+def test_without_it_nothing_is_said(read: Loader) -> None:
+    assert read().http_listener is None
+
+
+@pytest.mark.parametrize("value", ["8083", "http://localhost", "ftp://a:1", "http://a:99999"])
+def test_what_is_none_is_said_with_its_line_and_stops_nothing(read: Loader, value: str) -> None:
+    config = read(f"listeners = {value}")
+    assert config.http_listener is None
+    (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
+    assert (warning.line, warning.key) == (5, "listeners")
+    assert "is no listener" in warning.message
