@@ -33,7 +33,20 @@ class MembershipState:
     """Metadata of the member that leads; empty while that is not known."""
     members: int = 0
     """How many there are; only the leader knows, else 0."""
+    others: tuple[bytes, ...] = ()
+    """Metadata of the members that stand by; only the leader knows."""
     problem: TwinlogError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a process that stands by tells of its part in the work."""
+
+    process: str
+    leads: int
+    """How many flows."""
+    is_ready: bool
+    """It could lead this one."""
 
 
 def who_we_are(config: Mapping[str, str] | None = None) -> bytes:
@@ -58,6 +71,37 @@ def config_of(metadata: bytes) -> Mapping[str, str] | None:
     except (ValueError, KeyError, TypeError):
         return None
     return config if isinstance(config, dict) else None
+
+
+def with_share(metadata: bytes, share: Share) -> bytes:
+    """The same process with another share."""
+    member = json.loads(metadata)
+    member["share"] = [share.process, share.leads, share.is_ready]
+    return json.dumps(member).encode()
+
+
+def share_of(metadata: bytes) -> Share | None:
+    """What a member told of its share; None for one that told none."""
+    try:
+        process, leads, is_ready = json.loads(metadata)["share"]
+        return Share(process=str(process), leads=int(leads), is_ready=bool(is_ready))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def with_successor(metadata: bytes, process: str) -> bytes:
+    """The same leader, which is about to hand over to a process; empty is to none."""
+    member = json.loads(metadata)
+    member["successor"] = process
+    return json.dumps(member).encode()
+
+
+def successor_of(metadata: bytes) -> str:
+    """The process to which this leader hands over; empty is none."""
+    try:
+        return str(json.loads(metadata).get("successor", ""))
+    except (ValueError, AttributeError):
+        return ""
 
 
 def describe_member(metadata: bytes) -> str:

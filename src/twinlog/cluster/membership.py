@@ -93,6 +93,7 @@ class Membership:
         self._state = MembershipState()
         self._joined: Joined | None = None
         self._heard_at = float("-inf")
+        self._left_at: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"group-{group_id}", daemon=True)
 
     def start(self) -> None:
@@ -105,7 +106,7 @@ class Membership:
         with self._changed:
             state = self._state
         if state.role is Role.LEADING and self._is_silent():
-            return replace(state, role=Role.JOINING, leader=b"")
+            return replace(state, role=Role.JOINING, leader=b"", others=())
         return state
 
     @property
@@ -142,8 +143,15 @@ class Membership:
         """Tell something else of ourselves, by taking part anew within a heartbeat."""
         self._metadata = metadata
 
+    @property
+    def gone_for_s(self) -> float | None:
+        """How long ago we left; None while we take part."""
+        return None if self._left_at is None else self._clock() - self._left_at
+
     def leave(self) -> None:
         """Leave the group, so that a standby takes over at once; returns when done, or in vain."""
+        if not self._stop.is_set():
+            self._left_at = self._clock()
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(3 * LEAVE_TIMEOUT_S)
@@ -214,6 +222,9 @@ class Membership:
                 generation=joined.generation,
                 leader=leader,
                 members=len(joined.members),
+                others=tuple(
+                    told for member, told in joined.members.items() if member != joined.member_id
+                ),
             )
         )
 
@@ -261,7 +272,7 @@ class Membership:
         self._set(replace(self._state, problem=error))
 
     def _step_down(self) -> None:
-        self._set(replace(self._state, role=Role.JOINING, leader=b""))
+        self._set(replace(self._state, role=Role.JOINING, leader=b"", others=()))
 
     def _say_goodbye(self) -> None:
         try:

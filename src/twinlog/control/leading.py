@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.cluster.member import config_of, who_we_are, with_config
+from twinlog.cluster.member import config_of, share_of, successor_of, who_we_are, with_config
 from twinlog.cluster.membership import Membership, MembershipState, Role
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.config.digest import differing, digests
@@ -21,6 +21,9 @@ ONCE_WAITS_S: Final = 15.0
 """Longer than a session: a process that was killed is still a member until that ends."""
 
 STANDBY_LOOKS_S: Final = 5.0
+APART_S: Final = 10.0
+"""How long one stays out of a group that is handed over to another process."""
+
 KEYS_SHOWN: Final = 10
 
 
@@ -40,6 +43,10 @@ def take_part(
 ) -> Membership:
     """A membership of the flow's group that tells the others our configuration as it is now."""
     ours = digests(config)
+    if membership is not None and (gone_s := membership.gone_for_s) is not None:
+        if gone_s < APART_S:
+            raise StandingBy("standing by: another process hands this flow over to a third one")
+        membership = None
     if membership is None:
         metadata = who_we_are(ours)
         membership = Membership(target, f"twinlog-{config.flow}", metadata=metadata)
@@ -51,13 +58,16 @@ def take_part(
 
 def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> None:
     """Return when we lead; else raise why we do not (StandingBy: ask again)."""
-    membership.wait_for(_leads_or_may_not, within_s=ONCE_WAITS_S if once else STANDBY_LOOKS_S)
+    membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_LOOKS_S)
     state = membership.state
     if state.role is Role.LEADING:
         return
     if state.problem is not None and not state.leader:
         raise state.problem  # we are no member: there may be no other process at all
     leader = membership.leader_description
+    if _is_for_another(membership.metadata, state):
+        membership.leave()  # or the coordinator might choose us
+        raise StandingBy(f"standing by: {leader} hands this flow over to a third process")
     if once:
         raise NotLeader(
             f"{config.flow}: another process leads this flow ({leader}); nothing was changed"
@@ -73,5 +83,12 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
     raise StandingBy(f"standing by: another process leads this flow ({leader})")
 
 
-def _leads_or_may_not(state: MembershipState) -> bool:
-    return state.role is Role.LEADING or isinstance(state.problem, Unauthorized)
+def _has_news(state: MembershipState) -> bool:
+    has_news = state.role is Role.LEADING or isinstance(state.problem, Unauthorized)
+    return has_news or bool(successor_of(state.leader))
+
+
+def _is_for_another(metadata: bytes, state: MembershipState) -> bool:
+    """Whether the leader is about to hand over, and not to us."""
+    successor, share = successor_of(state.leader), share_of(metadata)
+    return bool(successor) and (share is None or share.process != successor)

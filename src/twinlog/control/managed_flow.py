@@ -11,6 +11,7 @@ from twinlog.control.duties import Duties
 from twinlog.control.flow_run import FlowRun
 from twinlog.control.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.groups_report import GroupsReport
+from twinlog.control.leading import APART_S
 from twinlog.control.partitions import Partition
 from twinlog.control.snapshot import FlowSnapshot, flow_snapshot
 from twinlog.errors import TwinlogError
@@ -46,6 +47,9 @@ class ManagedFlow:
     is_refreshing: bool = False
     lost_lead: bool = False
     """Its run ends since another process may lead: it is set up again, and stands by."""
+    hands_over_to: str = ""
+    """A process that leads fewer flows: our run ends in order, and it leads."""
+    handing_over_since: float = 0.0
     successor: FlowSetup | None = None
     """The configuration changed: its run ends, and it is set up again with this."""
     is_removed: bool = False
@@ -58,7 +62,8 @@ class ManagedFlow:
     @property
     def is_ending(self) -> bool:
         """A run must not begin, or must end."""
-        return self.lost_lead or self.is_removed or self.successor is not None
+        is_left = self.lost_lead or bool(self.hands_over_to)
+        return is_left or self.is_removed or self.successor is not None
 
     def begin_again(self) -> None:
         """As if it had never run."""
@@ -67,8 +72,14 @@ class ManagedFlow:
             self.former = [*self.run.partitions.values()]
         self.degraded = "the lead was lost" if self.lost_lead else ""
         self.run, self.prepared, self.is_standing_by = None, None, False
+        apart_s = 0.0
+        if self.hands_over_to:
+            # back in the group at once we might be chosen again
+            self.is_standing_by, apart_s = True, APART_S
+            self.degraded = "standing by: handed over to a process that leads fewer flows"
         self.lost_lead = self.closing = False
-        self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic()
+        self.hands_over_to = ""
+        self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic() + apart_s
         self.take_over()
 
     def take_over(self) -> None:

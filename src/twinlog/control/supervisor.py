@@ -32,6 +32,7 @@ from twinlog.control.leading import SetupWaiting, StandingBy
 from twinlog.control.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
 from twinlog.control.pacing import pacer_of
 from twinlog.control.partitions import RETRY_FAILED_S
+from twinlog.control.sharing import Sharing
 from twinlog.control.snapshot import FlowSnapshot
 from twinlog.errors import Disconnected, Fate, TwinlogError
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap
@@ -79,6 +80,7 @@ class Supervisor:
         self._by_lease: dict[int, FlowRun] = {}
         self._lanes: dict[Peer, tuple[FlowRun, Lane]] = {}
         self._starter: LeaseStarter | None = None
+        self.sharing = Sharing()
         self._stop_at: float | None = None
         self._last_snapshot = 0.0
 
@@ -128,6 +130,8 @@ class Supervisor:
                 self._begin_stop()
             for flow in list(self._flows):
                 self._tend(flow)
+            if not self._once and self._stop_at is None:
+                self.sharing.turn(self._flows, can_lead=self._starter is not None)
             self._show()
             if self._stop_at is not None and time.monotonic() > self._stop_at:
                 self._give_up_waiting()
@@ -338,13 +342,14 @@ class Supervisor:
 
         prepared, duties, successor = flow.prepared, flow.duties, flow.successor
         ends_in_time = self._once and self._stop_at is None
+        hands_over = bool(flow.hands_over_to) and successor is None
 
         def close() -> None:
             if duties is not None and ends_in_time:
                 duties.run_once()
             if duties is not None:
                 duties.end(DUTIES_END_WITHIN_S)
-            if goes_on:
+            if goes_on and not hands_over:
                 prepared.rest(drained=drained, successor=successor)
             else:
                 prepared.close(drained=drained)

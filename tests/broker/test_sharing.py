@@ -1,0 +1,115 @@
+"""Flows spread over the processes that run them: who comes later gets its share, and no record is
+lost or doubled when a flow changes hands.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.faults.load import Load
+from tests.support.client import read_all
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.control.sharing import Sharing
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("several-processes")]
+
+SETTLE_S: Final = 1.0
+FLOWS: Final = 4
+HALF: Final = ["RUNNING"] * 2 + ["STANDBY"] * 2
+
+
+class Site:
+    """Flows of one topic under several aliases, for processes with the same file."""
+
+    def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
+        self.source, self.target = source, target
+        mark = secrets.token_hex(3)
+        self.topic = f"orders-{mark}"
+        self.aliases = [f"S{mark}{number}" for number in range(FLOWS)]
+        create_topic(source, self.topic)
+        lines = [f"clusters = {', '.join(self.aliases)}, T{mark}"]
+        lines += [f"{alias}.bootstrap.servers = {source.bootstrap}" for alias in self.aliases]
+        lines += [f"T{mark}.bootstrap.servers = {target.bootstrap}"]
+        lines += [f"{alias}->T{mark}.enabled = true" for alias in self.aliases]
+        lines += [f"topics = {self.topic}", "replication.factor = 1", "tasks.max = 1"]
+        lines += ["twinlog.state.topic.replication.factor = 1", "emit.checkpoints.enabled = false"]
+        self.path = folder / "mm2.properties"
+        self.path.write_text("\n".join(lines) + "\n")
+
+    def process(self) -> Mirror:
+        mirror = Mirror(self.path, lanes=1)
+        mirror.supervisor.sharing = Sharing(SETTLE_S)
+        return mirror
+
+    def same(self) -> None:
+        """Every remote topic has what the source has, once and in order."""
+        there = [record.value for record in read_all(self.source, self.topic)]
+        for alias in self.aliases:
+            here = [record.value for record in read_all(self.target, f"{alias}.{self.topic}")]
+            assert here == there, alias
+
+    def ended(self, count: int) -> bool:
+        return all(
+            len(read_all(self.target, f"{alias}.{self.topic}")) >= count for alias in self.aliases
+        )
+
+
+@pytest.fixture
+def site(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Site:
+    return Site(source_cluster, target_cluster, tmp_path)
+
+
+def leads(*mirrors: Mirror) -> list[int]:
+    """How many flows each process leads; -1 for one that has not reported."""
+    return [
+        sum(flow.generation >= 0 for flow in mirror.snapshots) if mirror.snapshots else -1
+        for mirror in mirrors
+    ]
+
+
+def states(mirror: Mirror) -> list[str]:
+    return sorted(flow.state for flow in mirror.snapshots)
+
+
+def generations(*mirrors: Mirror) -> list[int]:
+    return sorted(flow.generation for mirror in mirrors for flow in mirror.snapshots)
+
+
+def until_settled(*mirrors: Mirror) -> None:
+    """Until no flow changed hands for a while, with somebody who leads each."""
+    last, since = generations(*mirrors), time.monotonic()
+
+    def is_settled() -> bool:
+        nonlocal last, since
+        now = generations(*mirrors)
+        if now != last or sum(leads(*mirrors)) != FLOWS or sum(leads(mirrors[-1])) == 0:
+            last, since = now, time.monotonic()
+        return time.monotonic() - since > 6 * SETTLE_S
+
+    eventually(is_settled, 60)
+
+
+def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) -> None:
+    quiet = Load(site.source, site.topic, per_second=100)
+    with quiet as load, site.process() as first:
+        eventually(lambda: states(first) == ["RUNNING"] * FLOWS, 30)
+        with site.process() as second:
+            eventually(lambda: leads(first, second) == [2, 2], 60, what="two flows each")
+            eventually(lambda: states(first) == states(second) == HALF, 30)
+            with site.process() as third:
+                # 2, 2 and 0: the newcomer gets one or two, and then the difference is one
+                until_settled(first, second, third)
+                assert sorted(leads(first, second, third)) == [1, 1, 2]
+            eventually(lambda: sum(leads(first, second)) == FLOWS, 30, what="the third's flow")
+        eventually(lambda: leads(first) == [FLOWS], 30, what="all flows with the last process")
+        count = load.stop()
+        eventually(lambda: site.ended(count), 30)
+    site.same()

@@ -1,0 +1,172 @@
+"""Who hands a flow over to whom, and when: situations of processes, without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from twinlog.cluster.member import (
+    MembershipState,
+    Role,
+    Share,
+    share_of,
+    successor_of,
+    who_we_are,
+    with_share,
+    with_successor,
+)
+from twinlog.control.managed_flow import ManagedFlow
+from twinlog.control.sharing import Sharing
+
+CONFIG = {"topics": "0011"}
+
+
+class Group:
+    """What a membership knows and is told."""
+
+    def __init__(self, role: Role, others: Sequence[bytes]) -> None:
+        self.metadata = who_we_are(CONFIG)
+        self.state = MembershipState(role=role, others=tuple(others))
+
+    @property
+    def is_leading(self) -> bool:
+        return self.state.role is Role.LEADING
+
+    def announce(self, metadata: bytes) -> None:
+        self.metadata = metadata
+
+
+class Run:
+    current = object()
+    is_stopping = False
+
+    def stop(self) -> None:
+        self.is_stopping = True
+
+
+def standby(
+    process: str = "other", leads: int = 0, *, is_ready: bool = True, config: str = "0011"
+) -> bytes:
+    share = Share(process=process, leads=leads, is_ready=is_ready)
+    return with_share(who_we_are({"topics": config}), share)
+
+
+class Process:
+    """A process that leads flows, each with the same others standing by."""
+
+    def __init__(self, leads: int, *others: bytes, stands_by_for: int = 0) -> None:
+        self.now = 1000.0
+        self.sharing = Sharing(30.0, clock=lambda: self.now, chance=lambda: 0.0)
+        self.flows = [self._flow(n, Role.LEADING, others) for n in range(leads)]
+        self.flows += [self._flow(100 + n, Role.STANDBY, ()) for n in range(stands_by_for)]
+
+    def _flow(self, number: int, role: Role, others: Sequence[bytes]) -> ManagedFlow:
+        setup: Any = SimpleNamespace(name=f"A{number}->B", membership=Group(role, others))
+        run: Any = Run() if role is Role.LEADING else None
+        return ManagedFlow(setup=setup, run=run, is_standing_by=run is None)
+
+    def others(self, *others: bytes) -> None:
+        for flow in self.flows:
+            group: Any = flow.setup.membership
+            group.state = MembershipState(role=group.state.role, others=others)
+
+    def after(self, seconds: float) -> int:
+        """How many flows are being handed over by then."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 0.5
+            self.sharing.turn(self.flows, can_lead=True)
+        return sum(bool(flow.hands_over_to) for flow in self.flows)
+
+    def moved(self) -> None:
+        """Those flows are led by another now."""
+        for flow in self.flows:
+            if flow.hands_over_to:
+                flow.hands_over_to, flow.run = "", None
+                group: Any = flow.setup.membership
+                group.state = MembershipState(role=Role.STANDBY)
+
+
+def test_half_of_the_difference_goes_when_it_has_stood_for_a_while() -> None:
+    process = Process(4, standby())
+    assert process.after(29) == 0
+    assert process.after(2) == 2
+    assert [flow.run.is_stopping for flow in process.flows if flow.run] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_difference_of_one_is_even() -> None:
+    assert Process(2, standby(leads=1)).after(600) == 0
+    assert Process(1, standby(leads=0)).after(600) == 0
+
+
+def test_a_sole_process_keeps_everything() -> None:
+    assert Process(4).after(600) == 0
+
+
+def test_nothing_goes_to_a_process_that_could_not_lead_it() -> None:
+    assert Process(4, standby(is_ready=False)).after(600) == 0
+    assert Process(4, standby(config="2233")).after(600) == 0
+    assert Process(4, who_we_are(CONFIG)).after(600) == 0
+
+
+def test_a_process_that_comes_and_goes_gets_nothing() -> None:
+    process = Process(4, standby())
+    for _ in range(20):
+        assert process.after(20) == 0
+        process.others()
+        assert process.after(1) == 0
+        process.others(standby())
+
+
+def test_what_was_given_is_counted_though_it_is_not_told_yet() -> None:
+    process = Process(4, standby())
+    assert process.after(31) == 2
+    process.moved()
+    assert process.after(250) == 0
+
+
+def test_one_that_has_gone_meanwhile_is_handed_nothing() -> None:
+    process = Process(2, standby(), standby("third", leads=1))
+    assert process.after(30.5) == 1
+    process.others(standby("third", leads=1))
+    assert process.after(1) == 0
+    assert not any(flow.run.is_stopping for flow in process.flows if flow.run)
+    told = [flow.setup.membership.metadata for flow in process.flows if flow.setup.membership]
+    assert [successor_of(metadata) for metadata in told] == ["", ""]
+
+
+def test_where_several_stand_by_the_successor_is_named_first() -> None:
+    process = Process(2, standby(), standby("third", leads=1))
+    assert process.after(30.5) == 1
+    flow = process.flows[-1]
+    assert flow.setup.membership is not None
+    assert successor_of(flow.setup.membership.metadata) == "other"
+    assert flow.run is not None
+    assert not flow.run.is_stopping, "the third is still there"
+    process.others(standby())
+    process.after(1)
+    assert flow.run.is_stopping
+
+
+def test_a_process_tells_where_it_stands_by_how_many_flows_it_leads() -> None:
+    process = Process(2, stands_by_for=1)
+    process.after(5)
+    membership = process.flows[-1].setup.membership
+    assert membership is not None
+    told = share_of(membership.metadata)
+    assert told == Share(process=process.sharing.process, leads=2, is_ready=True)
+
+
+def test_what_is_told_is_read_back() -> None:
+    metadata = standby("p", 3)
+    assert share_of(metadata) == Share(process="p", leads=3, is_ready=True)
+    assert successor_of(with_successor(metadata, "q")) == "q"
+    for strange in (b"", b"somebody", b"[]", b'{"share":1}', who_we_are()):
+        assert share_of(strange) is None
+        assert successor_of(strange) == ""
