@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from twinlog.config.client_keys import Role, is_connection_key
 from twinlog.config.client_meanings import CLIENT_MEANINGS, MEANING_OF
@@ -20,6 +21,9 @@ from twinlog.config.worker_meanings import worker_meaning
 from twinlog.model import Flow
 
 _CONNECTION = "how this client reaches its cluster"
+
+_OF_THE_PROCESS: Final = frozenset({"clusters", "listeners"})
+"""Keys that belong to no flow, and act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +143,7 @@ def _nothing(key: str, aliases: list[str]) -> str | None:
             if prefix and client.startswith(f"{role}.") and row is not None:
                 return row.meaning if row.support is Support.NO_MEANING else None
         worker = worker_meaning(name, everywhere=not prefix)
-        if worker is not None and name != "clusters" and "->" not in prefix:
+        if worker is not None and key not in _OF_THE_PROCESS and "->" not in prefix:
             return worker
     return None
 

@@ -28,6 +28,7 @@ from twinlog.config.client_keys import (
 )
 from twinlog.config.emissions import with_lone_heartbeats
 from twinlog.config.flows import read_flow
+from twinlog.config.listeners import audit_listeners, http_listener
 from twinlog.config.nearest import nearest
 from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
 from twinlog.config.overrides import Override, with_overrides
@@ -95,6 +96,7 @@ def load_raw(
         file=text.file,
         clusters=tuple(_cluster(raw, alias) for alias in aliases),
         flows=flows,
+        http_listener=http_listener(raw),
         lines=tuple(raw.values()),
         warnings=(
             *audit_duplicates(text.duplicates, text.file),
@@ -102,6 +104,7 @@ def load_raw(
             *_without_twins(off, _of_values(raw, text)),
             *audit_keys(raw, aliases),
             *audit_patterns(flows),
+            *audit_listeners(raw),
             *_unreachable(raw, [alias for alias in aliases if alias not in used], text.file),
         ),
     )

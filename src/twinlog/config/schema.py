@@ -202,6 +202,8 @@ class MirrorConfig:
     file: str
     clusters: tuple[ClusterConfig, ...]
     flows: tuple[FlowConfig, ...]
+    http_listener: HostPort | None = None
+    """Of `listeners`: where monitoring is served when the command line names no address."""
     warnings: tuple[ConfigWarning, ...]
     lines: tuple[Setting, ...] = field(default=(), repr=False)
     """All that was read, in the order of the file."""

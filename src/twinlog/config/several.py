@@ -47,6 +47,7 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
         more_files=tuple(config.file for config in configs[1:]),
         clusters=tuple(cluster for cluster, _ in clusters.values()),
         flows=tuple(flow for config in configs for flow in config.flows),
+        http_listener=next((c.http_listener for c in configs if c.http_listener), None),
         lines=tuple(line for config in configs for line in config.lines),
         warnings=tuple(warning for config in configs for warning in config.warnings),
     )

@@ -10,7 +10,9 @@ from twinlog.config.worker_keys import PROCESS_KEYS, TOP_LEVEL_WORKER_PREFIXES, 
 _GROUPS: Final = {
     "clusters": "acts: the aliases; every ordered pair of them may be a flow",
     "dedicated.mode.enable.internal.rest": "processes find each other through the target",
-    "listeners admin.listeners rest.advertised.host.name rest.advertised.listener "
+    "listeners": "acts: `/metrics`, `/healthz` and `/readyz` are served at the first http:// one; "
+    "`twinlog mirror --listen` wins",
+    "admin.listeners rest.advertised.host.name rest.advertised.listener "
     "rest.advertised.port response.http.headers.config access.control.allow.methods "
     "access.control.allow.origin rest.extension.classes ssl.client.auth": "MirrorMaker 2's REST; "
     "`twinlog mirror --listen` says where HTTP is served",
@@ -58,6 +60,6 @@ def worker_meaning(name: str, *, everywhere: bool) -> str | None:
     if name in WORKER_MEANINGS and name in WORKER_KEYS | PROCESS_KEYS:
         return WORKER_MEANINGS[name]
     if name.startswith(("listeners.https.", "admin.listeners.https.")):
-        return WORKER_MEANINGS["listeners"]
+        return WORKER_MEANINGS["admin.listeners"]
     family = everywhere and name.startswith(TOP_LEVEL_WORKER_PREFIXES)
     return _OF_PREFIX if family else None

@@ -80,7 +80,7 @@ def test_a_key_of_connects_workers(read: Loader, name: str) -> None:
     assert [one.line for one in without_meaning(config)] == [5]
 
 
-@pytest.mark.parametrize("name", sorted(PROCESS_KEYS - {"clusters"}))
+@pytest.mark.parametrize("name", sorted(PROCESS_KEYS - {"clusters", "listeners"}))
 def test_a_key_of_the_process(read: Loader, name: str) -> None:
     config = read(f"{name} = true")
     assert useless(config) == []
