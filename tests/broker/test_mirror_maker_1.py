@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.support.topics import create_topic, partition_count, topic_configs
 from twinlog.config.load import load_raw
 from twinlog.config.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.schema import MirrorConfig
+from twinlog.mirror.partitioner import partition_for_key
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -135,35 +137,61 @@ def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(
     assert caplog.text.count("the group has members") == 1
 
 
-def test_differing_partition_counts_stop_that_topic_alone(
+def keyed(count: int, partitions: int, *, begin: int = 0) -> Iterable[Outgoing]:
+    """Records with keys, and every fifth without one."""
+    for number in range(begin, begin + count):
+        key = None if number % 5 == 0 else b"key-%d" % (number % 17)
+        yield Outgoing(key=key, value=b"v%d" % number, partition=number % partitions)
+
+
+def test_differing_partition_counts_place_records_by_key(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
-    equal, wider, narrower = (f"{fresh_topic}-{name}" for name in ("equal", "wider", "narrower"))
-    for name, here, there in ((equal, 2, 2), (wider, 1, 2), (narrower, 2, 1)):
-        create_topic(source_cluster, name, here)
-        create_topic(target_cluster, name, there)
-        produce(source_cluster, name, records(1, 10))
-    # the topics are not ours alone: what others wrote before stays, and the copy comes behind it
-    produce(target_cluster, equal, [Outgoing(key=b"k", value=b"theirs", partition=0)])
+    shapes = {"equal": (2, 2), "wider": (2, 5), "narrower": (4, 3), "one": (2, 1)}
+    names = {shape: f"{fresh_topic}-{shape}" for shape in shapes}
+    group = f"mm1.{fresh_topic}"
+    for shape, (here, there) in shapes.items():
+        create_topic(source_cluster, names[shape], here)
+        create_topic(target_cluster, names[shape], there)
+        # the topics are not ours alone: what others wrote before stays
+        produce(target_cluster, names[shape], [Outgoing(key=b"k", value=b"theirs", partition=0)])
     config = a_pair(
         tmp_path,
         source_cluster,
         target_cluster,
         f"{fresh_topic}-.*",
-        f"mm1.{fresh_topic}",
+        group,
         "auto.offset.reset=earliest",
     )
-    with Mirror(config, once=True) as mirror:
-        (flow,) = mirror.wait(60)
-    codes = {(p.topic, p.code) for p in flow.partitions}
-    assert codes == {
-        (equal, ""),
-        (wider, "PARTITIONS_DIFFER"),
-        (narrower, "PARTITIONS_DIFFER"),
-    }
-    assert [s.value for s in read_all(target_cluster, equal)] == [
-        b"theirs",
-        *(b"v%d" % number for number in range(10)),
-    ]
-    assert read_all(target_cluster, wider) == read_all(target_cluster, narrower) == []
-    assert partition_count(target_cluster, narrower) == 1
+    for round_number in (1, 2, 3):
+        for shape, (here, _) in shapes.items():
+            more = keyed(200, here, begin=200 * (round_number - 1))
+            produce(source_cluster, names[shape], more)
+        with Mirror(config, once=True) as mirror:
+            (flow,) = mirror.wait(60)
+        assert {p.code for p in flow.partitions} == {""}
+        for shape, (here, there) in shapes.items():
+            assert partition_count(target_cluster, names[shape]) == there
+            check_placed(source_cluster, target_cluster, names[shape], here, there)
+            ends = committed(source_cluster, group, names[shape], here)
+            assert sum(ends.values()) == 200 * round_number
+
+
+def check_placed(
+    source: LocalCluster, target: LocalCluster, topic: str, here: int, there: int
+) -> None:
+    """Every record once, where its key belongs, and each source partition's in its order."""
+    copied = [one for one in read_all(target, topic) if one.value != b"theirs"]
+    original = read_all(source, topic)
+    assert Counter(one.value for one in copied) == Counter(one.value for one in original)
+    home = {one.value: one.partition for one in original}
+    for number in range(there):
+        part = [one for one in copied if one.partition == number]
+        for one in part:
+            if here == there:
+                assert home[one.value] == number
+            elif one.key is not None:
+                assert partition_for_key(one.key, there) == number
+        for begin in range(here):
+            order = [int((one.value or b"")[1:]) for one in part if home[one.value] == begin]
+            assert order == sorted(order)

@@ -13,7 +13,7 @@ import pytest
 from tests.faults.rig import Numbered, Rig
 from tests.support.client import Outgoing, eventually, produce, produce_transaction, read_all
 from tests.support.mirror import Mirror
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, delete_topic
 from twinlog.control.snapshot import PartitionSnapshot
 from twinlog.mirror.offset_map import run_at_upstream
 from twinlog.sandbox import LocalCluster
@@ -193,3 +193,14 @@ def test_records_that_were_there_before_are_left_alone(flow: Rig) -> None:
     assert ours(flow) == flow.on_source()
     assert foreign(flow) == 7
     map_is_exact(flow)
+
+
+def test_source_that_was_created_again_is_copied_from_its_beginning(flow: Rig) -> None:
+    flow.put(range(10))
+    flow.copy_once()
+    delete_topic(flow.source, flow.topic)
+    flow.create()
+    flow.put(range(100, 120))
+    flow.copy_once()
+    # the target remembers our id from before, and its sequences go on
+    assert flow.numbers() == [*range(10), *range(100, 120)]

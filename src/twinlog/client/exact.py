@@ -76,6 +76,8 @@ class ExactMap:
         maps: dict[tuple[str, int], PartitionMap] = {}
         for key, known in self._reader.read().items():
             # one remote topic has one source topic; were it ever two, the newer one counts
+            if key.branches:
+                continue  # no offset of its source partition says where it is
             place = (key.target_topic_id, key.partition)
             if place not in maps or maps[place].term < known.term:
                 maps[place] = known

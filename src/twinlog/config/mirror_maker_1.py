@@ -64,7 +64,7 @@ _FIXED: Final = {
     "emit.checkpoints.enabled": "false",
     "emit.offset-syncs.enabled": "false",
     "sync.group.offsets.enabled": "false",
-    "twinlog.target.partitions": "same",
+    "twinlog.target.partitions": "keyed",
 }
 _REFRESH_SECONDS: Final = "300"
 """Consumers look for new topics as often as metadata.max.age.ms, five minutes by default."""

@@ -127,8 +127,9 @@ OWN_KEYS = (
         scope=Scope.FLOW,
         support=Support.ACTS,
         meaning="`grow` adds partitions that a remote topic lacks; `same` adds none, and refuses "
-        "topics whose counts differ",
-        choices=("grow", "same"),
+        "topics whose counts differ; `keyed` adds none, and places the records of such topics by "
+        "key, as MirrorMaker 1",
+        choices=("grow", "same", "keyed"),
     ),
     KeyDefinition(
         name="twinlog.target.producer.id.expiration.ms",

@@ -48,7 +48,6 @@ class WarningCode(StrEnum):
     DEAD_KEY = "DEAD_KEY"
     DUPLICATE_KEY = "DUPLICATE_KEY"
     DEPRECATED_KEY = "DEPRECATED_KEY"
-    NOT_YET = "NOT_YET"
     FLOW_OFF = "FLOW_OFF"
     COMMENT_IN_VALUE = "COMMENT_IN_VALUE"
     STAR_PATTERN = "STAR_PATTERN"
@@ -169,7 +168,9 @@ class FlowConfig:
     """twinlog.source.group.id; empty is none."""
     source_group_commit_interval_ms: int
     same_partitions: bool
-    """twinlog.target.partitions: topics whose counts differ are refused, none is grown."""
+    """twinlog.target.partitions = same: topics whose counts differ are refused, none is grown."""
+    keyed_partitions: bool
+    """twinlog.target.partitions = keyed: records of such topics are placed by key."""
     accept_source_loss: bool
     """twinlog.source.loss: go on behind records that the source deleted before they were copied."""
     lease_seconds: int

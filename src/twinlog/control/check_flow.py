@@ -34,6 +34,7 @@ from twinlog.mirror.generations import winning_claims
 from twinlog.mirror.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_topic
 from twinlog.mirror.offset_map import PartitionKey
 from twinlog.model import TopicPartition
+from twinlog.quantities import plural
 
 
 class Clients(Protocol):
@@ -79,7 +80,8 @@ class _Look:
 
     @property
     def _may_grow(self) -> bool:
-        return self._flow.topic_creation_enabled and not self._flow.same_partitions
+        keeps = self._flow.same_partitions or self._flow.keyed_partitions
+        return self._flow.topic_creation_enabled and not keeps
 
     def _problem(self, error: TwinlogError, topic: str | None = None) -> None:
         self._report.problems.append(Problem.of(error, topic))
@@ -120,6 +122,11 @@ class _Look:
             if count != wanted and self._flow.same_partitions:
                 error = partitions_differ(self._flow, remote, count, wanted)
                 self._problem(error, topic.name)
+            elif count != wanted and self._flow.keyed_partitions:
+                self._report.notes.append(
+                    f"{self._flow.flow}: topic {remote} has {plural(count, 'partition')} on "
+                    f"{self._flow.flow.target}, its source {wanted}: records are placed by key"
+                )
             elif count < wanted and not creates:
                 error = target_topic_too_small(self._flow, remote, count, wanted)
                 self._problem(error, topic.name)
@@ -279,10 +286,12 @@ class _Look:
         """A prefixed remote topic with records that no offset map row speaks of."""
         if self._setup.is_identity:
             return
+        keyed = self._flow.keyed_partitions
         there = {
             tp: TopicPartition(self._remote[tp.topic], tp.partition)
             for topic in self._report.topics
             if topic.plan not in (Plan.CREATE, Plan.MISSING)
+            if not keyed or topic.partitions == topic.remote_partitions  # others are shared anyway
             for tp in _partitions(topic)
             if may(self._there, topic.remote_topic, Operation.READ)
         }
@@ -319,7 +328,12 @@ class _Look:
 
     def _goes_on(self, tp: TopicPartition) -> bool:
         remote = TopicPartition(self._remote[tp.topic], tp.partition)
-        return remote.topic in self._there.topics and self._key(tp, remote) in self._mapped
+        known = self._there.topics.get(remote.topic)
+        if known is None:
+            return False
+        key = self._key(tp, remote)
+        by_key = key._replace(branch=0, branches=len(known.partitions))
+        return key in self._mapped or by_key in self._mapped
 
     @cached_property
     def _mapped(self) -> Container[PartitionKey]:

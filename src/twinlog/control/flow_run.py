@@ -27,7 +27,7 @@ from twinlog.control.channel_peer import Peer
 from twinlog.control.lanes import Job, Lane, Lease, LeaseState, spread
 from twinlog.control.pacing import Pacer
 from twinlog.control.partitions import UNREACHABLE, LaneKey, Partition, PartitionPlan, Placement
-from twinlog.control.takes import put_off, take_of
+from twinlog.control.takes import placed_as_before, put_off, take_of
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
     Progress,
@@ -149,6 +149,9 @@ class FlowRun:
                     known.acked_ordinal, known.retry_at = -1, 0.0  # another log begins
                 if known.plan.limit_bytes != plan.limit_bytes:
                     known.retry_at = 0.0  # what was too large may be no more
+                if known.plan.targets != plan.targets:
+                    known.handed = None
+                    self._release([known])
                 known.plan = plan
                 known.is_wanted = True
                 if known.placement is Placement.RELEASED:
@@ -337,7 +340,7 @@ class FlowRun:
             if p.is_due(now) and p.handed is None and not self._is_given_up(p)
             if not put_off(p, maps, self._start.at(p.plan.source))
         ]
-        self._give(cold, current, maps)
+        self._give(placed_as_before(cold, maps), current, maps)
 
     def _give(
         self,
@@ -429,7 +432,7 @@ class FlowRun:
             partition.failure = None
             return
         partition.leave(Placement.PENDING if partition.is_wanted else Placement.RELEASED)
-        partition.handed = one.handed
+        partition.handed = None if partition.plan.targets else one.handed
         partition.retry_at = 0.0
 
     def _on_troubled(self, lane: Lane, trouble: Troubled) -> None:

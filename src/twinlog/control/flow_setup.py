@@ -38,6 +38,7 @@ from twinlog.config.start import Starts
 from twinlog.control.adoption import NOTHING, Adoption, adopter_of, write_rows
 from twinlog.control.check_rights import denied, may
 from twinlog.control.duties import LedFlow, PartitionView
+from twinlog.control.fan_producers import known_fan_producers, with_fan_producers
 from twinlog.control.flow_run import SILENCE_MS
 from twinlog.control.leading import SetupWaiting, take_part, wait_to_lead
 from twinlog.control.map_reader import MapReader
@@ -369,6 +370,7 @@ class FlowSetup:
         found = discover(self.config, self.policy, source, target, lanes_are_us=self._lanes_are_us)
         for line in found.notes:
             self.tell_once(line)
+        found.plans = with_fan_producers(target, self.name, found.plans)
         return found
 
     def _with_ends(
@@ -402,7 +404,7 @@ class FlowSetup:
         expiry = self._expiry(target) if capabilities.producers_listed else None
         known = {
             h.latest.producer_id for h in self._history(target).values() if h.latest is not None
-        }
+        } | set(known_fan_producers(target).values())
         return Work(
             flow=self.name,
             source=self.lane_source,

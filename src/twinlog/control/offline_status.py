@@ -25,6 +25,7 @@ from twinlog.control.run import flow_setup
 from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.topic_discovery import discover, mirrored_topics
 from twinlog.errors import TwinlogError
+from twinlog.mirror.fan_out import next_upstream
 from twinlog.mirror.generations import FlowHistory, winning_claims
 from twinlog.mirror.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap, run_at
@@ -167,7 +168,10 @@ class _Look:
         if isinstance(there, TwinlogError):
             return _part(plan.source, plan.target.topic, "FAILED", error=there)
         key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
-        copied = position(maps.get(key), there.end_offset, is_shared=self._setup.is_identity)
+        if plan.targets:
+            copied = fan_position(key, plan.targets, maps)
+        else:
+            copied = position(maps.get(key), there.end_offset, is_shared=self._setup.is_identity)
         if copied is None:
             start = ends.first[plan.source]
             return self._never_copied(plan.source, plan.target.topic, start, here)
@@ -216,6 +220,22 @@ def position(
         ordinal = known.runs[-1].ordinal
     run = run_at(known.runs, ordinal)
     return (ordinal, (run or first).upstream_of(ordinal))
+
+
+def fan_position(
+    key: PartitionKey, targets: int, maps: Mapping[PartitionKey, PartitionMap]
+) -> tuple[int, int] | None:
+    """The same of a partition whose records go to several by key, as of its branches' marks."""
+    records, upstreams = 0, []
+    for number in range(targets):
+        known = maps.get(key._replace(branch=number, branches=targets))
+        if known is None or not known.runs:
+            return None
+        ordinal = known.runs[0].ordinal if known.mark is None else known.mark.ordinal
+        upstream = next_upstream(known.runs, ordinal)
+        records += ordinal
+        upstreams.append(known.runs[0].upstream if upstream is None else upstream)
+    return records, min(upstreams)
 
 
 def _part(

@@ -50,6 +50,10 @@ class PartitionPlan:
     """The target topic says LogAppendTime."""
     is_picky: bool = False
     """The target topic may refuse single records for another reason than their size."""
+    targets: int = 0
+    """Among how many target partitions its records go by key; 0: all go to `target`."""
+    producer_id: int = -1
+    """Under which they are written then: of this source partition alone."""
     end: int = FOREVER
     begin_at: int = -1
     """Upstream offset at which a partition starts that was never copied; -1: as configured."""

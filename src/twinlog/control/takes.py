@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from twinlog.control.partitions import Partition, PartitionPlan
-from twinlog.lane.messages import TakePartition
+from twinlog.lane.messages import Fan, FanBranch, TakePartition
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run
-from twinlog.model import NO_TOPIC_ID, StartAt, StartKind
+from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
 
 RUNS_IN_TAKE: Final = 20_000
 """A log end lies within the newest runs; the first one is sent as well, since it knows K."""
@@ -21,6 +22,7 @@ def take_of(partition: Partition, maps: Maps, start: StartAt) -> TakePartition:
     """The message for one partition, with its map where the lane is to look itself."""
     plan = partition.plan
     known = maps.get(_key(plan))
+    fan = None if not plan.targets else _fan(plan, maps)
     runs = () if known is None or partition.handed is not None else known.runs
     return TakePartition(
         source=plan.source,
@@ -41,7 +43,8 @@ def take_of(partition: Partition, maps: Maps, start: StartAt) -> TakePartition:
         our_producers=() if known is None else tuple(sorted(known.producers)),
         acked_ordinal=partition.acked_ordinal,
         acked_epoch=partition.acked_epoch,
-        handed=partition.handed,
+        handed=partition.handed if fan is None else None,
+        fan=fan,
         unprotected_wait_ms=max(0, int((partition.wait_until - time.monotonic()) * 1000)),
     )
 
@@ -62,6 +65,61 @@ def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
     return True
 
 
+def placed_as_before(partitions: Iterable[Partition], maps: Maps) -> list[Partition]:
+    """Those whose topic is still placed as when its copy began; the others stop.
+
+    Among another number of target partitions the same key goes elsewhere. Records of one key would
+    stand in two partitions, and which of them were copied nobody could say.
+    """
+    began: dict[tuple[TopicId, TopicId, str], set[int]] = {}
+    for key, known in maps.items():
+        topic = (key.source_topic_id, key.target_topic_id, known.topic)
+        began.setdefault(topic, set()).add(key.branches)
+    out = []
+    for partition in partitions:
+        plan = partition.plan
+        topic = (plan.source_topic_id, plan.target_topic_id, plan.source.topic)
+        other = began.get(topic, set()) - {plan.targets}
+        if not other:
+            out.append(partition)
+            continue
+        partition.troubled("PARTITIONS_DIFFER", _moved(plan, max(other)), retriable=False)
+    return out
+
+
+def _moved(plan: PartitionPlan, began: int) -> str:
+    before = f"placed by key among {began} target partitions" if began else "kept its partitions"
+    return (
+        f"{plan.source}: its copy began when the topic {before}; the number of partitions of "
+        f"{plan.target.topic} or of its source has changed since, and a copy that has begun cannot "
+        "be placed anew; delete the target topic to copy it anew, or give back the old number"
+    )
+
+
+def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
+    branches = []
+    for number in range(plan.targets):
+        known = maps.get(_key(plan)._replace(branch=number, branches=plan.targets))
+        branches.append(
+            FanBranch(
+                target=TopicPartition(plan.target.topic, number),
+                runs=() if known is None else _from_mark(known),
+                mark=None if known is None else known.mark,
+                our_producers=() if known is None else tuple(sorted(known.producers)),
+            )
+        )
+    return Fan(producer_id=plan.producer_id, branches=tuple(branches))
+
+
+def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
+    """The runs that a branch may end at: the copy surely got to its mark."""
+    if known.mark is None:
+        return tuple(known.runs)
+    at = bisect_right(known.runs, known.mark.ordinal - 1, key=lambda run: run.ordinal)
+    begin = max(0, at - 1)
+    return (*known.runs[: min(1, begin)], *known.runs[begin:])
+
+
 def _key(plan: PartitionPlan) -> PartitionKey:
     return PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
 
@@ -76,9 +134,15 @@ def _began_at(plan: PartitionPlan, maps: Maps) -> int:
         and key.partition == plan.source.partition
         and known.runs
     ]
-    if before:
-        return max(before, key=lambda known: known.term).runs[0].upstream
-    return plan.begin_at
+    if not before:
+        return plan.begin_at
+    newest = max(before, key=lambda known: known.term).key
+    # branches began together, though the first run of one may be its first record already
+    return min(
+        known.runs[0].upstream
+        for known in before
+        if known.key[:3] == newest[:3] and known.key.branches == newest.branches
+    )
 
 
 def _had_other_source(plan: PartitionPlan, maps: Maps) -> bool:

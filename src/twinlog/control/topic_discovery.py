@@ -222,7 +222,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         out.created.append(remote)
     elif not known.error and flow.same_partitions and len(known.partitions) != wanted:
         raise partitions_differ(flow, remote, len(known.partitions), wanted)
-    elif known.error or len(known.partitions) >= wanted:
+    elif known.error or flow.keyed_partitions or len(known.partitions) >= wanted:
         return
     elif not flow.topic_creation_enabled:
         raise target_topic_too_small(flow, remote, len(known.partitions), wanted)
@@ -258,8 +258,8 @@ def partitions_differ(flow: FlowConfig, remote: str, count: int, wanted: int) ->
     """A partition here would be another one there, and nothing is placed by key."""
     return PartitionError(
         f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
-        f"source {wanted}: placing records by their keys, as MirrorMaker 1 did then, is not there "
-        "yet; make the counts equal, or leave the topic out",
+        f"source {wanted}: make the counts equal, leave the topic out, or place its records by "
+        "key with twinlog.target.partitions = keyed",
         code="PARTITIONS_DIFFER",
         fate=Fate.RETRIABLE,
     )
@@ -302,11 +302,14 @@ def _plan(
             count = len(topics[name].partitions)
             out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
             continue
+        differs = len(found.partitions) != len(topics[name].partitions)
+        targets = len(found.partitions) if flow.keyed_partitions and differs else 0
         for partition in topics[name].partitions[: usable.get(name)]:
             out.plans.append(
                 PartitionPlan(
                     source=TopicPartition(name, partition.partition),
-                    target=TopicPartition(remote[name], partition.partition),
+                    target=TopicPartition(remote[name], 0 if targets else partition.partition),
+                    targets=targets,
                     source_topic_id=topics[name].topic_id,
                     target_topic_id=found.topic_id,
                     limit_bytes=rules.get(remote[name], UNKNOWN_RULES).limit_bytes,

@@ -116,7 +116,7 @@ class LaneLoop:
                     self._on_channel()  # also keeps the signs of life going
                     next_progress = now + PROGRESS_S
                     self._stays.report()
-                if now >= next_mark and not self._work.is_ours_alone:
+                if now >= next_mark:
                     next_mark = now + MARK_S
                     self._stays.place_marks()
             self._stays.report()

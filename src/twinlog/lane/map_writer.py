@@ -44,18 +44,18 @@ class MapWriter:
     partitions: int
     on_durable: Callable[[PartitionCopy], None]
     on_refused: Callable[[PartitionCopy, int, str | None], None]
-    _dirty: dict[TopicPartition, dict[TopicPartition, PartitionCopy]] = field(default_factory=dict)
+    _dirty: dict[TopicPartition, dict[PartitionCopy, None]] = field(default_factory=dict)
     _writing: set[TopicPartition] = field(default_factory=set)
 
     def note(self, copy: PartitionCopy) -> None:
         """The copy's tail may have something to write."""
         if copy.tail.dirty:
             home = TopicPartition(self.topic, map_partition(copy.source, self.partitions))
-            self._dirty.setdefault(home, {})[copy.source] = copy
+            self._dirty.setdefault(home, {})[copy] = None
 
     def forget(self, copy: PartitionCopy) -> None:
         for waiting in self._dirty.values():
-            waiting.pop(copy.source, None)
+            waiting.pop(copy, None)
 
     def is_writing(self, copy: PartitionCopy) -> bool:
         """True while a row of this copy is due or on its way."""
@@ -76,10 +76,10 @@ class MapWriter:
             records: list[Record] = []
             rows: list[tuple[PartitionCopy, Run]] = []
             size = 0
-            for source, copy in list(waiting.items()):
+            for copy in list(waiting):
                 if size > ROUND_BYTES:
                     break
-                del waiting[source]
+                del waiting[copy]
                 key, value = copy.tail.row().encode()
                 copy.tail.dirty = False
                 copy.tail.writing += 1

@@ -84,9 +84,31 @@ class TakePartition:
     acked_ordinal: int
     acked_epoch: int
     handed: HandOver | None = None
+    fan: Fan | None = None
+    """It goes to several target partitions; what is said above of one is then left out."""
     unprotected_wait_ms: int = 0
     """If the target does not surely remember our producer id, wait so long from now and look again:
     requests of a dead lane or connection may still arrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanBranch:
+    """What the map says of one branch."""
+
+    target: TopicPartition
+    runs: tuple[Run, ...]
+    mark: Mark | None
+    our_producers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fan:
+    """A source partition that goes to several target partitions by key (`mirror.fan_out`)."""
+
+    producer_id: int
+    """No other source partition writes under it."""
+    branches: tuple[FanBranch, ...]
+    """By target partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

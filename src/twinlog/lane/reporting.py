@@ -11,6 +11,7 @@ from twinlog.lane.messages import HandOver, PartitionProgress, Receipt
 from twinlog.lane.source_side import SourceSide, SourceState
 from twinlog.lane.target_side import TargetSide
 from twinlog.mirror.copy import CopyState, PartitionCopy, StartPoint
+from twinlog.mirror.fan_out import Copy
 from twinlog.model import TopicPartition
 
 
@@ -24,14 +25,14 @@ class Reporter:
         self._last: dict[TopicPartition, PartitionProgress] = {}
         self._receipts: dict[TopicPartition, tuple[str, PartitionProgress]] = {}
 
-    def changed(self, copies: Iterable[PartitionCopy], now_ms: int) -> Iterator[PartitionProgress]:
+    def changed(self, copies: Iterable[Copy], now_ms: int) -> Iterator[PartitionProgress]:
         for copy in copies:
             progress = self._progress(copy, now_ms)
             if self._last.get(copy.source) != progress:
                 self._last[copy.source] = progress
                 yield progress
 
-    def close(self, copy: PartitionCopy, outcome: str, now_ms: int) -> None:
+    def close(self, copy: Copy, outcome: str, now_ms: int) -> None:
         """The partition leaves this lane: what it did goes into a receipt."""
         self._last.pop(copy.source, None)
         self._receipts[copy.source] = (outcome, self._progress(copy, now_ms))
@@ -51,7 +52,7 @@ class Reporter:
                 next_downstream_offset=progress.downstream,
             )
 
-    def _progress(self, copy: PartitionCopy, now_ms: int) -> PartitionProgress:
+    def _progress(self, copy: Copy, now_ms: int) -> PartitionProgress:
         state = self._source.partitions.get(copy.source)
         leader = self._cluster.leaders.get(copy.target)
         return PartitionProgress(
@@ -73,7 +74,7 @@ class Reporter:
         )
 
 
-def _source_end(copy: PartitionCopy, state: SourceState | None) -> int:
+def _source_end(copy: Copy, state: SourceState | None) -> int:
     if copy.state is CopyState.TAKEN_OVER:
         return copy.acked_upstream  # nothing is read any more: there was nothing when it began
     return -1 if state is None else state.source_end

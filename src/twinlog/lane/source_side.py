@@ -30,8 +30,9 @@ from twinlog.cluster.hot_connection import HotConnection
 from twinlog.config.tuning import Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.cluster_side import ClusterSide
+from twinlog.lane.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.pace import TopicBuckets
-from twinlog.mirror.copy import PartitionCopy
+from twinlog.mirror.fan_out import Copy
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 
 LONG_WAIT_MS: Final = 500
@@ -59,7 +60,7 @@ UNAUTHORIZED: Final = 29
 class SourceState:
     """One partition's place at the source."""
 
-    copy: PartitionCopy
+    copy: Copy
     source_end: int = -1
     log_start: int = -1
     paused: bool = False
@@ -87,7 +88,7 @@ class SourceSide:
     read_committed: bool
     memory_bytes: int
     on_trouble: Callable[[TopicPartition, TwinlogError], None]
-    on_arrived: Callable[[PartitionCopy], None]
+    on_arrived: Callable[[Copy], None]
     pace: TopicBuckets
     tuning: Tuning
     partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
@@ -102,8 +103,12 @@ class SourceSide:
     """Left out until their topic's budget allows more."""
     _of_topic: Counter[str] = field(default_factory=Counter)
     """How many partitions of each topic are here."""
+    _near: NearReplicas = field(init=False)
 
-    def add(self, copy: PartitionCopy) -> None:
+    def __post_init__(self) -> None:
+        self._near = NearReplicas(self.tuning.rack)
+
+    def add(self, copy: Copy) -> None:
         if copy.source not in self.partitions:
             self._of_topic[copy.source.topic] += 1
         self.partitions[copy.source] = SourceState(copy)
@@ -171,16 +176,19 @@ class SourceSide:
                 continue
             if self._is_recreated(tp):
                 continue
-            connection = self.side.connection_to(leader.node)
+            node = self._near.node_of(tp, leader.node)
+            connection = self.side.connection_to(node)
             if connection is None:
+                if node != leader.node and self._near.cannot_be_reached(tp):
+                    self._near.avoid(tp)
                 continue
-            broker = self._brokers.get(leader.node)
+            broker = self._brokers.get(node)
             if broker is None:
-                broker = self._brokers[leader.node] = _Broker(
+                broker = self._brokers[node] = _Broker(
                     self._session(connection), self.tuning.fetch_bytes, self.tuning.fetch_bytes
                 )
             self._homeless.discard(tp)
-            self._homes[tp] = leader.node
+            self._homes[tp] = node
             self._want(broker.session, tp)
 
     def _is_recreated(self, tp: TopicPartition) -> bool:
@@ -213,6 +221,7 @@ class SourceSide:
         return FetchSession(
             VERSION_BY_ID if by_id else VERSION_BY_NAME,
             READ_COMMITTED if self.read_committed else READ_UNCOMMITTED,
+            self._near.rack,
         )
 
     def _want(self, session: FetchSession, tp: TopicPartition) -> None:
@@ -275,6 +284,12 @@ class SourceSide:
         if fetched.error:
             self._on_error(tp, fetched.error)
             return
+        if fetched.preferred_replica != NO_REPLICA and self._near.prefer(
+            tp, fetched.preferred_replica
+        ):
+            self._unplace(tp)
+            self._seek_home(tp)
+            return
         if fetched.diverging is not None:
             self.on_trouble(tp, self._diverged(state, fetched.diverging))
             return
@@ -299,13 +314,21 @@ class SourceSide:
         elif not self.pace.allows(tp.topic):
             self._unplace(tp)
             self._held.add(tp)
+        elif self._near.has_expired(tp):
+            self._near.forget(tp)
+            self._unplace(tp)
+            self._seek_home(tp)
         else:
             self._want(session, tp)
         self.on_arrived(copy)
 
     def _on_error(self, tp: TopicPartition, error: int) -> None:
+        is_near = tp in self._homes and self._near.is_read(tp, self._homes[tp])
         self._unplace(tp)
-        if error in STALE_LEADER:
+        if is_near and (error in STALE_LEADER or error == OFFSET_OUT_OF_RANGE):
+            self._near.avoid(tp)  # it may only be behind: the leader knows
+            self._seek_home(tp)
+        elif error in STALE_LEADER:
             self.side.forget_leader(tp)
             self._seek_home(tp)
         elif error == OFFSET_OUT_OF_RANGE:
@@ -360,13 +383,15 @@ class SourceSide:
             return
         for tp in [tp for tp, home in self._homes.items() if home == node]:
             del self._homes[tp]
+            if self._near.is_read(tp, node):
+                self._near.avoid(tp)
             self._seek_home(tp)
 
     def on_new_leaders(self) -> None:
         """Metadata was read: partitions whose leader moved are asked for at the new one."""
         for tp, node in list(self._homes.items()):
             leader = self.side.leaders.get(tp)
-            if leader is not None and leader.node != node:
+            if leader is not None and leader.node != node and not self._near.is_read(tp, node):
                 self._unplace(tp)
                 self._seek_home(tp)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
@@ -31,10 +32,12 @@ from twinlog.lane.others import OthersWatch
 from twinlog.lane.pace import TopicBuckets
 from twinlog.lane.reporting import Reporter, hand_over
 from twinlog.lane.source_side import SourceSide
-from twinlog.lane.starter import Starter
+from twinlog.lane.starter import Found, Starter
 from twinlog.lane.target_side import TargetSide
 from twinlog.mirror.copy import CopyRules, CopyState, PartitionCopy, StartPoint
-from twinlog.mirror.offset_map import MapTail, PartitionKey, Run
+from twinlog.mirror.fan_out import Branch, Copy, FanOut, read_to
+from twinlog.mirror.fan_start import FanStart
+from twinlog.mirror.offset_map import MapTail, Mark, PartitionKey, Run
 from twinlog.model import TopicPartition
 
 USER_TIMEOUT_MS: Final = 10_000
@@ -93,7 +96,7 @@ class Stays:
             read_committed=work.read_committed,
             known_producers=frozenset(work.known_producers),
         )
-        self._copies: dict[TopicPartition, PartitionCopy] = {}
+        self._copies: dict[TopicPartition, Copy] = {}
         self._takes: dict[TopicPartition, TakePartition] = {}
         """Every partition that is here, started or not."""
         self._releasing: dict[TopicPartition, bool] = {}
@@ -121,7 +124,8 @@ class Stays:
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
         if not self._work.is_ours_alone:
-            self._others.tend(self._copies.values())
+            whole = (copy for copy in self._copies.values() if isinstance(copy, PartitionCopy))
+            self._others.tend(whole)
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Drain these partitions; they are given back once they are at rest."""
@@ -156,13 +160,16 @@ class Stays:
         if cold:
             self._starter.start(cold, self._on_started)
 
-    def _on_started(self, take: TakePartition, found: StartPoint | TwinlogError) -> None:
+    def _on_started(self, take: TakePartition, found: Found) -> None:
         if self._takes.get(take.source) is not take:
             return  # released while we looked
         if isinstance(found, TwinlogError):
             self._give_back(take.source, found, wait_ms=0)
             return
         if self._starter.must_wait(take, found, self._on_started):
+            return
+        if isinstance(found, FanStart):
+            self._begin_fan(take, found)
             return
         run = Run(found.ordinal, found.upstream, found.k + found.ordinal)
         tail = MapTail(
@@ -194,18 +201,68 @@ class Stays:
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=int(time.time() * 1000),
         )
-        self._copies[take.source] = copy
-        self._unsettled.add(take.source)
+        self._begin(copy)
+
+    def _begin_fan(self, take: TakePartition, found: FanStart) -> None:
+        assert take.fan is not None  # noqa: S101 (what was found is what was asked for)
+        rules = replace(
+            self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
+        )
+        count, now_ms = len(take.fan.branches), int(time.time() * 1000)
+        branches = []
+        for asked, start in zip(take.fan.branches, found.points, strict=True):
+            run = read_to(start.ordinal, start.upstream)
+            tail = MapTail(
+                key=_key(take)._replace(branch=asked.target.partition, branches=count),
+                topic=take.source.topic,
+                term=take.term,
+                chunk=0,
+                runs=[run],
+                producer_id=take.fan.producer_id,
+                mark=Mark(start.ordinal, start.k + start.ordinal),
+                dirty=not asked.runs,
+            )
+            branch = Branch(
+                source=take.source,
+                target=asked.target,
+                source_topic_id=take.source_topic_id,
+                target_topic_id=take.target_topic_id,
+                rules=rules,
+                start=start,
+                tail=tail,
+                end=take.end,
+                limit_bytes=take.limit_bytes,
+                stamps_own_time=take.stamps_own_time,
+                is_picky=take.is_picky,
+                last_run=run,
+                now_ms=now_ms,
+            )
+            branches.append(branch)
+        self._begin(
+            FanOut(
+                source=take.source,
+                source_topic_id=take.source_topic_id,
+                branches=branches,
+                read_committed=self._rules.read_committed,
+                end=take.end,
+            )
+        )
+
+    def _begin(self, copy: Copy) -> None:
+        self._copies[copy.source] = copy
+        self._unsettled.add(copy.source)
         self.source.add(copy)
-        self.target.add(copy)
-        self.map.note(copy)
+        for part in copy.parts:
+            self.target.add(part)
+            self.map.note(part)
 
     # -- one partition
     # -------------------------------------------------------------------------------
 
-    def _on_arrived(self, copy: PartitionCopy) -> None:
-        self.map.note(copy)
-        self.target.wake(copy)
+    def _on_arrived(self, copy: Copy) -> None:
+        for part in copy.parts:
+            self.map.note(part)
+            self.target.wake(part)
         self._check_done(copy)
 
     def _on_durable(self, copy: PartitionCopy) -> None:
@@ -215,9 +272,11 @@ class Stays:
     def _on_answered(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.map.note(copy)
-        self._check_done(copy)
+        whole = self._copies.get(copy.source)
+        if whole is not None:
+            self._check_done(whole)
 
-    def _check_done(self, copy: PartitionCopy) -> None:
+    def _check_done(self, copy: Copy) -> None:
         if copy.is_done and copy.trouble is None and copy.source not in self._releasing:
             self._begin_release(copy.source, done=True)
 
@@ -246,7 +305,7 @@ class Stays:
             if copy is None:
                 self._unsettled.discard(tp)
                 continue
-            if copy.in_flight or copy.tail.writing:
+            if _is_waiting(copy):
                 continue  # its answers bring it here again, or it stays
             if copy.trouble is not None and tp not in self._releasing:
                 wait_ms = USER_TIMEOUT_MS if copy.lost_answers_unprotected else 0
@@ -270,34 +329,38 @@ class Stays:
         copy = self._copies.get(tp)
         if copy is not None:
             copy.drain()
-            if not self._work.is_ours_alone and copy.state is not CopyState.TAKEN_OVER:
-                copy.tail.place(copy.mark())
-                self.map.note(copy)
+            for part in copy.parts:
+                if not part.is_ours_alone and part.state is not CopyState.TAKEN_OVER:
+                    part.tail.place(part.mark())
+                    self.map.note(part)
 
-    def _finish_release(
-        self, tp: TopicPartition, copy: PartitionCopy | None, *, done: bool
-    ) -> None:
+    def _finish_release(self, tp: TopicPartition, copy: Copy | None, *, done: bool) -> None:
         take = self._takes[tp]
-        if (
-            copy is not None
-            and copy.tail.dirty
-            and not (self._work.is_ours_alone and take.runs)
-            and copy.trouble is None
-        ):
-            self.map.note(copy)
+        unwritten = [] if copy is None or copy.trouble is not None else self._unwritten(copy, take)
+        if unwritten:
+            for part in unwritten:
+                self.map.note(part)
             return  # its mark is still to be written, or the first row, which fixes the start
         handed = None
-        if copy is not None and copy.trouble is None and copy.source_trouble is None:
-            handed = hand_over(copy)
+        is_whole = copy is not None and copy.trouble is None and copy.source_trouble is None
+        if is_whole and isinstance(copy, PartitionCopy):
+            handed = hand_over(copy)  # the branches of a fan are looked for again
         last = ReleasedPartition(
             source=tp,
             term=take.term,
             handed=handed,
-            done=done and handed is not None,
+            done=done and is_whole,
         )
         self._report_now(tp)
         self._remove(tp, "DONE" if last.done else "RELEASED")
         self._send(Released(partitions=(last,)))
+
+    def _unwritten(self, copy: Copy, take: TakePartition) -> list[PartitionCopy]:
+        return [
+            part
+            for part in copy.parts
+            if part.tail.dirty and not (part.is_ours_alone and take.runs)
+        ]
 
     def _give_back(self, tp: TopicPartition, error: TwinlogError, wait_ms: int) -> None:
         self._report_now(tp)
@@ -319,15 +382,20 @@ class Stays:
         if copy is not None:
             self.reporter.close(copy, outcome, int(time.time() * 1000))
             self.source.remove(tp)
-            self.target.remove(copy)
-            self.map.forget(copy)
+            for part in copy.parts:
+                self.target.remove(part)
+                self.map.forget(part)
 
     def place_marks(self) -> None:
         """In a topic that others may write to: the place where we are, for the next cold start."""
         for copy in self._copies.values():
-            if copy.state is CopyState.COPYING and copy.trouble is None:
-                copy.tail.place(copy.mark())
-                self.map.note(copy)
+            for part in copy.parts:
+                if part.is_ours_alone or part.state is not CopyState.COPYING or part.trouble:
+                    continue
+                if isinstance(part, Branch):
+                    part.note_position()
+                part.tail.place(part.mark())
+                self.map.note(part)
 
     # -- reporting
     # -----------------------------------------------------------------------------------
@@ -355,6 +423,13 @@ class Stays:
         if copy is not None:
             partitions = tuple(self.reporter.changed([copy], int(time.time() * 1000)))
             self._send(Progress(partitions=partitions, throttle_ms=0, degraded=""))
+
+
+def _is_waiting(copy: Copy) -> bool:
+    """Some of what was sent for it is not answered."""
+    if isinstance(copy, FanOut) and copy.trouble is not None:
+        copy.halt()
+    return bool(copy.in_flight) or any(part.tail.writing for part in copy.parts)
 
 
 def _key(take: TakePartition) -> PartitionKey:

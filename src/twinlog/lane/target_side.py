@@ -61,35 +61,36 @@ class TargetSide:
     on_answered: Callable[[PartitionCopy], None]
     request_bytes: int
     """A request is closed when it holds so much; one batch may be larger."""
-    partitions: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
-    """By *target* topic-partition."""
+    copies: set[PartitionCopy] = field(default_factory=set)
+    """Several may write to one target partition."""
     throttle_ms: int = 0
     in_flight_bytes: int = 0
     """Of record batches that are not answered."""
-    _homes: dict[TopicPartition, int] = field(default_factory=dict)
-    _ready: dict[int, dict[TopicPartition, PartitionCopy]] = field(default_factory=dict)
+    _homes: dict[PartitionCopy, int] = field(default_factory=dict)
+    _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
+    """By broker, in the order of their turns."""
 
     def add(self, copy: PartitionCopy) -> None:
-        self.partitions[copy.target] = copy
+        self.copies.add(copy)
 
     def remove(self, copy: PartitionCopy) -> None:
-        self.partitions.pop(copy.target, None)
-        node = self._homes.pop(copy.target, None)
+        self.copies.discard(copy)
+        node = self._homes.pop(copy, None)
         if node is not None:
-            self._ready.get(node, {}).pop(copy.target, None)
+            self._ready.get(node, {}).pop(copy, None)
 
     def wake(self, copy: PartitionCopy) -> None:
         """The partition may have something to send."""
         if not copy.is_ready:
             return
-        node = self._homes.get(copy.target)
+        node = self._homes.get(copy)
         if node is None:
             leader = self.side.leaders.get(copy.target)
             if leader is None:
                 self.side.need_topics((copy.target.topic,))
                 return
-            node = self._homes[copy.target] = leader.node
-        self._ready.setdefault(node, {})[copy.target] = copy
+            node = self._homes[copy] = leader.node
+        self._ready.setdefault(node, {})[copy] = None
 
     def on_new_leaders(self) -> None:
         """Metadata was read: partitions that have nothing in flight follow their leader.
@@ -97,17 +98,17 @@ class TargetSide:
         One that never sent to its broker, or has all answers, hears of no error and no lost
         connection: without this it would wait for a dead broker until that comes back.
         """
-        for tp, node in list(self._homes.items()):
-            leader = self.side.leaders.get(tp)
-            if leader is None or leader.node == node or self.partitions[tp].in_flight:
+        for copy, node in list(self._homes.items()):
+            leader = self.side.leaders.get(copy.target)
+            if leader is None or leader.node == node or copy.in_flight:
                 continue
-            del self._homes[tp]
-            self._ready.get(node, {}).pop(tp, None)
+            del self._homes[copy]
+            self._ready.get(node, {}).pop(copy, None)
         self.wake_all()
 
     def wake_all(self) -> None:
         """Leaders or connections changed: everything is worth another look."""
-        for copy in self.partitions.values():
+        for copy in self.copies:
             self.wake(copy)
 
     def pump(self, now_ms: int) -> None:
@@ -130,20 +131,23 @@ class TargetSide:
                 self.side.flush(node, connection)
 
     def _submit_one(
-        self, connection: HotConnection, ready: dict[TopicPartition, PartitionCopy], now_ms: int
+        self, connection: HotConnection, ready: dict[PartitionCopy, None], now_ms: int
     ) -> int:
         """Queue one request with what may go out now; returns the bytes of its batches."""
         batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]] = {}
         ids: dict[str, TopicId] = {}
         size = 0
-        for tp, copy in list(ready.items()):
+        for copy in list(ready):
             if size >= self.request_bytes:
                 break
+            tp = copy.target
+            if tp in batches:
+                continue  # a request holds one batch of a partition: the other goes with the next
             if ids.setdefault(tp.topic, copy.target_topic_id) != copy.target_topic_id:
                 continue  # the topic was created again meanwhile: its old batches go by themselves
             batch = copy.next_batch(now_ms)
             if batch is None:
-                del ready[tp]  # an answer or new data wakes it again
+                del ready[copy]  # an answer or new data wakes it again
                 continue
             batches[tp] = (copy, batch)
             size += len(batch.data)
@@ -190,11 +194,10 @@ class TargetSide:
         self._ready.pop(node, None)
         lost = [one for sent in unanswered for one in sent.batches.values()]
         self.in_flight_bytes -= sum(len(batch.data) for _, batch in lost)
-        hit = {copy.target: copy for copy, _ in lost}
-        for tp, home in list(self._homes.items()):
+        for copy, home in list(self._homes.items()):
             if home == node:
-                del self._homes[tp]
-        for copy in hit.values():
+                del self._homes[copy]
+        for copy in dict.fromkeys(copy for copy, _ in lost):
             copy.on_disconnected(
                 PartitionError(
                     f"{copy.target}: {error.message}; looking what arrived",
@@ -204,5 +207,5 @@ class TargetSide:
                 now_ms,
             )
             self.on_answered(copy)
-        for copy in list(self.partitions.values()):
+        for copy in list(self.copies):
             self.wake(copy)

@@ -128,6 +128,8 @@ class CopyRules:
 class PartitionCopy:
     """One partition on one lane, from its start point to its release."""
 
+    intake_class: type[Intake] = Intake
+
     def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
         *,
@@ -153,7 +155,7 @@ class PartitionCopy:
         self.end = end
         """First upstream offset that is not to be copied (2^63-1 without `--once`)."""
         self.state = CopyState.TAKEN_OVER if start.taken_over else CopyState.COPYING
-        self.intake = Intake(
+        self.intake = self.intake_class(
             position=start.upstream,
             ordinal=start.ordinal,
             k=start.k,
@@ -205,17 +207,25 @@ class PartitionCopy:
         """Queue what a Fetch answer brought; returns the bytes now held for it."""
         before = self.queued_bytes
         for batch in self._fit(self.intake.take(records, aborted, self.end)):
-            for run in batch.runs:
-                self.tail.announce(run, batch.fingerprint)
-            self._queue.append(batch)
-            self.ages.add(now_ms, batch.max_timestamp)
-            self.queued_bytes += len(batch.data)
+            self.queue(batch, now_ms)
+        self.has_read()
+        return self.queued_bytes - before
+
+    def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
+        """Announce a batch to the map, to be sent when that is durable."""
+        for run in batch.runs:
+            self.tail.announce(run, batch.fingerprint, always=always)
+        self._queue.append(batch)
+        self.ages.add(now_ms, batch.max_timestamp)
+        self.queued_bytes += len(batch.data)
+
+    def has_read(self) -> None:
+        """A Fetch answer was taken in."""
         if self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
             self.tail.dirty = True
         if not self._queue and not self._in_flight:
             # nothing but markers and aborted data: the position moves without a record
             self.acked_upstream = self.intake.position
-        return self.queued_bytes - before
 
     def _fit(self, batches: list[OutBatch]) -> list[OutBatch]:
         # where single records may be refused, the others of a larger batch would go with them
@@ -227,6 +237,16 @@ class PartitionCopy:
             limit_bytes=self.intake.limit_bytes,
             producer_id=self._rules.producer_id,
         )
+
+    @property
+    def is_ours_alone(self) -> bool:
+        """Nobody else writes to the target topic."""
+        return self._rules.is_ours_alone
+
+    @property
+    def parts(self) -> tuple[PartitionCopy, ...]:
+        """What is written by itself: this one; of a `FanOut` its branches."""
+        return (self,)
 
     @property
     def wants_fetch(self) -> bool:
@@ -363,11 +383,9 @@ class PartitionCopy:
             self._trouble(
                 PartitionError(
                     f"{where}: {-distance} records are missing before the batch just appended: "
-                    "target offsets "
-                    f"{lost} hold later records; upstream records {missing} of {self.source} are "
-                    "not on the "
-                    "target; "
-                    "delete the target topic to copy it anew, or restore them by hand",
+                    f"target offsets {lost} hold later records; upstream records {missing} of "
+                    f"{self.source} are not on the target; delete the target topic to copy it "
+                    "anew, or restore them by hand",
                     code="GAP_WRITTEN",
                 ),
                 now_ms,
@@ -378,17 +396,20 @@ class PartitionCopy:
             self._trouble(
                 PartitionError(
                     f"{where}: {distance} records that this flow did not write lie at target "
-                    "offsets "
-                    f"[{begin}, {begin + distance}); find the other producer, then delete the "
-                    "target topic "
-                    "to copy it anew",
+                    f"offsets [{begin}, {begin + distance}); find the other producer, then delete "
+                    "the target topic to copy it anew",
                     code="EXTRA_RECORDS",
                 ),
                 now_ms,
             )
             return
+        self._moved(batch, distance, now_ms)
+
+    def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
         # Others may write here: the map learns where our record really lies, and the start rules
         # decide.
+        begin = self._k + batch.ordinal
+        where = f"{self.target} at ordinal {batch.ordinal}"
         self._k += distance
         self.intake.k = self._k
         self.tail.announce(Run(batch.ordinal, batch.upstream, self._k + batch.ordinal), None)

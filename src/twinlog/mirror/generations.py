@@ -55,6 +55,26 @@ def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
     return _json(["flow", flow, "closed", generation]), _json({"v": STATE_VERSION})
 
 
+def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
+    """The record that gives a producer id to the source partitions of this number (`fan_out`)."""
+    key = ["flow", flow, "producer", number, claimant]
+    return _json(key), _json({"v": STATE_VERSION, "producer_id": producer_id})
+
+
+def fan_producers(
+    records: Iterable[tuple[bytes | None, bytes | None]],
+) -> dict[tuple[str, int], int]:
+    """Producer ids by flow and number: the first in the log wins."""
+    out: dict[tuple[str, int], int] = {}
+    for key, value in records:
+        if key is None or value is None:
+            continue
+        parts, fields = _read(key, value)
+        if parts[2] == "producer":
+            out.setdefault((parts[1], parts[3]), fields["producer_id"])
+    return out
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowHistory:
     """What the state topic says of one flow."""

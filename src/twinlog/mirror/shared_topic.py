@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from twinlog.errors import PartitionError
 from twinlog.mirror.offset_map import Mark, Run, run_at
@@ -19,9 +18,6 @@ from twinlog.mirror.start_request import StartRequest, StartRules
 from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequence_of
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record, decode_batch
-
-MAX_READS: Final = 2_000
-"""About 2 GB of batches behind the last mark; marks are written every few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +49,7 @@ def find_our_end(
     ordinal, foreign, downstream = mark.ordinal, None, mark.downstream
     begin = max(mark.downstream, there.log_start)
     jumps: list[Run] = []
-    for header in _headers(target, request.target, begin, there.log_end):
+    for header in headers_between(target, request.target, begin, there.log_end):
         if header.magic >= 2 and header.producer_id in request.our_producers:
             jumps += _jump(ordinal, header, request.runs, jumps)
             ordinal, foreign = _next_ordinal(ordinal, header), None
@@ -93,7 +89,7 @@ def first_foreign(
     target: LogView, tp: TopicPartition, begin: int, end: int, known: frozenset[int]
 ) -> int | None:
     """Offset of the first record in [begin, end) that no flow of ours wrote."""
-    for header in _headers(target, tp, begin, end):
+    for header in headers_between(target, tp, begin, end):
         if _is_foreign(header, known):
             return max(header.base_offset, begin)
     return None
@@ -128,12 +124,12 @@ def _jump(
         yield Run(first, run.upstream_of(first), header.base_offset)
 
 
-def _headers(target: LogView, tp: TopicPartition, begin: int, end: int) -> Iterator[BatchHeader]:
+def headers_between(
+    target: LogView, tp: TopicPartition, begin: int, end: int
+) -> Iterator[BatchHeader]:
     """Every batch of the target's log between two offsets."""
     offset = begin
-    for _ in range(MAX_READS):
-        if offset >= end:
-            return
+    while offset < end:  # without a bound: what lies behind it might be ours
         raw = target.read({tp: offset}).get(tp)
         if raw is None:
             raise target.problems[tp]

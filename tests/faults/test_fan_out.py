@@ -1,0 +1,145 @@
+"""Source partitions that go to another number of target partitions by key: every record once, where
+its key belongs, whatever happens to lanes and brokers' memories.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.load import Load
+from tests.faults.rig import OLD, Rig
+from tests.faults.test_kill_lanes import arrived, send_signals
+from tests.support.client import eventually, read_all
+from tests.support.mirror import Mirror
+from tests.support.topics import add_partitions, create_topic, delete_topic
+from twinlog.cluster import admin
+from twinlog.control.fan_producers import known_fan_producers
+from twinlog.errors import TwinlogError
+from twinlog.mirror.partitioner import partition_for_key, partition_of
+from twinlog.model import TopicPartition
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+
+TARGETS = 3
+KEYED = {"twinlog.target.partitions": "keyed"}
+
+
+@pytest.fixture
+def flow(rig: Rig) -> Rig:
+    create_topic(rig.target, rig.remote, partitions=TARGETS)
+    return rig
+
+
+def check(rig: Rig, sources: int) -> None:
+    """Every record once, in its place, and those of a source partition in their order."""
+    here, there = read_all(rig.source, rig.topic), read_all(rig.target, rig.remote)
+    assert Counter(one.value for one in there) == Counter(one.value for one in here)
+    home = {one.value: (one.partition, one.offset) for one in here}
+    for number in range(TARGETS):
+        part = [one for one in there if one.partition == number]
+        assert {partition_for_key(one.key or b"", TARGETS) for one in part} <= {number}
+        for begin in range(sources):
+            order = [home[one.value][1] for one in part if home[one.value][0] == begin]
+            assert order == sorted(order)
+
+
+def test_lanes_killed_again_and_again(flow: Rig) -> None:
+    create_topic(flow.source, flow.topic, partitions=2)
+    mirror = Mirror(flow.config(KEYED), lanes=2, lease_s=3.0)
+    dice = random.Random(1)
+    with mirror, Load(flow.source, flow.topic, partitions=2, per_second=1_000) as load:
+        mirror.eventually(lambda parts: sum(p.records for p in parts) > 0)
+        end = time.monotonic() + 9
+        while time.monotonic() < end:
+            time.sleep(dice.uniform(0.2, 1.2))
+            send_signals(dice.sample(mirror.leases.pids(), 1), signal.SIGKILL)
+        count = load.stop()
+        eventually(lambda: arrived(flow) >= count, 30, what="everything that was produced")
+        mirror.stop()
+    check(flow, 2)
+
+
+def test_broker_forgot_us_and_our_records_are_old(flow: Rig) -> None:
+    flow.create()
+    for begin in (0, 40, 80):
+        flow.put(range(begin, begin + 40), age_ms=OLD)
+        flow.copy_once(KEYED)
+        eventually(lambda: not known(flow), 10, what="the expiry of every producer id")
+    check(flow, 1)
+
+
+def known(rig: Rig) -> set[int]:
+    """The producer ids that the target remembers in any partition."""
+    found = admin.describe_producers(
+        rig.target_client, [TopicPartition(rig.remote, number) for number in range(TARGETS)]
+    )
+    ids: set[int] = set()
+    for states in found.values():
+        assert not isinstance(states, TwinlogError), states
+        ids |= states.keys()
+    return ids
+
+
+def test_a_batch_that_our_map_does_not_announce_is_found_at_the_source(flow: Rig) -> None:
+    flow.create()
+    flow.put(range(40))
+    flow.copy_once(KEYED)
+    flow.put(range(40, 80))
+    # as a lane that is thought dead, with batches of its own size
+    rest = [flow.record(n) for n in range(40, 80)]
+    late = [one for one in rest if partition_of(one, TARGETS) == 1][:2]
+    done = [flow.record(n) for n in range(40) if partition_of(flow.record(n), TARGETS) == 1]
+    producer_id = known_fan_producers(flow.target_client)[flow.flow, 0]
+    writer = raw.Writer(flow.target_client, TopicPartition(flow.remote, 1), producer_id)
+    writer.send(late, len(done)).expect_ok()
+    flow.copy_once(KEYED)
+    check(flow, 1)
+
+
+def test_counts_that_change_stop_the_copy_for_nothing_is_placed_anew(flow: Rig) -> None:
+    flow.create()
+    flow.put(range(40))
+    flow.copy_once(KEYED)
+    flow.put(range(40, 80))
+    add_partitions(flow.target, flow.remote, TARGETS + 1)
+    code, message = flow.fail_once(KEYED)
+    assert code == "PARTITIONS_DIFFER"
+    assert f"among {TARGETS} target partitions" in message
+    # also where the counts have become equal
+    add_partitions(flow.source, flow.topic, TARGETS + 1)
+    with flow.mirror(once=True, keys=KEYED) as mirror:
+        (ended,) = mirror.wait(40)
+    assert {p.code for p in ended.partitions} == {"PARTITIONS_DIFFER"}
+    assert arrived(flow) == 40
+
+
+def test_copy_that_kept_partitions_does_not_begin_to_place_by_key(flow: Rig) -> None:
+    create_topic(flow.source, flow.topic, partitions=TARGETS)
+    flow.put(range(40))
+    with flow.mirror(once=True, keys=KEYED) as mirror:
+        (ended,) = mirror.wait(40)
+    assert {p.code for p in ended.partitions} == {""}
+    flow.put(range(40, 80))
+    add_partitions(flow.target, flow.remote, TARGETS + 1)
+    with flow.mirror(once=True, keys=KEYED) as mirror:
+        (ended,) = mirror.wait(40)
+    assert {p.code for p in ended.partitions} == {"PARTITIONS_DIFFER"}
+    assert arrived(flow) == 40
+
+
+def test_source_that_was_created_again_is_copied_from_its_beginning(flow: Rig) -> None:
+    flow.create()
+    flow.put(range(40))
+    flow.copy_once(KEYED)
+    delete_topic(flow.source, flow.topic)
+    flow.create()
+    flow.put(range(100, 140))
+    flow.copy_once(KEYED)
+    there = Counter(one.value for one in read_all(flow.target, flow.remote))
+    assert there == Counter(flow.record(n).value for n in (*range(40), *range(100, 140)))

@@ -1,0 +1,216 @@
+"""A source partition that is written as branches: who gets which record, and what the map says."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.copy import CopyRules, StartPoint
+from twinlog.mirror.fan_out import Branch, FanOut, is_record, next_upstream, read_to
+from twinlog.mirror.intake import OutBatch
+from twinlog.mirror.offset_map import MapTail, PartitionKey, Run, Term
+from twinlog.mirror.partitioner import partition_of
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.records import Record, decode_batch, encode_batch
+
+NOW = 1_800_000_000_000
+DAY = 86_400_000
+SOURCE = TopicPartition("orders", 4)
+K = 70
+
+
+def a_record(offset: int) -> Record:
+    key = None if offset % 4 == 0 else b"k%d" % offset
+    return Record(offset=offset, timestamp=NOW, key=key, value=b"v%d" % offset)
+
+
+def a_batch(base: int, count: int) -> bytes:
+    records = [a_record(offset) for offset in range(base, base + count)]
+    return bytes(encode_batch(records, codec=Codec.NONE, base_offset=base))
+
+
+def a_fan(count: int = 3, *, starts: tuple[int, ...] = (), listed: bool = True) -> FanOut:
+    branches = []
+    for number, upstream in enumerate(starts or (0,) * count):
+        run = read_to(0, upstream)
+        branch = Branch(
+            source=SOURCE,
+            target=TopicPartition("orders", number),
+            source_topic_id=NO_TOPIC_ID,
+            target_topic_id=NO_TOPIC_ID,
+            rules=CopyRules(
+                producer_id=9, read_committed=True, is_ours_alone=False, producer_expiry_ms=DAY
+            ),
+            start=StartPoint(
+                ordinal=0,
+                upstream=upstream,
+                k=K,
+                last_fetched_epoch=-1,
+                is_protected=listed,
+                last_timestamp=NOW,
+            ),
+            tail=MapTail(
+                key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 4, number, count),
+                topic="orders",
+                term=Term(1, 0),
+                chunk=0,
+                runs=[run],
+            ),
+            end=(1 << 63) - 1,
+            limit_bytes=1 << 20,
+            last_run=run,
+            now_ms=NOW,
+        )
+        branches.append(branch)
+    return FanOut(
+        source=SOURCE,
+        source_topic_id=NO_TOPIC_ID,
+        branches=branches,
+        read_committed=True,
+        end=(1 << 63) - 1,
+    )
+
+
+def fetch(fan: FanOut, *batches: bytes) -> None:
+    fan.on_fetched(memoryview(bytearray(b"".join(batches))), (), NOW)
+
+
+def written(fan: FanOut) -> None:
+    """All rows are in the map topic."""
+    for part in fan.parts:
+        part.tail.on_durable(part.tail.runs[-1])
+
+
+def sent(branch: Branch) -> list[OutBatch]:
+    out = []
+    while (batch := branch.next_batch(NOW)) is not None:
+        out.append(batch)
+    return out
+
+
+def answer(branch: Branch, base_offset: int) -> None:
+    branch.on_produced(
+        error=0, base_offset=base_offset, log_append_time_ms=-1, message=None, now_ms=NOW
+    )
+
+
+def theirs(branch: Branch, begin: int, end: int) -> list[int]:
+    own = branch.target.partition
+    return [offset for offset in range(begin, end) if partition_of(a_record(offset), 3) == own]
+
+
+def test_every_record_goes_to_the_branch_of_its_key_in_one_batch() -> None:
+    fan = a_fan()
+    fetch(fan, a_batch(0, 30), a_batch(30, 30))
+    written(fan)
+    for branch in fan.parts:
+        (batch,) = sent(branch)
+        ((header, _),) = read_headers(batch.data)
+        assert (header.producer_id, header.base_sequence) == (9, 0)
+        offsets = theirs(branch, 0, 60)
+        assert [r.value for r in decode_batch(batch.data)] == [b"v%d" % o for o in offsets]
+        assert batch.runs == (Run(len(offsets) - 1, offsets[-1], K + len(offsets) - 1),)
+        assert batch.upstream_next == 60
+
+
+def test_nothing_is_sent_before_its_last_record_is_in_the_map() -> None:
+    fan = a_fan()
+    fetch(fan, a_batch(0, 30))
+    assert [sent(branch) for branch in fan.parts] == [[], [], []]
+    written(fan)
+    assert all(sent(branch) for branch in fan.parts)
+
+
+def test_a_branch_takes_nothing_that_it_has() -> None:
+    fan = a_fan(starts=(0, 20, 25))
+    fetch(fan, a_batch(0, 30))
+    written(fan)
+    for branch, start in zip(fan.parts, (0, 20, 25), strict=True):
+        found = [r.value for batch in sent(branch) for r in decode_batch(batch.data)]
+        assert found == [b"v%d" % o for o in theirs(branch, start, 30)]
+
+
+def test_others_between_our_records_move_k_and_stop_nothing() -> None:
+    fan = a_fan()
+    branch = fan.parts[0]
+    for begin, at in ((0, K + 500), (30, K + 900)):
+        fetch(fan, a_batch(begin, 30))
+        written(fan)
+        (batch,) = sent(branch)
+        answer(branch, at)
+        assert branch.trouble is None
+        assert branch.mark() == (batch.next_ordinal, at + batch.count)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_one_batch_is_on_its_way_unless_the_target_surely_remembers_us(listed: bool) -> None:
+    fan = a_fan(listed=listed)
+    branch = fan.parts[0]
+    branch._safe_age_ms = DAY if listed else None
+    fetch(fan, a_batch(0, 30))
+    written(fan)
+    sent(branch)
+    answer(branch, K)
+    for begin in (30, 60, 90):
+        fetch(fan, a_batch(begin, 30))
+        written(fan)
+    assert len(sent(branch)) == (3 if listed else 1)
+
+
+def test_the_least_branch_says_how_far_the_source_is_copied() -> None:
+    fan = a_fan()
+    fetch(fan, a_batch(0, 30))
+    written(fan)
+    for branch in fan.parts:
+        assert fan.acked_upstream == 0
+        sent(branch)
+        answer(branch, K)
+    assert fan.acked_upstream == 30
+    assert fan.acked_ordinal == 30
+
+
+def test_a_branch_without_records_says_how_far_the_source_was_read() -> None:
+    fan = a_fan()
+    quiet = fan.parts[0]
+    only = next(o for o in range(100) if partition_of(a_record(o), 3) == 1)
+    fetch(fan, a_batch(only, 1))
+    quiet.note_position()
+    assert quiet.tail.runs == [read_to(0, only + 1)]
+    assert quiet.tail.dirty
+    assert quiet.acked_upstream == only + 1
+    fan.parts[1].note_position()
+    assert is_record(fan.parts[1].tail.runs[-1])  # it has something to send
+
+
+def test_trouble_of_one_branch_brings_all_to_rest() -> None:
+    fan = a_fan()
+    fetch(fan, a_batch(0, 30))
+    written(fan)
+    sent(fan.parts[0])
+    fan.parts[0].on_produced(
+        error=7, base_offset=-1, log_append_time_ms=-1, message=None, now_ms=NOW
+    )
+    fan.halt()
+    assert fan.trouble is not None
+    assert not fan.wants_fetch
+    assert [sent(branch) for branch in fan.parts] == [[], [], []]
+
+
+def test_what_stands_before_a_bad_batch_is_taken_and_the_bad_one_comes_next() -> None:
+    fan = a_fan()
+    bad = bytearray(a_batch(30, 30))
+    bad[-1] ^= 1
+    fetch(fan, a_batch(0, 30), bytes(bad))
+    assert fan.intake.position == 30
+    with pytest.raises(CorruptData):
+        fetch(fan, bytes(bad))
+
+
+def test_where_a_branch_goes_on() -> None:
+    runs = (read_to(0, 100), Run(4, 130, 70), read_to(5, 160), Run(9, 200, 80))
+    assert next_upstream(runs, 0) == 100
+    assert next_upstream(runs, 5) == 160
+    assert next_upstream(runs, 4) == 130  # announced: the fifth record is there
+    assert next_upstream(runs, 10) == 201
+    assert next_upstream(runs, 7) is None
