@@ -15,10 +15,10 @@ things differ from `Look.shared`:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from twinlog.errors import CorruptData, PartitionError
+from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.mirror.cold_start import check_ids, ends_of, with_begin
 from twinlog.mirror.copy import StartPoint
 from twinlog.mirror.fan_out import is_record, next_upstream
@@ -74,27 +74,39 @@ def find_fan_start(
     points = []
     for request in requests:
         one = with_begin(request, anew, begins, source)
+        ends = ends_of(one.target, there, target)
         look = BranchLook(
             one,
             ends_of(tp, here, source),
-            ends_of(one.target, there, target),
+            # others write all the time: only what is ours must be on enough replicas
+            replace(ends, high_watermark=ends.log_end),
             None if producers is None else producers.get(one.target),
             producers is not None,
             source,
             target,
             rules,
         )
-        points.append(look.branch(branches=len(requests), may_lose_batches=may_lose_batches))
+        point = look.branch(
+            branches=len(requests),
+            committed=ends.high_watermark,
+            may_lose_batches=may_lose_batches,
+        )
+        points.append(point)
     return FanStart(points=tuple(points))
 
 
 class BranchLook(Look):
     """One branch's start, with all answers at hand."""
 
-    def branch(self, *, branches: int, may_lose_batches: bool) -> StartPoint:
-        """Where it goes on."""
+    def branch(self, *, branches: int, committed: int, may_lose_batches: bool) -> StartPoint:
+        """Where it goes on; all of the target's log below `committed` is there to stay.
+
+        K is no more than an estimate here. It is one from below: what lies further and is not ours
+        may go away with its leader, and then no record of ours is missing.
+        """
         if not self.request.runs:
-            return self._first()
+            first = self._first()
+            return replace(first, k=committed - first.ordinal)
         ours = find_branch_end(
             self.request,
             self.there,
@@ -102,12 +114,19 @@ class BranchLook(Look):
             self.target,
             may_lose_batches=may_lose_batches,
         )
+        if ours.downstream > committed:
+            raise PartitionError(
+                f"{self.request.target}: {ours.downstream - committed} records are not on enough "
+                "replicas; waiting until the in-sync replicas have them",
+                code="TARGET_UNDER_MIN_ISR",
+                fate=Fate.RETRIABLE,
+            )
         upstream = self._next_upstream(ours, branches)
         return StartPoint(
             ordinal=ours.ordinal,
             # that it has a row means that it was to be copied from there on
             upstream=self._check_source(upstream, max(1, ours.ordinal)),
-            k=self.there.log_end - ours.ordinal,
+            k=committed - ours.ordinal,
             last_fetched_epoch=-1,
             is_protected=self.producer is not None,
             last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
