@@ -34,6 +34,7 @@ _BY_FILE: Final = {
         "producer.max.request.size producer.request.timeout.ms"
     ),
     "faults/test_backpressure.py": "twinlog.lane.memory.bytes",
+    "faults/test_fan_out.py": "twinlog.target.partitions",
     "faults/test_h04_position.py": "consumer.auto.offset.reset",
     "faults/test_h06_source_loss.py": "twinlog.source.loss",
     "faults/test_start.py": "twinlog.start",
