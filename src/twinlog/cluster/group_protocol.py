@@ -9,7 +9,8 @@ froze holds it back for ever, while the cluster has long given the group to anot
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +32,7 @@ from twinlog.cluster.errors_table import (
     error_for,
 )
 from twinlog.cluster.protocol import Message
-from twinlog.errors import Disconnected, TwinlogError, Unreachable
+from twinlog.errors import BrokerRefused, Disconnected, TwinlogError
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,6 @@ class GroupCalls:
             if answer.error_code != MEMBER_ID_REQUIRED:
                 break
             self.member_id = str(answer.member_id)
-        self._check(answer, "joining")
         self.member_id = str(answer.member_id)
         return Joined(
             member_id=self.member_id,
@@ -132,20 +132,19 @@ class GroupCalls:
             assignments=[one(member_id=m, assignment=a) for m, a in assignments.items()],
         )
         answer = self._held(request, is_wanted)
-        if answer is None:
-            return None
-        self._check(answer, "joining")
-        return bytes(answer.assignment)
+        return None if answer is None else bytes(answer.assignment)
 
     def heartbeat(self, joined: Joined, *, timeout_s: float) -> None:
         """Say that we live."""
-        self._heartbeat(self._connection(), joined, timeout_s)
+        with self._coordinating() as node:
+            self._heartbeat(self._client.connection_to(node), joined, timeout_s)
 
     def heartbeat_aside(self, joined: Joined, *, timeout_s: float) -> None:
         """The same over a second connection, while `join` or `sync` is held back on the first."""
-        if self._aside is None or not self._aside.is_usable():
-            self._aside = self._connection(own=True)
-        self._heartbeat(self._aside, joined, timeout_s)
+        with self._coordinating() as node:
+            if self._aside is None or not self._aside.is_usable():
+                self._aside = self._client.open_connection(node)
+            self._heartbeat(self._aside, joined, timeout_s)
 
     def leave(self, *, timeout_s: float) -> None:
         """Go, so that the others need not wait for the session to time out."""
@@ -157,12 +156,8 @@ class GroupCalls:
         request = LeaveGroupRequest(
             group_id=self._group.group_id, member_id=self.member_id, members=[identity]
         )
-        try:
-            answer = self._client.attempt(self._coordinator(), request, timeout_s=timeout_s)
-        except (Disconnected, Unreachable):
-            self.forget_coordinator()
-            raise
-        self._check(answer, "leaving")
+        with self._coordinating() as node:
+            self._check(self._client.attempt(node, request, timeout_s=timeout_s), "leaving")
         self.member_id = ""
 
     def forget_coordinator(self) -> None:
@@ -182,30 +177,27 @@ class GroupCalls:
             member_id=joined.member_id,
             group_instance_id=None,
         )
-        try:
-            answer = connection.request(request, timeout_s=timeout_s)
-        except Disconnected:
-            self.forget_coordinator()
-            raise
-        self._check(answer, "staying in")
+        self._check(connection.request(request, timeout_s=timeout_s), "staying in")
 
     def _held(self, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
         """An answer that may take as long as a rebalance; None when it is not wanted any more."""
-        node = self._coordinator()
-        connection = self._connection()
+        with self._coordinating() as node:
+            answer = self._hold(node, request, is_wanted)
+            if answer is not None and answer.error_code != MEMBER_ID_REQUIRED:
+                self._check(answer, "joining")
+            return answer
+
+    def _hold(self, node: int, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
+        connection = self._client.connection_to(node)
         limit_s = self._group.rebalance_timeout_ms / 1000 + self._group.session_timeout_ms / 1000
         deadline = self._client.deadline(limit_s)
-        try:
-            connection.begin(request)
-            while not deadline.has_passed and not connection.wait_readable(ANSWER_STEP_S):
-                if not is_wanted():
-                    connection.close()  # the answer is still to come
-                    return None
-                self._check_still_coordinates(node, connection)
-            return connection.finish(timeout_s=max(deadline.left_s, 1.0))
-        except (Disconnected, Unreachable):
-            self.forget_coordinator()
-            raise
+        connection.begin(request)
+        while not deadline.has_passed and not connection.wait_readable(ANSWER_STEP_S):
+            if not is_wanted():
+                connection.close()  # the answer is still to come
+                return None
+            self._check_still_coordinates(node, connection)
+        return connection.finish(timeout_s=max(deadline.left_s, 1.0))
 
     def _check_still_coordinates(self, node: int, connection: Connection) -> None:
         """Give a held call up when another broker has become the coordinator."""
@@ -225,19 +217,21 @@ class GroupCalls:
                 f"{self._group.group_id}: broker {found} does"
             )
 
-    def _connection(self, *, own: bool = False) -> Connection:
-        node = self._coordinator()
+    @contextmanager
+    def _coordinating(self) -> Iterator[int]:
+        """A call to the coordinator: forgotten when it says that it is none, or does not answer."""
         try:
-            return self._client.open_connection(node) if own else self._client.connection_to(node)
+            if self._node is None:
+                self._node = self._find_coordinator()
+                self._next_look_up = self._client.patience.clock() + LOOK_UP_EVERY_S
+            yield self._node
+        except BrokerRefused as error:
+            if error.kafka_error in (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE):
+                self.forget_coordinator()
+            raise
         except TwinlogError:
             self.forget_coordinator()
             raise
-
-    def _coordinator(self) -> int:
-        if self._node is None:
-            self._node = self._find_coordinator()
-            self._next_look_up = self._client.patience.clock() + LOOK_UP_EVERY_S
-        return self._node
 
     def _find_coordinator(self) -> int:
         request = FindCoordinatorRequest(key=self._group.group_id, key_type=0)
@@ -249,8 +243,6 @@ class GroupCalls:
         code = int(answer.error_code)
         if not code:
             return
-        if code in (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE):
-            self.forget_coordinator()
         if code == UNKNOWN_MEMBER_ID:
             self.member_id = ""
         raise error_for(
