@@ -1,0 +1,95 @@
+"""What the driver makes of the map of a topic whose records are placed by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from twinlog.control.offline_status import fan_position
+from twinlog.control.partitions import Partition, PartitionPlan, Placement
+from twinlog.control.takes import placed_as_before, take_of
+from twinlog.mirror.fan_out import read_to
+from twinlog.mirror.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term, fold
+from twinlog.model import EARLIEST, TopicId, TopicPartition
+
+SOURCE, TARGET = TopicId("a" * 32), TopicId("b" * 32)
+KEY = PartitionKey(SOURCE, TARGET, 4)
+
+
+def a_partition(targets: int, *, number: int = 4) -> Partition:
+    plan = PartitionPlan(
+        source=TopicPartition("orders", number),
+        target=TopicPartition("orders", 0),
+        source_topic_id=SOURCE,
+        target_topic_id=TARGET,
+        limit_bytes=1000,
+        targets=targets,
+        producer_id=7,
+    )
+    return Partition(plan=plan)
+
+
+def a_map(
+    *rows: tuple[PartitionKey, Iterable[Run], Mark | None],
+) -> dict[PartitionKey, PartitionMap]:
+    return fold(
+        ChunkRow(
+            key=key, term=Term(1, 0), chunk=0, topic="orders", runs=tuple(runs), mark=mark,
+            producer_id=6,
+        )
+        for key, runs, mark in rows
+    )  # fmt: skip
+
+
+def branch(number: int, count: int = 2) -> PartitionKey:
+    return KEY._replace(branch=number, branches=count)
+
+
+MAP = a_map(
+    (
+        branch(0),
+        (read_to(0, 100), Run(4, 130, 70), Run(9, 150, 90), Run(12, 160, 99)),
+        Mark(10, 95),
+    ),
+    (branch(1), (read_to(0, 170),), Mark(0, 60)),
+)
+
+
+def test_each_branch_gets_its_own_map_from_the_mark_on() -> None:
+    fan = take_of(a_partition(2), MAP, EARLIEST).fan
+    assert fan is not None
+    assert fan.producer_id == 7
+    first, second = fan.branches
+    assert first.target == TopicPartition("orders", 0)
+    assert first.runs == (read_to(0, 100), Run(9, 150, 90), Run(12, 160, 99))
+    assert (first.mark, first.our_producers) == (Mark(10, 95), (6,))
+    assert second.target == TopicPartition("orders", 1)
+    assert second.mark == Mark(0, 60)
+
+
+def test_it_never_comes_from_a_map_of_another_number_of_partitions() -> None:
+    fan = take_of(a_partition(3), MAP, EARLIEST).fan
+    assert fan is not None
+    assert [one.runs for one in fan.branches] == [(), (), ()]
+
+
+@pytest.mark.parametrize(("began", "now", "goes_on"), [(2, 2, True), (2, 3, False), (2, 0, False)])
+def test_a_topic_stays_placed_as_it_began(began: int, now: int, goes_on: bool) -> None:
+    known = a_map((branch(0, began), (read_to(0, 100),), None))
+    others = [a_partition(now), a_partition(now, number=9)]  # also those that were added since
+    assert placed_as_before(others, known) == (others if goes_on else [])
+    expected = Placement.PENDING if goes_on else Placement.FAILED
+    assert {one.placement for one in others} == {expected}
+
+
+def test_a_copy_that_kept_partitions_is_not_placed_by_key() -> None:
+    known = a_map((KEY, (Run(0, 100, 5),), None))
+    assert placed_as_before([a_partition(2)], known) == []
+    whole = a_partition(0)
+    assert placed_as_before([whole], known) == [whole]
+
+
+def test_status_counts_from_the_least_branch() -> None:
+    assert fan_position(KEY, 2, MAP) == (10, 151)
+    assert fan_position(KEY, 3, MAP) is None
