@@ -113,8 +113,10 @@ def test_wrong_questions_are_one_line(copied: Copied, capsys: pytest.CaptureFixt
     assert run(["offsets", "translate", file, "--group", "nobody"]) == 1
     assert run(["offsets", "translate", file, "--topic", "nothing", "--offset", "1"]) == 1
     assert run(["offsets", "reset", file, "--group", "g", "--to-timestamp", "soon"]) == 2
+    # seconds, which would be 1970: before every record
+    assert run(["offsets", "reset", file, "--group", "g", "--to-timestamp", "1767225600"]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert "NO_OFFSETS" in lines[2]
     assert "NOT_COPIED" in lines[3]
 
@@ -128,6 +130,10 @@ def test_group_is_reset_by_time_only_when_asked_and_idle(
     command = ["offsets", "reset", str(copied.config), *at]
     (one,) = answer(capsys, *command)["offsets"]
     assert (one["before"], one["after"], one["is_end"]) == (6, 3, False)
+    assert run(command) == 0
+    said = capsys.readouterr().out
+    assert f"group {group} on B, first records since 2023-11-15T01:13:19.999Z" in said
+    assert "nothing was changed; --execute sets these offsets" in said
     assert committed(copied.target, group, copied.remote) == 6
 
     member = consumer(copied.target, config={"group.id": group})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from rich.text import Text
 from twinlog.cli.given import secrets_option
 from twinlog.cli.output import Format, format_option, write_json
 from twinlog.cli.tables import write_all
+from twinlog.config.times import NoTime, in_iso, to_milliseconds
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -114,7 +114,12 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
     multiple=True,
     help="Only these topics of the target; default: those that the group has offsets of.",
 )
-@click.option("--dry-run/--execute", default=True, help="Show what would be set, or set it.")
+@click.option(
+    "--dry-run/--execute",
+    default=True,
+    show_default=True,
+    help="Show what would be set, or set it.",
+)
 @secrets_option
 @format_option
 def reset(
@@ -126,9 +131,13 @@ def reset(
     dry_run: bool,
     output: Format,
 ) -> int:
-    """Set a group's offsets on the target to the first records that are not older than a time.
+    """Go back in time: set a group's offsets on the target.
 
-    An active group is refused. Where timestamps are out of order, older records may follow.
+    Each goes to the first record that is not older than a time.
+
+    Without --execute it only shows what it would do. A time after the newest record is the end. An
+    active group is refused: stop its consumers first. Where timestamps are out of order, older
+    records may follow.
 
     \b
     twinlog offsets reset mm2.properties --group shop --to-timestamp 2026-01-31T12:00:00Z
@@ -139,7 +148,10 @@ def reset(
     from twinlog.cluster.client import ClusterClient
     from twinlog.control.run import flow_setup
 
-    at_ms = _milliseconds(at)
+    try:
+        at_ms = to_milliseconds(at)
+    except NoTime as problem:
+        raise UsageError(f"--to-timestamp: {problem}") from None
     config = _flow(load_file(file).flows, flow)
     with ClusterClient(flow_setup(config).target) as client:
         work = OffsetReset(client, group)
@@ -156,7 +168,8 @@ def reset(
         }
         write_json("offsets reset", JSON_VERSION, body)
     else:
-        write_all(_reset(plan, dry_run=dry_run))
+        where = f"group {group} on {config.flow.target}, first records since {in_iso(at_ms)}"
+        write_all(_reset(plan, where, dry_run=dry_run))
     return 0
 
 
@@ -170,21 +183,6 @@ def _flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
     if wanted not in names:
         raise UsageError(f"--flow: {wanted} is no flow of the file: {', '.join(names)}")
     return flows[names.index(wanted)]
-
-
-def _milliseconds(text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise UsageError(
-            f"--to-timestamp: {text!r} is no time: write 2026-01-31T12:00:00Z (with a zone), or "
-            "milliseconds since 1970"
-        )
-    return round(at.astimezone(UTC).timestamp() * 1000)
 
 
 def _translated(found: Translated, source: str) -> Iterator[RenderableType]:
@@ -203,12 +201,13 @@ def _translated(found: Translated, source: str) -> Iterator[RenderableType]:
         )
 
 
-def _reset(plan: Sequence[ResetOffset], *, dry_run: bool) -> Iterator[RenderableType]:
+def _reset(plan: Sequence[ResetOffset], where: str, *, dry_run: bool) -> Iterator[RenderableType]:
     table = _table("topic", "partition", "now" if dry_run else "was", "then", "")
     for one in plan:
         before = "none" if one.before is None else str(one.before)
         note = "the end: no record is so new" if one.is_end else ""
         table.add_row(one.topic, str(one.partition), before, str(one.after), note)
+    yield Text(where)
     yield table
     if dry_run:
         yield Text("nothing was changed; --execute sets these offsets")

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from twinlog.config.origin import Setting, refuse
 from twinlog.config.patterns import NamePattern
+from twinlog.config.times import NoTime, in_iso, to_milliseconds
 from twinlog.config.values import to_list, to_names
+from twinlog.errors import ConfigError
 from twinlog.model import StartAt, StartKind, TopicPartition
 
 EXAMPLE: Final = (
     "write payments.*:latest, orders:2026-11-01T00:00:00Z, audit:0=120;1=77, .*:earliest"
 )
-FIRST_MS: Final = 100_000_000_000
-"""In 1973: a smaller number is one of seconds, or an offset."""
-
 _RESETS: Final = (StartKind.EARLIEST.value, StartKind.LATEST.value)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME: Final = re.compile(r"(?:^|:)([0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$")
 _OFFSETS: Final = re.compile(r"[0-9]{1,9}=[0-9]{1,18}(?:;[0-9]{1,9}=[0-9]{1,18})*")
-_MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +107,10 @@ def _start(setting: Setting, value: str, reset: StartKind) -> TopicStart:
         return _of_reset(StartKind(value))
     if _OFFSETS.fullmatch(value):
         return _of_offsets(setting, value, reset)
-    if _MILLISECONDS.fullmatch(value):
-        ms = int(value)
-        if ms < FIRST_MS:
-            todo = "write milliseconds since 1970, or partition=offset"
-            raise refuse(setting, f"{value} is no time in ms of this age", todo)
-    else:
-        ms = _milliseconds(setting, value)
+    try:
+        ms = to_milliseconds(value)
+    except NoTime as problem:
+        raise _refused(setting, value, problem) from None
     return TopicStart(text=in_iso(ms), rest=StartAt(StartKind.TIMESTAMP, ms))
 
 
@@ -131,29 +124,13 @@ def _of_offsets(setting: Setting, value: str, reset: StartKind) -> TopicStart:
     )
 
 
-def _milliseconds(setting: Setting, value: str) -> int:
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        raise refuse(
-            setting,
-            f'"{value}" is no start: earliest, latest, a time, ms since 1970, or offsets',
-            EXAMPLE,
-        ) from None
-    if at.tzinfo is None:
-        raise refuse(setting, f'"{value}" has no time zone', f"write {at.isoformat()}Z for UTC")
-    ms = -((_EPOCH - at) // timedelta(milliseconds=1))  # rounded up: none before it
-    if ms < FIRST_MS:
-        raise refuse(setting, f'"{value}" is before 1974', "write earliest for all records")
-    return ms
-
-
-def in_iso(ms: int) -> str:
-    """A time as people write it, in UTC; milliseconds only where there are some."""
-    text = (_EPOCH + timedelta(milliseconds=ms)).isoformat(
-        timespec="milliseconds" if ms % 1000 else "seconds"
-    )
-    return text.replace("+00:00", "Z")
+def _refused(setting: Setting, value: str, problem: NoTime) -> ConfigError:
+    if value.isdigit():
+        return refuse(setting, problem.what, f"{problem.todo}; 0={value} for an offset")
+    if value[:1].isdigit() and "-" in value and "=" not in value:
+        return refuse(setting, problem.what, problem.todo)
+    what = f'"{value}" is no start: earliest, latest, a time, or offsets of partitions'
+    return refuse(setting, what, EXAMPLE)
 
 
 def _of_reset(reset: StartKind) -> TopicStart:

@@ -1,0 +1,56 @@
+"""Points in time as people write them: ISO 8601 with a zone, or milliseconds since 1970."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+FIRST_MS: Final = 100_000_000_000
+"""In 1973. A smaller number is one of seconds, or an offset: who took it for a time would begin at
+the first record."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS: Final = re.compile(r"-?[0-9]+")
+_MOST_DIGITS: Final = 14
+"""Some thousand years from now."""
+
+
+class NoTime(ValueError):
+    """Why a text is no time, and what to write."""
+
+    def __init__(self, what: str, todo: str) -> None:
+        super().__init__(f"{what}: {todo}")
+        self.what, self.todo = what, todo
+
+
+def to_milliseconds(text: str) -> int:
+    """Milliseconds since 1970, rounded up, so that nothing older counts. Raises NoTime."""
+    if _DIGITS.fullmatch(text):
+        if len(text) > _MOST_DIGITS or int(text) < FIRST_MS:
+            raise NoTime(
+                f"{text} is no time in milliseconds of this age",
+                "write milliseconds since 1970, or 2026-01-31T12:00:00Z",
+            )
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise NoTime(
+            f'"{text}" is no time',
+            "write 2026-01-31T12:00:00Z (with a zone), or milliseconds since 1970",
+        ) from None
+    if at.tzinfo is None:
+        raise NoTime(f'"{text}" has no time zone', f"write {at.isoformat()}Z for UTC")
+    ms = -((_EPOCH - at) // timedelta(milliseconds=1))
+    if ms < FIRST_MS:
+        raise NoTime(f'"{text}" is before 1974', "write a later time")
+    return ms
+
+
+def in_iso(ms: int) -> str:
+    """A time as people write it, in UTC; milliseconds only where there are some."""
+    text = (_EPOCH + timedelta(milliseconds=ms)).isoformat(
+        timespec="milliseconds" if ms % 1000 else "seconds"
+    )
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,48 @@
+"""What people may write for a time, and what they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinlog.config.times import NoTime, in_iso, to_milliseconds
+
+JANUARY = 1_769_860_800_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-31T12:00:00Z",
+        "2026-01-31 12:00:00+00:00",
+        "2026-01-31T13:00+01:00",
+        "2026-01-31T11:59:59.999500Z",
+        str(JANUARY),
+    ],
+)
+def test_times(text: str) -> None:
+    assert to_milliseconds(text) == JANUARY
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "todo"),
+    [
+        ("soon", '"soon" is no time', "write 2026-01-31T12:00:00Z (with a zone)"),
+        ("", '"" is no time', "write 2026-"),
+        ("2026-01-31", "has no time zone", "write 2026-01-31T00:00:00Z"),
+        # of these somebody would take 1970 for the answer, and every record for a newer one
+        ("1769860800", "no time in milliseconds", "write milliseconds"),
+        ("-5", "no time in milliseconds", "write milliseconds"),
+        ("1969-01-31T00:00:00Z", "before 1974", "later"),
+        ("9" * 23, "no time in milliseconds", "write milliseconds"),
+    ],
+)
+def test_what_is_no_time(text: str, what: str, todo: str) -> None:
+    with pytest.raises(NoTime) as caught:
+        to_milliseconds(text)
+    assert what in caught.value.what
+    assert todo in caught.value.todo
+
+
+def test_times_are_shown_in_utc() -> None:
+    assert in_iso(JANUARY) == "2026-01-31T12:00:00Z"
+    assert in_iso(JANUARY + 5) == "2026-01-31T12:00:00.005Z"
