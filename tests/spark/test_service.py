@@ -151,15 +151,22 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
     eventually(lambda: copied() == 100, within=60, what="100 records in /metrics")
     assert ask(address, "/readyz").status == ask(address, "/healthz").status == 200
     running = f"STATUS=A->S{fresh_topic[-8:]} RUNNING"
-    eventually(lambda: manager.hears(running), within=5, what=running)
+    eventually(lambda: manager.hears(running), within=20, what=running)
     fed = manager.hears("WATCHDOG=1")
     eventually(lambda: manager.hears("WATCHDOG=1") >= fed + 2, within=5, what="the watchdog")
+
+    manager.running.send_signal(signal.SIGHUP)
+    eventually(lambda: manager.hears("READY=1") == 2, within=10, what="the end of the reload")
+    reload = manager.heard.index("RELOADING=1")
+    assert manager.heard[reload + 1].startswith("MONOTONIC_USEC=")
+    assert "READY=1" in manager.heard[reload:]
+    assert "the configuration was reloaded: no flow changes" in manager.output
 
     below = psutil.Process(manager.running.pid).children(recursive=True)
     manager.running.send_signal(signal.SIGTERM)
     assert manager.exit_code(within=20) == 0, manager.output
     assert manager.hears("STOPPING=1") == 1
-    assert manager.hears("READY=1") == 1
+    assert manager.hears("READY=1") == 2
     assert all_gone(below), "Spark's JVM and its workers have ended with it"
     events = [json.loads(line) for line in log.read_text().splitlines()]
     assert {"time", "level", "logger", "message"} <= events[0].keys()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Final, Self
 from twinlog.config.changes import changes_between
 from twinlog.config.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow_setup import FlowSetup
+from twinlog.control.service import reloading
 from twinlog.control.supervisor import Supervisor
 from twinlog.errors import TwinlogError
 
@@ -67,13 +69,13 @@ class Reloader:
             if self._asked.is_set():
                 self._asked.clear()
                 self._seen = self._digest()
-                self._reload()
+                self._tell_and_reload()
             elif 0 < self._interval_s <= waited:
                 waited = 0.0
                 digest = self._digest()
                 if digest not in (self._seen, b""):
                     self._seen = digest
-                    self._reload()
+                    self._tell_and_reload()
 
     @property
     def _interval_s(self) -> int:
@@ -87,6 +89,10 @@ class Reloader:
             return hashlib.sha256(b"\0".join(Path(one).read_bytes() for one in files)).digest()
         except OSError:
             return b""
+
+    def _tell_and_reload(self) -> None:
+        with reloading(os.environ):
+            self._reload()
 
     def _reload(self) -> None:
         try:

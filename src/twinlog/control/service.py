@@ -5,6 +5,8 @@
   it again would not help.
 - STATUS= says what `systemctl status` shows: the flows and their states.
 - WATCHDOG=1 with every report, where systemd asked for it: a supervisor that hangs is replaced.
+- RELOADING=1 with the time (MONOTONIC_USEC) when it begins to read its configuration again, and
+  READY=1 when what differs was handed to the supervisor, or nothing was changed.
 - STOPPING=1 when it begins to end.
 
 Without a service manager nothing is sent. The protocol is one datagram of `KEY=value` lines
@@ -16,7 +18,9 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Self
 
 from twinlog.control.snapshot import FlowSnapshot
@@ -77,17 +81,36 @@ class ServiceNotifier:
             self._send(["STOPPING=1"])
 
     def _send(self, lines: list[str]) -> None:
-        if self._address is None:
-            return
-        # "@" stands for the zero byte of Linux' abstract addresses
-        address = "\0" + self._address[1:] if self._address[0] == "@" else self._address
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
-                sock.settimeout(SEND_TIMEOUT_S)
-                sock.sendto("\n".join(lines).encode(), address)
-        except OSError as error:
-            # the copy does not depend on who watches it
-            log.info("the service manager was not reached: %s", error)
+        if self._address is not None:
+            _send(self._address, lines)
+
+
+@contextmanager
+def reloading(environment: Mapping[str, str]) -> Iterator[None]:
+    """Tells that the configuration is being read again, and when that is over."""
+    address = environment.get(NOTIFY_SOCKET)
+    if not address:
+        yield
+        return
+    # by the clock and at the time of this process, as systemd.service(5) has it for notify-reload
+    now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    _send(address, ["RELOADING=1", f"MONOTONIC_USEC={now_us}"])
+    try:
+        yield
+    finally:
+        _send(address, ["READY=1"])
+
+
+def _send(to: str, lines: list[str]) -> None:
+    # "@" stands for the zero byte of Linux' abstract addresses
+    address = "\0" + to[1:] if to[0] == "@" else to
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.settimeout(SEND_TIMEOUT_S)
+            sock.sendto("\n".join(lines).encode(), address)
+    except OSError as error:
+        # the copy does not depend on who watches it
+        log.info("the service manager was not reached: %s", error)
 
 
 def _status(flows: list[FlowSnapshot]) -> str:

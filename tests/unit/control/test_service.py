@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.snapshots import flow
-from twinlog.control.service import ServiceNotifier
+from twinlog.control.service import ServiceNotifier, reloading
 
 
 @contextmanager
@@ -102,3 +103,27 @@ def test_without_a_service_manager_nothing_is_sent() -> None:
     notifier = ServiceNotifier.of({"WATCHDOG_USEC": "1000"}, os.getpid(), threading.Event())
     notifier.update([flow()])
     notifier.stopping()
+
+
+def test_a_reload_is_told_with_its_time_and_its_end(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with manager(address) as sock:
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        with reloading(environment(address)):
+            told = received(sock)
+        assert told[0] == "RELOADING=1"
+        key, _, value = told[1].partition("=")
+        assert key == "MONOTONIC_USEC"
+        assert before <= int(value) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        assert received(sock) == ["READY=1"]
+
+
+def test_a_reload_that_fails_ends_too_and_without_a_manager_nothing_is_told(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with manager(address) as sock:
+        with pytest.raises(ValueError, match="no number"), reloading(environment(address)):
+            raise ValueError("no number")
+        assert received(sock)[-1] == "READY=1"
+        with reloading({}):
+            pass
+        assert received(sock) == []
