@@ -157,9 +157,7 @@ class Adopter:
     """MirrorMaker 2 copied no records of transactions that were rolled back."""
     accept_loss: bool = False
 
-    def look(
-        self, plans: Sequence[PartitionPlan], maps: Maps, *, quiet_s: float = QUIET_S
-    ) -> Adoption:
+    def look(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
         """All partitions that are to be taken over. Raises AdoptionRefused where none may be."""
         refuse_running(self.target, self.storage, self.flow)
         positions = read_positions(self.target, self.storage)
@@ -172,7 +170,7 @@ class Adopter:
             if self._is_due(plan, maps, positions, starts[plan.target], ends[plan.target])
         ]
         if due:
-            self._refuse_growing(due, positions, ends, quiet_s)
+            self._refuse_growing(due, positions, ends)
         adopted, problems = [], []
         for plan in due:
             known = maps.get(_key(plan))
@@ -220,11 +218,10 @@ class Adopter:
         due: Sequence[PartitionPlan],
         positions: Positions,
         ends: Mapping[TopicPartition, int],
-        quiet_s: float,
     ) -> None:
         targets = [plan.target for plan in due]
         stable = list_offsets(self.target, targets, LATEST, isolation=Isolation.READ_COMMITTED)
-        time.sleep(quiet_s)
+        time.sleep(QUIET_S)
         after = self._ends(targets)
         noted = read_positions(self.target, self.storage).noted
         refuse_running(self.target, self.storage, self.flow)

@@ -98,3 +98,27 @@ def test_once_runs_one_round_of_those_that_end_it_in_their_order() -> None:
     Duties("A->B", [configs, beats, groups]).run_once()
     assert order == ["configs", "groups"]
     assert len(configs.closed_in) == len(groups.closed_in) == 1
+
+
+@dataclass(kw_only=True)
+class CountingTheEnd(Counting):
+    """A duty that has something to do when the copy has drained."""
+
+    last_rounds: int = 0
+
+    def last_round(self) -> None:
+        self.last_rounds += 1
+        raise Disconnected("B: the broker closed the connection")
+
+
+def test_the_end_is_told_to_those_who_want_to_know_and_stops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, other, second = CountingTheEnd(), Counting(), CountingTheEnd()
+    duties = Duties("A->B", [first, other, second])
+    duties.start()
+    duties.end(5.0)
+    rounds = first.rounds, other.rounds
+    assert (first.last_rounds, second.last_rounds) == (1, 1)
+    assert "counting: not done at the end: B: the broker closed the connection" in caplog.text
+    assert (first.rounds, other.rounds) == rounds

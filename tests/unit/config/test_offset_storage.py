@@ -1,0 +1,88 @@
+"""Where a MirrorMaker 2 of the same configuration keeps its positions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import flow_of, loader
+from twinlog.config.load import load
+from twinlog.config.offset_storage import OffsetStorage, offset_storage
+
+RESOURCE = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+metadata:
+  name: mirror
+spec:
+  connectCluster: B
+  clusters:
+    - {alias: A, bootstrapServers: "a:9092"}
+    - alias: B
+      bootstrapServers: "b:9092"
+      config:
+        offset.storage.topic: positions
+  mirrors:
+    - sourceCluster: A
+      targetCluster: B
+      sourceConnector: {}
+"""
+
+
+def storage(folder: Path, *lines: str, connector: str | None = None) -> OffsetStorage:
+    config = loader(folder)(*lines)
+    return offset_storage(config, flow_of(config), connector)
+
+
+def test_dedicated_mode(tmp_path: Path) -> None:
+    assert storage(tmp_path) == OffsetStorage(
+        topic="mm2-offsets.A.internal",
+        connector="MirrorSourceConnector",
+        cluster="A",
+        group="A-mm2",
+    )
+
+
+def test_the_workers_keys_and_the_name_in_keys(tmp_path: Path) -> None:
+    found = storage(
+        tmp_path,
+        "B.offset.storage.topic = positions",
+        "B.group.id = workers",
+        "A->B.source.cluster.alias = east",
+        "A->B.name = mine",
+    )
+    assert found == OffsetStorage(
+        topic="positions", connector="mine", cluster="east", group="workers"
+    )
+
+
+def test_the_key_without_an_alias_wins(tmp_path: Path) -> None:
+    # MirrorMakerConfig.workerConfig puts it over that of the cluster
+    lines = ("B.offset.storage.topic = theirs", "offset.storage.topic = all")
+    assert storage(tmp_path, *lines).topic == "all"
+    assert storage(tmp_path, "A.offset.storage.topic = of-the-source").topic == (
+        "mm2-offsets.A.internal"
+    )
+
+
+def test_a_connector_of_kafka_connect_is_named(tmp_path: Path) -> None:
+    assert storage(tmp_path, "A->B.name = other", connector="mine").connector == "mine"
+
+
+@pytest.mark.parametrize(
+    ("line", "topic"),
+    [("        offset.storage.topic: positions\n", "positions"), ("", None)],
+)
+def test_strimzi(tmp_path: Path, line: str, topic: str | None) -> None:
+    file = tmp_path / "mirror.yaml"
+    text = RESOURCE.replace("        offset.storage.topic: positions\n", line)
+    file.write_text(text if line else text.replace("      config:\n", ""))
+    config = load(file, environment={})
+    found = offset_storage(config, flow_of(config))
+    assert found == OffsetStorage(
+        topic=topic or "mirrormaker2-cluster-offsets",
+        connector="A->B.MirrorSourceConnector",
+        cluster="A",
+        group="mirrormaker2-cluster",
+    )
