@@ -27,7 +27,7 @@ EAGER = (
     b"\x00\x00\x00\x00" + WORKER + b"\x00\x07NOTUSED\x00\x00\x00\x00\x00\x00\x00\n\x00\x00\x00\x01"
     b"\x00\x04mine\x00\x00\x00\x01\x00\x00\x00\x00"
 )
-ALL = {"MirrorSourceConnector", "MirrorHeartbeatConnector", "MirrorCheckpointConnector"}
+ALL = frozenset({"MirrorSourceConnector", "MirrorHeartbeatConnector", "MirrorCheckpointConnector"})
 
 
 def test_what_a_worker_had_when_it_joined() -> None:
@@ -39,7 +39,7 @@ def test_what_a_worker_had_when_it_joined() -> None:
 
 def test_what_it_was_given() -> None:
     found = group_of([(EAGER_METADATA, EAGER), (METADATA, NOTHING_NEW)])
-    assert (found.members, found.connectors) == (2, {*ALL, "mine"})
+    assert (found.members, found.connectors) == (2, ALL | {"mine"})
 
 
 def test_nobody() -> None:
