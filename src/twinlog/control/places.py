@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
@@ -43,14 +43,28 @@ class Place:
     reach: Reach
     is_way_back: bool
     """The source partition is the copy, and the target's the original."""
+    is_shared: bool = False
+    """Others may have written to the target before us."""
 
     def translate(self, offset: int) -> Translation:
         """An offset of the source as one of the target, within its log."""
+        if self._is_before_us(offset):
+            return Translation(offset=self.log_start, is_exact=False)
         find = upstream_of if self.is_way_back else downstream_of
         found = find(self.runs, self.reach, offset)
         return Translation(
             offset=found.within(self.log_start, self.log_end), is_exact=found.is_exact
         )
+
+    def _is_before_us(self, offset: int) -> bool:
+        """Whether the record lies, unknown where, in what a MirrorMaker 2 copied before us
+        (`adoption`): only there a topic of ours alone has records before the map begins. They must
+        not be skipped.
+        """
+        if self.is_way_back or self.is_shared or not self.runs:
+            return False
+        first = self.runs[0]
+        return offset < first.upstream and self.log_start < first.downstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +139,8 @@ class Places:
                 continue
             reach = self._reach(view, known, bounds[1])
             if reach is not None:
-                yield tp, _place(view.target, bounds, known, reach, is_way_back=False)
+                place = _place(view.target, bounds, known, reach, is_way_back=False)
+                yield tp, replace(place, is_shared=self._is_shared)
 
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
         """The furthest of what the lane reported, up to a second ago, and the target's log says."""

@@ -1,0 +1,234 @@
+"""What `--adopt-mm2` makes of topics and positions that a MirrorMaker 2 left in every state."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, produce, produce_transaction, read_all
+from tests.support.mirror import Mirror
+from tests.support.settings import settings_for
+from tests.support.topics import create_topic, delete_records, end_offsets
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.internal_log import append
+from twinlog.config.load import load
+from twinlog.config.offset_storage import offset_storage
+from twinlog.control import adoption
+from twinlog.control.snapshot import PartitionSnapshot
+from twinlog.errors import AdoptionRefused
+from twinlog.mirror.partitioner import partition_for_key
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.connect_positions import PositionKey, decode_position, encode_position
+from twinlog.wire.records import Record
+
+pytestmark = pytest.mark.broker
+
+STORAGE_PARTITIONS = 3
+
+
+@pytest.fixture(autouse=True)
+def no_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adoption, "QUIET_S", 0.2)
+
+
+def outgoing(numbers: Iterable[int]) -> list[Outgoing]:
+    return [Outgoing(key=b"%d" % (n % 5), value=b"v%d" % n, timestamp=1_000 + n) for n in numbers]
+
+
+@dataclass
+class Left:
+    """A source topic, and what a MirrorMaker 2 left of it on the target."""
+
+    source: LocalCluster
+    target: LocalCluster
+    topic: str
+    file: Path
+    alias: str
+    policy: str = ""
+
+    @property
+    def remote(self) -> str:
+        return self.topic if self.policy else f"{self.alias}.{self.topic}"
+
+    @property
+    def storage(self) -> str:
+        return f"mm2-offsets.{self.alias}.internal"
+
+    def write_file(self, *more: str) -> None:
+        lines = [
+            f"clusters = {self.alias}, B",
+            f"{self.alias}.bootstrap.servers = {self.source.bootstrap}",
+            f"B.bootstrap.servers = {self.target.bootstrap}",
+            f"{self.alias}->B.enabled = true",
+            f"{self.alias}->B.topics = {self.topic}",
+            "replication.factor = 1",
+            "twinlog.state.topic.replication.factor = 1",
+            *([f"replication.policy.class = {self.policy}"] if self.policy else []),
+            *more,
+        ]
+        self.file.write_text("\n".join(lines))
+
+    def note(self, offset: int, connector: str = "MirrorSourceConnector") -> None:
+        key = PositionKey(
+            connector=connector, cluster=self.alias, source=TopicPartition(self.topic, 0)
+        ).encode()
+        home = TopicPartition(self.storage, partition_for_key(key, STORAGE_PARTITIONS))
+        with ClusterClient(settings_for(self.target.bootstrap)) as client:
+            append(client, home, [Record(0, 0, key, encode_position(offset))])
+
+    def noted(self) -> list[int | None]:
+        return [decode_position(record.value) for record in read_all(self.target, self.storage)]
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in read_all(self.target, self.remote)]
+
+    def adopt(self) -> PartitionSnapshot:
+        with Mirror(self.file, once=True, adopt_mm2=True) as mirror:
+            (flow,) = mirror.wait(60)
+        assert not mirror.supervisor.errors, mirror.supervisor.errors
+        (partition,) = flow.partitions
+        return partition
+
+
+@pytest.fixture
+def left(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> Left:
+    alias = f"A{uuid.uuid4().hex[:6]}"
+    made = Left(source_cluster, target_cluster, fresh_topic, tmp_path / "mm2.properties", alias)
+    made.write_file()
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, outgoing(range(30)))
+    create_topic(target_cluster, made.storage, STORAGE_PARTITIONS)
+    return made
+
+
+def values(numbers: Iterable[int]) -> list[bytes]:
+    return [b"v%d" % n for n in numbers]
+
+
+def test_stopped_in_order(left: Left) -> None:
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    assert left.adopt().code == ""
+    assert left.values() == values(range(30))
+    assert left.noted() == [9, 29], "MirrorMaker 2 may go on behind the last record"
+
+
+def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
+    create_topic(left.target, left.remote)
+    wrote = [*range(10), *range(6, 14)]
+    produce(left.target, left.remote, outgoing(wrote))
+    left.note(5)
+    assert left.adopt().code == ""
+    assert left.values() == values([*wrote, *range(14, 30)]), "nothing is repaired"
+
+
+def test_killed_before_it_noted_anything(left: Left) -> None:
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(12)))
+    assert left.adopt().code == ""
+    assert left.values() == values(range(30))
+
+
+def test_transactions_of_its_exactly_once_mode(left: Left) -> None:
+    create_topic(left.target, left.remote)
+    produce_transaction(left.target, left.remote, outgoing(range(8)), commit=True)
+    produce_transaction(left.target, left.remote, outgoing(range(8, 12)), commit=False)
+    left.note(7)
+    assert left.adopt().code == ""
+    # 8 to 11 were rolled back: so they are copied, and this reader sees them all the same
+    assert left.values() == values([*range(12), *range(8, 30)])
+
+
+def test_remote_topic_that_retention_emptied(left: Left) -> None:
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    delete_records(left.target, left.remote)
+    left.note(9)
+    assert left.adopt().code == ""
+    assert left.values() == values(range(10, 30))
+
+
+def test_remote_topic_with_the_brokers_time(left: Left) -> None:
+    create_topic(left.target, left.remote, configs={"message.timestamp.type": "LogAppendTime"})
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(4)
+    assert left.adopt().code == ""
+    assert left.values() == values(range(30))
+
+
+def test_topics_that_keep_their_names(left: Left) -> None:
+    left.policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    left.write_file()
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(4)
+    assert left.adopt().code == ""
+    assert left.values() == values(range(30))
+
+
+def test_nothing_more_to_copy_stays_known_without_the_option(left: Left) -> None:
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(30)))
+    left.note(29)
+    assert left.adopt().code == ""
+    produce(left.source, left.topic, outgoing(range(30, 35)))
+    with Mirror(left.file, once=True) as mirror:
+        mirror.wait(60)
+    assert left.values() == values(range(35))
+
+
+def test_records_of_somebody_else_are_not_taken_over(
+    left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing([*range(10), 77]))
+    left.note(9)
+    assert left.adopt().code == "FOREIGN_DATA"
+    assert left.values() == values([*range(10), 77])
+    assert left.noted() == [9]
+    assert "its last record, at offset 10, is none of" in caplog.text
+
+
+def test_records_that_the_source_deleted_before_they_were_copied(
+    left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    delete_records(left.source, left.topic, before=15)
+    assert left.adopt().code == "FOREIGN_DATA"
+    assert "[SOURCE_TRUNCATED]" in caplog.text
+    left.write_file("twinlog.source.loss = accept")
+    assert left.adopt().code == ""
+    assert left.values() == values([*range(10), *range(15, 30)])
+
+
+def test_another_connectors_name(left: Left) -> None:
+    create_topic(left.target, left.remote)
+    left.note(9, connector="mine")
+    with Mirror(left.file, once=True, adopt_mm2=True) as mirror:
+        mirror.wait(60)
+    (error,) = mirror.supervisor.errors
+    assert isinstance(error, AdoptionRefused)
+    assert (error.code, error.exit_code) == ("MM2_NOT_FOUND", 2)
+    assert "but of mine: name the one to adopt with --connector" in str(error)
+    assert end_offsets(left.target, left.remote) == {0: 0}
+
+
+def test_positions_that_are_nowhere(left: Left) -> None:
+    left.write_file("B.offset.storage.topic = not-there")
+    config = load(left.file, environment={})
+    assert offset_storage(config, config.flows[0]).topic == "not-there"
+    with Mirror(left.file, once=True, adopt_mm2=True) as mirror:
+        mirror.wait(60)
+    (error,) = mirror.supervisor.errors
+    assert error.code == "MM2_NOT_FOUND"
+    assert "there is no topic not-there" in str(error)
