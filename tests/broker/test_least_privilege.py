@@ -347,7 +347,14 @@ def test_the_users_of_a_migration(
 ) -> None:
     pair = flow.pair
     users = pair.user(pair.source, AMQ_SOURCE), pair.user(pair.target, AMQ_TARGET)
-    config = flow.write(users, listener=listener, mechanism=mechanism)
+    group = f"shop-{flow.source}"
+    commit(pair.source, group, flow.topic, 7)
+    groups = (
+        f"{flow.source}->{flow.target}.emit.checkpoints.enabled = true",
+        "sync.group.offsets.enabled = true",
+        f"groups = {group}",
+    )
+    config = flow.write(users, *groups, listener=listener, mechanism=mechanism)
     at_source = topic_names(pair.source)
 
     loaded = load(config, environment={})
@@ -358,6 +365,8 @@ def test_the_users_of_a_migration(
 
     found = once(config)
     assert {(p.state, p.code) for p in found.partitions} == {("DONE", "")}
+    assert committed(pair.target, group, flow.remote) == 7
+    assert f"{flow.source}.checkpoints.internal" in topic_names(pair.target)
     flow.fill()
     with Mirror(config) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import surgery
 from tests.faults.load import Load
 from tests.faults.rig import Rig
 from tests.faults.rig import kill as kill_pids
-from tests.support.client import produce_transaction
+from tests.support.client import Outgoing, produce, produce_transaction, read_all
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
@@ -18,6 +19,12 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
 SOURCES = ("2.8.2", "3.4.1", "3.9.1", "4.3.0")
 TARGETS = ("3.4.1", "3.9.1", "4.3.0")
 OLDEST = (SOURCES[0], TARGETS[0])
+WRITES_OLD_FORMATS = "2.8.2"
+"""3.0 and later write magic 2 whatever message.format.version says."""
+
+MAGIC_AT = 16
+"""In a batch of any format: behind base offset, length, and epoch or checksum."""
+
 EVERY = [(source, target) for source in SOURCES for target in TARGETS]
 
 
@@ -47,3 +54,29 @@ def test_copy_is_exact_between_these_versions(old: str, new: str, tmp_path: Path
         rig.copy_once()
         rig.same()
         rig.offsets_are_exact()
+        if old == WRITES_OLD_FORMATS:
+            for magic, written_by in enumerate(("0.9.0", "0.10.0")):
+                old_format_is_copied(source, target, tmp_path, magic, written_by)
+
+
+def old_format_is_copied(
+    source: LocalCluster, target: LocalCluster, folder: Path, magic: int, written_by: str
+) -> None:
+    """Messages as brokers wrote them before 0.11, one by one and in compressed wrappers."""
+    with Rig(source, target, folder) as rig:
+        rig.create(message_format_version=written_by)
+        sent = [b"%d" % number + b"." * 100 for number in range(60)]
+        for codec, first in (("none", 0), ("gzip", 20), ("lz4", 40)):
+            records = [Outgoing(b"k", value) for value in sent[first : first + 20]]
+            plain = {"enable.idempotence": False}  # old formats have no producer ids
+            produce(source, rig.topic, records, codec=codec, config=plain)
+        written = surgery.log_file(source, rig.here).read_bytes()
+        assert written[MAGIC_AT] == magic, "the source's own format"
+        rig.copy_once()
+        here, there = (read_all(*one) for one in ((source, rig.topic), (target, rig.remote)))
+        assert [record.value for record in there] == sent
+        assert [(r.offset, r.key, r.value) for r in there] == [
+            (r.offset, r.key, r.value) for r in here
+        ]
+        if magic:
+            assert [r.timestamp for r in there] == [r.timestamp for r in here]
