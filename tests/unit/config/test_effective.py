@@ -75,6 +75,7 @@ ANOTHER = {
     "tuning.partition_fetch_bytes": {"A.consumer.max.partition.fetch.bytes": "7000"},
     "tuning.request_bytes": {"B.producer.max.request.size": "7000"},
     "tuning.join_bytes": {"A->B.producer.override.batch.size": "7000"},
+    "tuning.rack": {"A.consumer.client.rack": "east-1"},
     "tuning.recompression": {"B.producer.compression.type": "zstd"},
     "max_bytes_per_second": {"twinlog.max.bytes.per.second": "7000000"},
     "priorities": {"twinlog.priority": "pay.*:3"},
