@@ -13,6 +13,7 @@ from tests.support.client import Outgoing, produce, produce_transaction, read_al
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, delete_records, end_offsets
+from twinlog.client.exact import ExactMap
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import append
 from twinlog.config.load import load
@@ -20,6 +21,7 @@ from twinlog.config.offset_storage import offset_storage
 from twinlog.control import adoption
 from twinlog.control.snapshot import PartitionSnapshot
 from twinlog.errors import AdoptionRefused
+from twinlog.mirror.naming import DefaultReplicationPolicy
 from twinlog.mirror.partitioner import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -119,6 +121,11 @@ def test_stopped_in_order(left: Left) -> None:
     assert left.adopt().code == ""
     assert left.values() == values(range(30))
     assert left.noted() == [9, 29], "MirrorMaker 2 may go on behind the last record"
+    here = TopicPartition(left.remote, 0)
+    with ClusterClient(settings_for(left.target.bootstrap)) as client:
+        exact = ExactMap(client, DefaultReplicationPolicy(), left.alias)
+        answers = [exact.downstream({here: at})[here] for at in (4, 10, 25)]
+    assert [(one.offset, one.is_exact) for one in answers] == [(0, False), (10, True), (25, True)]
 
 
 def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:

@@ -16,7 +16,14 @@ from twinlog.mirror.naming import (
     offset_map_topic,
 )
 from twinlog.mirror.offset_map import PartitionMap, Run
-from twinlog.mirror.translation import Reach, Translation, downstream_of, reach_of, upstream_of
+from twinlog.mirror.translation import (
+    Reach,
+    Translation,
+    downstream_of,
+    is_before_map,
+    reach_of,
+    upstream_of,
+)
 from twinlog.model import TopicPartition
 
 Find = Callable[[Sequence[Run], Reach, int], Translation]
@@ -39,6 +46,9 @@ class ExactMap:
         """Where offsets of the source lie here; by partitions of this cluster, both times."""
         out: dict[TopicPartition, Translation] = {}
         for tp, known, log in self._known(list(upstream)):
+            if not self._is_shared and is_before_map(known.runs, log[0], upstream[tp]):
+                out[tp] = Translation(offset=log[0], is_exact=False)
+                continue
             found = self._find(downstream_of, known, log[1], upstream[tp])
             if found is not None:
                 place = found.within(*log)

@@ -24,6 +24,7 @@ from twinlog.mirror.translation import (
     Reach,
     Translation,
     downstream_of,
+    is_before_map,
     reach_of,
     upstream_of,
 )
@@ -48,23 +49,14 @@ class Place:
 
     def translate(self, offset: int) -> Translation:
         """An offset of the source as one of the target, within its log."""
-        if self._is_before_us(offset):
+        is_ours = not (self.is_way_back or self.is_shared)
+        if is_ours and is_before_map(self.runs, self.log_start, offset):
             return Translation(offset=self.log_start, is_exact=False)
         find = upstream_of if self.is_way_back else downstream_of
         found = find(self.runs, self.reach, offset)
         return Translation(
             offset=found.within(self.log_start, self.log_end), is_exact=found.is_exact
         )
-
-    def _is_before_us(self, offset: int) -> bool:
-        """Whether the record lies, unknown where, in what a MirrorMaker 2 copied before us
-        (`adoption`): only there a topic of ours alone has records before the map begins. They must
-        not be skipped.
-        """
-        if self.is_way_back or self.is_shared or not self.runs:
-            return False
-        first = self.runs[0]
-        return offset < first.upstream and self.log_start < first.downstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

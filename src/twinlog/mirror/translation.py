@@ -63,6 +63,13 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
     return Translation(offset=offset, is_exact=True)
 
 
+def is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
+    """Whether a record lies, unknown where, in what a MirrorMaker 2 copied before us: only there a
+    topic of ours alone has records before its map begins. They must not be skipped.
+    """
+    return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
+
+
 def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:
     """Where on the source to go on, when on the target it is at `downstream`."""
     if downstream >= reach.downstream:
