@@ -117,10 +117,12 @@ class GroupRun:
         admin, partitions = _admin(self.source), range(self.scale.group_partitions)
         _commit(admin, self._many, self.many_topic, partitions, 1)
         self._wait(copier, _SETTLE_S)
+        self._until_quiet(copier, self._sizes(), 0)
+        before = self._sizes()
         began_ms = int(time.time() * 1000)
         _commit(admin, self._many, self.many_topic, partitions, RECORDS_EACH)
         ended_ms = int(time.time() * 1000)
-        self._until_quiet(copier)
+        self._until_quiet(copier, before, self.scale.groups * self.scale.group_partitions)
         return self._numbers(first.at - copier.started, steady, began_ms, ended_ms)
 
     def clean(self) -> None:
@@ -153,17 +155,29 @@ class GroupRun:
         self._wait(copier, _QUIET_S)
         return commits
 
-    def _until_quiet(self, copier: Copier) -> None:
-        """Until no checkpoint and no commit has come for a while."""
+    def _until_quiet(self, copier: Copier, before: tuple[int, int], grown: int) -> None:
+        """Until that many checkpoints and commits have come and for a while no more, or it is late.
+
+        Who is slow may be quiet before it writes anything.
+        """
         deadline = time.monotonic() + _SYNC_WITHIN_S
-        seen, since = (-1, -1), time.monotonic()
-        while time.monotonic() < min(deadline, since + _QUIET_S):
-            now = tuple(
-                _size(self.target, topic) for topic in (self.checkpoints_topic, GROUP_OFFSETS)
-            )
+        seen, since = before, time.monotonic()
+        while time.monotonic() < deadline:
+            now = self._sizes()
             if now != seen:
-                seen, since = (now[0], now[1]), time.monotonic()
+                seen, since = now, time.monotonic()
+            is_all = all(end - begin >= grown for begin, end in zip(before, now, strict=True))
+            if is_all and time.monotonic() > since + _QUIET_S:
+                return
             self._wait(copier, 0.5)
+
+    def _sizes(self) -> tuple[int, int]:
+        """How many records the target's two logs have had."""
+        checkpoints, commits = (
+            sum(log_ends(self.target, topic).values())
+            for topic in (self.checkpoints_topic, GROUP_OFFSETS)
+        )
+        return checkpoints, commits
 
     def _numbers(
         self, first_s: float, steady: dict[int, float], began_ms: int, ended_ms: int
@@ -227,7 +241,3 @@ def _is_taken(done: Future[Any]) -> bool:
     except KafkaException:
         return False
     return all(one.error is None for one in answer.topic_partitions)
-
-
-def _size(bootstrap: str, topic: str) -> int:
-    return sum(log_ends(bootstrap, topic).values())
