@@ -45,6 +45,7 @@ def config(
             f"A->{there}.topics": topic,
             "replication.factor": 1,
             "emit.heartbeats.enabled": "false",  # the clusters are shared, and would copy them
+            "heartbeats.replication.enabled": "false",
             **more,
         },
     )

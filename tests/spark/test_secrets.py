@@ -68,6 +68,7 @@ def test_nothing_that_spark_keeps_has_a_password(
         f"A->{there}.topics = {fresh_topic}",
         "replication.factor = 1",
         "emit.heartbeats.enabled = false",
+        "heartbeats.replication.enabled = false",
     ]
     properties = source.client_properties("SASL_SSL", USER, mechanism="SCRAM-SHA-512", stores="PEM")
     for key, value in properties.items():

@@ -118,6 +118,7 @@ def a_config(folder: Path, source: str, target: str, topic: str) -> Path:
             f"A->{there}.topics": topic,
             "replication.factor": 1,
             "emit.heartbeats.enabled": "false",
+            "heartbeats.replication.enabled": "false",
         },
     )
 

@@ -29,8 +29,10 @@ CORES = 2
 
 
 def silent(flow: FlowConfig) -> FlowConfig:
-    """Without heartbeats, which every other test's mirror would copy, and without offset syncs."""
-    return replace(flow, heartbeats=(), offset_syncs=None)
+    """Without heartbeats, which every other test's mirror would copy, and without offset syncs;
+    heartbeats topics of other tests on the same clusters are left where they are.
+    """
+    return replace(flow, heartbeats=(), offset_syncs=None, heartbeats_replication_enabled=False)
 
 
 class Mirror:
