@@ -46,7 +46,7 @@ class ExactMap:
         """Where offsets of the source lie here; by partitions of this cluster, both times."""
         out: dict[TopicPartition, Translation] = {}
         for tp, known, log in self._known(list(upstream)):
-            if not self._is_shared and is_before_map(known.runs, log[0], upstream[tp]):
+            if is_before_map(known.runs, log[0], upstream[tp]):
                 out[tp] = Translation(offset=log[0], is_exact=False)
                 continue
             found = self._find(downstream_of, known, log[1], upstream[tp])

@@ -44,13 +44,10 @@ class Place:
     reach: Reach
     is_way_back: bool
     """The source partition is the copy, and the target's the original."""
-    is_shared: bool = False
-    """Others may have written to the target before us."""
 
     def translate(self, offset: int) -> Translation:
         """An offset of the source as one of the target, within its log."""
-        is_ours = not (self.is_way_back or self.is_shared)
-        if is_ours and is_before_map(self.runs, self.log_start, offset):
+        if not self.is_way_back and is_before_map(self.runs, self.log_start, offset):
             return Translation(offset=self.log_start, is_exact=False)
         find = upstream_of if self.is_way_back else downstream_of
         found = find(self.runs, self.reach, offset)
@@ -131,8 +128,7 @@ class Places:
                 continue
             reach = self._reach(view, known, bounds[1])
             if reach is not None:
-                place = _place(view.target, bounds, known, reach, is_way_back=False)
-                yield tp, replace(place, is_shared=self._is_shared)
+                yield tp, _place(view.target, bounds, known, reach, is_way_back=False)
 
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
         """The furthest of what the lane reported, up to a second ago, and the target's log says."""

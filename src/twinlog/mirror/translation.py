@@ -64,8 +64,9 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
 
 
 def is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
-    """Whether a record lies, unknown where, in what a MirrorMaker 2 copied before us: only there a
-    topic of ours alone has records before its map begins. They must not be skipped.
+    """Whether a record may lie, unknown where, in what the target held before our map begins: a
+    MirrorMaker 2 copied it. It must not be skipped; in a topic that others write to, what is theirs
+    may be read again for it.
     """
     return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
 

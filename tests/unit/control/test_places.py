@@ -12,7 +12,7 @@ from twinlog.model import TopicPartition
 ADOPTED_AT = Run(0, 100, 500)
 
 
-def place(*, log_start: int, is_shared: bool = False) -> Place:
+def place(*, log_start: int) -> Place:
     return Place(
         target=TopicPartition("A.orders", 0),
         log_start=log_start,
@@ -20,7 +20,6 @@ def place(*, log_start: int, is_shared: bool = False) -> Place:
         runs=(ADOPTED_AT,),
         reach=Reach(110, 510),
         is_way_back=False,
-        is_shared=is_shared,
     )
 
 
@@ -36,8 +35,3 @@ def test_what_we_copied_is_exact(offset: int, there: int) -> None:
 
 def test_without_records_before_ours_there_is_nothing_to_skip() -> None:
     assert place(log_start=500).translate(50) == Translation(offset=500, is_exact=True)
-
-
-def test_in_a_shared_topic_what_lies_before_is_not_ours() -> None:
-    found = place(log_start=40, is_shared=True).translate(50)
-    assert found == Translation(offset=500, is_exact=True)
