@@ -14,7 +14,7 @@ from tests.support.client import Outgoing, produce, producer, read_all
 from tests.support.clusters import private_cluster
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
-from tests.support.mirror_maker import mirror_maker
+from tests.support.mirror_maker import mirror_maker, one_cluster_file
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
@@ -45,26 +45,17 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
-    factors = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
-    storages = ("offset.storage", "status.storage", "config.storage")
-    lines = {
-        "clusters": "A, B",
-        "A.bootstrap.servers": cluster.bootstrap,
-        "B.bootstrap.servers": cluster.bootstrap,
-        "A->B.enabled": "true",
-        "A->B.topics": "orders, quiet",
-        "replication.factor": "1",
-        "emit.heartbeats.enabled": "false",
-        "heartbeats.replication.enabled": "false",
-        "refresh.topics.interval.seconds": "1",
-        "B.offset.flush.interval.ms": "4000",
-        "B.session.timeout.ms": "6000",
-        "B.heartbeat.interval.ms": "1000",
-        "twinlog.state.topic.replication.factor": "1",
-    } | {f"{name}.replication.factor": "1" for name in factors + storages}
-    path = tmp_path / "mm2.properties"
-    path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
-    return path
+    return one_cluster_file(
+        tmp_path / "mm2.properties",
+        cluster,
+        topics="orders, quiet",
+        emit_heartbeats_enabled="false",
+        heartbeats_replication_enabled="false",
+        B_offset_flush_interval_ms="4000",
+        B_session_timeout_ms="6000",
+        B_heartbeat_interval_ms="1000",
+        twinlog_state_topic_replication_factor="1",
+    )
 
 
 @contextmanager

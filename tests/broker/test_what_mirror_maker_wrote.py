@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as Committed
 from tests.support.client import Outgoing, consumer, produce, read_all
 from tests.support.clusters import private_cluster
 from tests.support.eventually import eventually
-from tests.support.mirror_maker import mirror_maker
+from tests.support.mirror_maker import mirror_maker, one_cluster_file
 from tests.support.topics import create_topic, topic_names
 from twinlog.cli.main import run
 from twinlog.client import GroupOffsets, MirrorClient, TopicPartition
@@ -37,24 +37,15 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def properties(tmp_path: Path, cluster: LocalCluster) -> Path:
-    factors = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
-    storages = ("offset.storage", "status.storage", "config.storage")
-    lines = {
-        "clusters": "A, B",
-        "A.bootstrap.servers": cluster.bootstrap,
-        "B.bootstrap.servers": cluster.bootstrap,
-        "A->B.enabled": "true",
-        "A->B.topics": "orders",
-        "replication.factor": "1",
-        "offset.lag.max": "5",
-        "refresh.topics.interval.seconds": "1",
-        "refresh.groups.interval.seconds": "1",
-        "emit.checkpoints.interval.seconds": "1",
-        "B.offset.flush.interval.ms": "1000",
-    } | {f"{name}.replication.factor": "1" for name in factors + storages}
-    path = tmp_path / "mm2.properties"
-    path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
-    return path
+    return one_cluster_file(
+        tmp_path / "mm2.properties",
+        cluster,
+        topics="orders",
+        offset_lag_max="5",
+        refresh_groups_interval_seconds="1",
+        emit_checkpoints_interval_seconds="1",
+        B_offset_flush_interval_ms="1000",
+    )
 
 
 def test_heartbeats_offset_syncs_and_checkpoints(

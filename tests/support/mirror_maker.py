@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.java import find_java
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 
-__all__ = ["mirror_maker"]
+__all__ = ["mirror_maker", "one_cluster_file"]
 
 _STOP_SECONDS = 20
 _LOGGING = """\
@@ -21,6 +22,34 @@ appender.stdout.name = stdout
 appender.stdout.layout.type = PatternLayout
 appender.stdout.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
+
+
+_ONE_BROKER = (
+    "checkpoints.topic",
+    "heartbeats.topic",
+    "offset-syncs.topic",
+    "offset.storage",
+    "status.storage",
+    "config.storage",
+)
+
+
+def one_cluster_file(path: Path, cluster: LocalCluster, **more: str) -> Path:
+    """Write a configuration whose A and B are both this cluster of one broker; `more` are its other
+    keys, with underscores for dots.
+    """
+    lines = {
+        "clusters": "A, B",
+        "A.bootstrap.servers": cluster.bootstrap,
+        "B.bootstrap.servers": cluster.bootstrap,
+        "A->B.enabled": "true",
+        "replication.factor": "1",
+        "refresh.topics.interval.seconds": "1",
+    }
+    lines |= {f"{name}.replication.factor": "1" for name in _ONE_BROKER}
+    lines |= {key.replace("_", "."): value for key, value in more.items()}
+    path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    return path
 
 
 @contextmanager

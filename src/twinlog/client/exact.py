@@ -4,7 +4,7 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
@@ -15,18 +15,14 @@ from twinlog.mirror.naming import (
     IdentityReplicationPolicy,
     offset_map_topic,
 )
-from twinlog.mirror.offset_map import PartitionMap, Run
+from twinlog.mirror.offset_map import PartitionMap
 from twinlog.mirror.translation import (
-    Reach,
     Translation,
-    downstream_of,
-    is_before_map,
+    downstream_within,
     reach_of,
     upstream_of,
 )
 from twinlog.model import TopicPartition
-
-Find = Callable[[Sequence[Run], Reach, int], Translation]
 
 
 class ExactMap:
@@ -46,13 +42,9 @@ class ExactMap:
         """Where offsets of the source lie here; by partitions of this cluster, both times."""
         out: dict[TopicPartition, Translation] = {}
         for tp, known, log in self._known(list(upstream)):
-            if is_before_map(known.runs, log[0], upstream[tp]):
-                out[tp] = Translation(offset=log[0], is_exact=False)
-                continue
-            found = self._find(downstream_of, known, log[1], upstream[tp])
-            if found is not None:
-                place = found.within(*log)
-                out[tp] = Translation(offset=place, is_exact=found.is_exact)
+            reach = reach_of(known, log[1], is_shared=self._is_shared)
+            if reach is not None:
+                out[tp] = downstream_within(known.runs, reach, log, upstream[tp])
         return out
 
     def upstream(
@@ -61,14 +53,10 @@ class ExactMap:
         """The other way round."""
         out: dict[TopicPartition, Translation] = {}
         for tp, known, log in self._known(list(downstream)):
-            found = self._find(upstream_of, known, log[1], downstream[tp])
-            if found is not None:
-                out[tp] = found
+            reach = reach_of(known, log[1], is_shared=self._is_shared)
+            if reach is not None:
+                out[tp] = upstream_of(known.runs, reach, downstream[tp])
         return out
-
-    def _find(self, find: Find, known: PartitionMap, end: int, offset: int) -> Translation | None:
-        reach = reach_of(known, end, is_shared=self._is_shared)
-        return None if reach is None else find(known.runs, reach, offset)
 
     def _known(
         self, tps: Sequence[TopicPartition]

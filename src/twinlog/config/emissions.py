@@ -11,39 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
 
-from twinlog.config.keys import DEFINITIONS
-from twinlog.config.origin import Setting, Settings, refuse
+from twinlog.config.flow_values import FlowValues
+from twinlog.config.origin import Settings
 from twinlog.config.resolve import candidate_flows, flow_settings
 from twinlog.config.schema import FlowConfig, HeartbeatConfig, OffsetSyncsConfig
-from twinlog.config.values import to_boolean, to_choice, to_number, trimmed
 from twinlog.model import Flow
 
-_BEATS: Final = "emit.heartbeats.enabled"
-_BEATS_INTERVAL: Final = "emit.heartbeats.interval.seconds"
-_BEATS_REPLICAS: Final = "heartbeats.topic.replication.factor"
-_SYNCS: Final = "emit.offset-syncs.enabled"
-_SYNCS_LOCATION: Final = "offset-syncs.topic.location"
-_SYNCS_REPLICAS: Final = "offset-syncs.topic.replication.factor"
-_LAG_MAX: Final = "offset.lag.max"
 
-
-def own_heartbeat(settings: Settings, flow: Flow) -> tuple[HeartbeatConfig, ...]:
+def own_heartbeat(values: FlowValues, flow: Flow) -> tuple[HeartbeatConfig, ...]:
     """The heartbeat of an enabled flow, into its target."""
-    found = _heartbeat(settings, flow, into_target=True)
+    found = _heartbeat(values, flow, into_target=True)
     return () if found is None else (found,)
 
 
-def read_offset_syncs(settings: Settings) -> OffsetSyncsConfig | None:
+def read_offset_syncs(values: FlowValues) -> OffsetSyncsConfig | None:
     """None where they are turned off."""
-    if not to_boolean(_setting(settings, _SYNCS)):
+    if not values.boolean("emit.offset-syncs.enabled"):
         return None
-    location = _setting(settings, _SYNCS_LOCATION)
     return OffsetSyncsConfig(
-        on_target=to_choice(location, DEFINITIONS[_SYNCS_LOCATION].choices) == "target",
-        lag_max=_number(settings, _LAG_MAX),
-        replication_factor=_replicas(settings, _SYNCS_REPLICAS),
+        on_target=values.choice_or("offset-syncs.topic.location", "source") == "target",
+        lag_max=values.number("offset.lag.max"),
+        replication_factor=values.replicas_or_none("offset-syncs.topic.replication.factor"),
     )
 
 
@@ -59,7 +48,7 @@ def with_lone_heartbeats(
         if pair in out or (nearby and pair.target not in nearby):
             continue
         for writer, into_target in _writers(tuple(out), pair.target):
-            found = _heartbeat(flow_settings(raw, pair), pair, into_target=into_target)
+            found = _heartbeat(FlowValues(flow_settings(raw, pair)), pair, into_target=into_target)
             if found is not None:
                 config = out[writer]
                 out[writer] = replace(config, heartbeats=(*config.heartbeats, found))
@@ -72,44 +61,14 @@ def _writers(flows: Sequence[Flow], cluster: str) -> Iterator[tuple[Flow, bool]]
     yield from ((flow, False) for flow in flows if flow.source == cluster)
 
 
-def _heartbeat(settings: Settings, pair: Flow, *, into_target: bool) -> HeartbeatConfig | None:
-    interval = _number(settings, _BEATS_INTERVAL)
-    if interval == 0:
-        raise refuse(
-            settings[_BEATS_INTERVAL], "an interval of 0 cannot be kept", "write at least 1"
-        )
-    if interval < 0 or not to_boolean(_setting(settings, _BEATS)):
-        return None  # MM2 turns a negative interval into "never"
+def _heartbeat(values: FlowValues, pair: Flow, *, into_target: bool) -> HeartbeatConfig | None:
+    beats, interval = values.rounds("emit.heartbeats")
+    if not beats:
+        return None
     return HeartbeatConfig(
-        source_alias=_text(settings, "source.cluster.alias", pair.source),
-        target_alias=_text(settings, "target.cluster.alias", pair.target),
+        source_alias=values.text_or("source.cluster.alias", pair.source),
+        target_alias=values.text_or("target.cluster.alias", pair.target),
         into_target=into_target,
         interval_seconds=interval,
-        replication_factor=_replicas(settings, _BEATS_REPLICAS),
+        replication_factor=values.replicas_or_none("heartbeats.topic.replication.factor"),
     )
-
-
-def _replicas(settings: Settings, name: str) -> int | None:
-    if name not in settings:
-        return None
-    number = _number(settings, name)
-    if number == 0 or number < -1:
-        raise refuse(
-            settings[name],
-            f"{number} replicas are none",
-            "write at least 1, or -1 for the broker's default",
-        )
-    return number
-
-
-def _number(settings: Settings, name: str) -> int:
-    return to_number(_setting(settings, name), width=DEFINITIONS[name].kind.value, low=None)
-
-
-def _text(settings: Settings, name: str, default: str) -> str:
-    return trimmed(settings[name].value) if name in settings else default
-
-
-def _setting(settings: Settings, name: str) -> Setting:
-    default = DEFINITIONS[name].default or ""
-    return settings.get(name) or Setting(key=name, value=default, file="<default>")

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
+from twinlog.config.flow_values import FlowValues
 from twinlog.config.patterns import NamePattern
 
 FACTOR = "checkpoints.topic.replication.factor"
-
-
-class Values(Protocol):
-    """Typed reading of a flow's settings."""
-
-    def boolean(self, name: str) -> bool: ...
-
-    def number(self, name: str) -> int: ...
-
-    def names(self, name: str) -> NamePattern: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +30,19 @@ class GroupsConfig:
         return self.include.matches(group) and not self.exclude.matches(group)
 
 
-def read_groups(values: Values, factor: int | None) -> GroupsConfig:
-    """The flow's values; `factor` is that of the checkpoints topic, where it is given."""
+def read_groups(values: FlowValues) -> GroupsConfig:
+    """The flow's values."""
     return GroupsConfig(
         include=values.names("groups"),
         exclude=values.names("groups.exclude"),
         refresh_s=_every(values, "refresh.groups"),
         checkpoints_s=_every(values, "emit.checkpoints"),
         sync_s=_every(values, "sync.group.offsets"),
-        checkpoints_replication_factor=factor,
+        checkpoints_replication_factor=values.replicas_or_none(FACTOR),
     )
 
 
-def _every(values: Values, stem: str) -> int | None:
+def _every(values: FlowValues, stem: str) -> int | None:
     interval = values.number(f"{stem}.interval.seconds")
     # MM2 turns a negative interval into "never"; 0 is as often as can be
     return interval if values.boolean(f"{stem}.enabled") and interval >= 0 else None

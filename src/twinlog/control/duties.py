@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 ONE_LINE_EVERY_S: Final = 60.0
+REFUSED_PAUSE_S: Final = 600.0
+"""Where a right is missing: as often as MirrorMaker 2 looks for topics and groups, so that one
+which was granted meanwhile is found.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ from twinlog.config.start import Starts
 from twinlog.control.adoption import NOTHING, Adoption, adopter_of, write_rows
 from twinlog.control.check_rights import denied, may
 from twinlog.control.duties import LedFlow, PartitionView
-from twinlog.control.fan_producers import known_fan_producers, with_fan_producers
+from twinlog.control.fan_producers import with_fan_producers
 from twinlog.control.flow_run import SILENCE_MS
 from twinlog.control.leading import SetupWaiting, take_part, wait_to_lead
 from twinlog.control.map_reader import MapReader
@@ -47,7 +47,7 @@ from twinlog.control.probe import UNTRIED, Capabilities, ensure_probe_topic, pro
 from twinlog.control.topic_discovery import Discovery, TopicProblem, discover
 from twinlog.errors import FlowError, TwinlogError, Unauthorized
 from twinlog.lane.messages import Work
-from twinlog.mirror.generations import Claim, FlowHistory, closing, winning_claims
+from twinlog.mirror.generations import Claim, FlowHistory, closing, fan_producers, winning_claims
 from twinlog.mirror.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap
 from twinlog.model import TopicPartition
@@ -402,9 +402,10 @@ class FlowSetup:
         capabilities: Capabilities,
     ) -> Work:
         expiry = self._expiry(target) if capabilities.producers_listed else None
-        known = {
-            h.latest.producer_id for h in self._history(target).values() if h.latest is not None
-        } | set(known_fan_producers(target).values())
+        rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
+        claims = [history.latest for history in winning_claims(rows).values()]
+        known = {claim.producer_id for claim in claims if claim is not None}
+        known.update(fan_producers(rows).values())
         return Work(
             flow=self.name,
             source=self.lane_source,

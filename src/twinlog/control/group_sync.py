@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from twinlog.cluster import admin
 from twinlog.cluster.coordinators import Coordinators
@@ -21,14 +20,10 @@ from twinlog.cluster.group_offsets import (
     is_refused_as_active,
     list_groups,
 )
-from twinlog.control.duties import LedFlow
+from twinlog.control.duties import REFUSED_PAUSE_S, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.checkpoints import GroupSync, Skipped, TargetGroup, group_sync
 from twinlog.wire.mm2_records import Checkpoint
-
-REFUSED_PAUSE_S: Final = 600.0
-"""A group whose offsets we may not set is tried again as often as MirrorMaker 2 looks for groups.
-"""
 
 
 class GroupSyncer:

@@ -14,15 +14,13 @@ from twinlog.cluster.internal_log import append
 from twinlog.cluster.mm2_topics import ensure_mm2_topic
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.config.schema import HeartbeatConfig
-from twinlog.control.duties import Duty, LedFlow
+from twinlog.control.duties import REFUSED_PAUSE_S, Duty, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.naming import HEARTBEATS_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import Heartbeat
 from twinlog.wire.records import Record
 
-REFUSED_PAUSE_S: Final = 600.0
-"""As often as topics are looked for: a right that was granted meanwhile is found."""
 GIVES_UP_S: Final = 10.0
 """A heartbeat that comes much later than its time says nothing."""
 

@@ -12,7 +12,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.internal_log import append, read_to_end
 from twinlog.cluster.mm2_topics import ensure_mm2_topic
 from twinlog.config.schema import OffsetSyncsConfig
-from twinlog.control.duties import Duty, LedFlow, PartitionView
+from twinlog.control.duties import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.filters import policy_of
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap
@@ -31,7 +31,6 @@ from twinlog.wire.records import Record
 INTERVAL_S: Final = 1.0
 DELAYED_AT_MOST_S: Final = 10.0
 """For the newest record of a busy partition; MirrorMaker 2: offset.flush.interval.ms, a minute."""
-REFUSED_PAUSE_S: Final = 600.0
 RECORDS_PER_BATCH: Final = 2_000
 
 

@@ -23,8 +23,7 @@ from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.translation import (
     Reach,
     Translation,
-    downstream_of,
-    is_before_map,
+    downstream_within,
     reach_of,
     upstream_of,
 )
@@ -47,13 +46,11 @@ class Place:
 
     def translate(self, offset: int) -> Translation:
         """An offset of the source as one of the target, within its log."""
-        if not self.is_way_back and is_before_map(self.runs, self.log_start, offset):
-            return Translation(offset=self.log_start, is_exact=False)
-        find = upstream_of if self.is_way_back else downstream_of
-        found = find(self.runs, self.reach, offset)
-        return Translation(
-            offset=found.within(self.log_start, self.log_end), is_exact=found.is_exact
-        )
+        log = self.log_start, self.log_end
+        if not self.is_way_back:
+            return downstream_within(self.runs, self.reach, log, offset)
+        found = upstream_of(self.runs, self.reach, offset)
+        return Translation(offset=found.within(*log), is_exact=found.is_exact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

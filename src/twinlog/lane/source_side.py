@@ -119,6 +119,7 @@ class SourceSide:
         if self.partitions.pop(tp, None) is not None:
             self._of_topic[tp.topic] -= 1
         self._unplace(tp)
+        self._near.forget(tp)
         self._homeless.discard(tp)
         self._paused.discard(tp)
         self._held.discard(tp)

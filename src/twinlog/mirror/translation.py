@@ -63,7 +63,19 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
     return Translation(offset=offset, is_exact=True)
 
 
-def is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
+def downstream_within(
+    runs: Sequence[Run], reach: Reach, log: tuple[int, int], upstream: int
+) -> Translation:
+    """As `downstream_of`, within the target's log (its start and its end), and never behind a
+    record that may lie in it before the map begins.
+    """
+    if _is_before_map(runs, log[0], upstream):
+        return Translation(offset=log[0], is_exact=False)
+    found = downstream_of(runs, reach, upstream)
+    return Translation(offset=found.within(*log), is_exact=found.is_exact)
+
+
+def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
     """Whether a record may lie, unknown where, in what the target held before our map begins: a
     MirrorMaker 2 copied it. It must not be skipped; in a topic that others write to, what is theirs
     may be read again for it.
