@@ -63,7 +63,6 @@ def test_says_what_would_be_created_and_creates_nothing(
     checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
     create_topic(source_cluster, fresh_topic, 3, configs={"retention.ms": "77000"})
-    before = topic_names(target_cluster)
     report = checked.report(f"topics = {fresh_topic}")
     assert codes(report) == []
     (flow,) = report.flows
@@ -71,7 +70,7 @@ def test_says_what_would_be_created_and_creates_nothing(
     assert (topic.topic, topic.partitions, topic.plan) == (fresh_topic, 3, Plan.CREATE)
     assert topic.remote_topic == f"{checked.source}.{fresh_topic}"
     assert topic.configs["retention.ms"] == "77000"
-    assert topic_names(target_cluster) == before
+    assert [name for name in topic_names(target_cluster) if checked.source in name] == []
 
 
 def test_says_where_each_topic_would_begin(
@@ -189,7 +188,8 @@ def test_the_probe_states_the_guarantee_and_keeps_one_topic(
     for _ in range(2):
         (flow,) = checked.report("topics = none", probe=True).flows
         assert flow.guarantee == "exact"
-    assert topic_names(target_cluster) - before <= {PROBE_TOPIC}
+    new = topic_names(target_cluster) - before  # mirrors of other tests make theirs meanwhile
+    assert {name for name in new if "probe" in name} <= {PROBE_TOPIC}
 
 
 def test_the_command_prints_and_answers_by_its_exit_code(
