@@ -83,6 +83,11 @@ def test_they_are_said_with_their_line(read: Loader) -> None:
             "mm2.properties:6: A->B.exactly.once.support: ",
             "A.consumer.isolation.level is read_uncommitted (",
         ),
+        (
+            ["twinlog.target.partitions = same", "A->B.twinlog.new.topic.partitions = default"],
+            "mm2.properties:6: A->B.twinlog.new.topic.partitions: ",
+            "add twinlog.target.partitions = keyed, or remove",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other(
@@ -97,3 +102,5 @@ def test_what_only_looks_like_a_contradiction(read: Loader) -> None:
     read("emit.offset-syncs.enabled = true", "offset-syncs.topic.location = target")
     read("emit.offset-syncs.enabled = false", "offset.lag.max = 5")
     read("exactly.once.support = required")
+    read("twinlog.target.partitions = keyed", "A->B.twinlog.new.topic.partitions = default")
+    read("twinlog.target.partitions = same", "A->B.twinlog.new.topic.partitions = source")

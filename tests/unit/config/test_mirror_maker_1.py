@@ -62,7 +62,7 @@ def test_the_pasted_example_runs_and_says_what_is_odd(pair: Pair) -> None:
     assert str(flow.flow) == "mm1.Consumer->target"
     assert flow.policy.kind is PolicyKind.IDENTITY
     assert (flow.source_group_id, flow.source_group_commit_interval_ms) == ("mm1.Consumer", 60_000)
-    assert flow.keyed_partitions
+    assert (flow.keyed_partitions, flow.default_partitions) == (True, True)
     assert flow.replication_factor == -1
     assert flow.auto_offset_reset == "latest"
     assert flow.source_consumer["bootstrap.servers"] == "localhost:9092"
