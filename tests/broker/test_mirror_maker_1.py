@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,27 @@ from confluent_kafka import TopicPartition
 from tests.support.client import Outgoing, consumer, produce, read_all
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
-from tests.support.topics import create_topic, partition_count, topic_configs
-from twinlog.config.load import load_raw
+from tests.support.topics import create_topic, partition_count, topic_configs, topic_names
+from twinlog.config.canonical import canonical
+from twinlog.config.load import load, load_raw
 from twinlog.config.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.schema import MirrorConfig
+from twinlog.control.check import check
 from twinlog.mirror.partitioner import partition_for_key
-from twinlog.sandbox import LocalCluster
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = pytest.mark.broker
+
+BY_DEFAULT = 2
+"""num.partitions of the target of this file."""
+
+
+@pytest.fixture(scope="module")
+def its_target() -> Iterator[LocalCluster]:
+    """Its topics have another number of partitions by default than those of the shared target."""
+    settings = {"num.partitions": str(BY_DEFAULT)}
+    with LocalCluster("mm1-target", config=settings, jvm_flags=QUICK_JVM) as cluster:
+        yield cluster
 
 
 def records(partitions: int, each: int, *, begin: int = 0) -> Iterable[Outgoing]:
@@ -47,7 +60,12 @@ def a_pair(
     options = PairOptions(
         include=topics, commit_interval_ms=None if interval_ms is None else str(interval_ms)
     )
-    return load_raw(read_pair(consumer_file, producer_file, options), environment={})
+    raw = read_pair(consumer_file, producer_file, options)
+    config = load_raw(raw, environment={})
+    (folder / "mm2.properties").write_text(
+        canonical(raw.settings, [cluster.alias for cluster in config.clusters])
+    )
+    return config
 
 
 def committed(cluster: LocalCluster, group: str, topic: str, partitions: int) -> dict[int, int]:
@@ -63,7 +81,8 @@ def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
     group = f"mm1.{fresh_topic}"
-    create_topic(source_cluster, fresh_topic, 3, configs={"retention.ms": "86400000"})
+    create_topic(source_cluster, fresh_topic, 3)
+    create_topic(target_cluster, fresh_topic, 3)
     produce(source_cluster, fresh_topic, records(3, 50))
     before = consumer(source_cluster, config={"group.id": group})
     # the third partition was never read: it begins as auto.offset.reset says
@@ -95,8 +114,40 @@ def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
         end = 50 + grown
         assert committed(source_cluster, group, fresh_topic, 3) == dict.fromkeys(range(3), end)
         produce(source_cluster, fresh_topic, records(3, 10, begin=50))
-    assert partition_count(target_cluster, fresh_topic) == 3
-    assert "retention.ms" not in topic_configs(target_cluster, fresh_topic)
+
+
+def test_missing_topics_get_the_targets_number_of_partitions_and_no_configs(
+    source_cluster: LocalCluster, its_target: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    """twinlog.new.topic.partitions = default, with the key's mm2.properties as well."""
+    shapes = {"equal": BY_DEFAULT, "more": BY_DEFAULT + 2, "one": 1}
+    names = {shape: f"{fresh_topic}-{shape}" for shape in shapes}
+    for shape, here in shapes.items():
+        create_topic(source_cluster, names[shape], here, configs={"retention.ms": "86400000"})
+        produce(source_cluster, names[shape], keyed(100, here))
+    config = a_pair(
+        tmp_path,
+        source_cluster,
+        its_target,
+        f"{fresh_topic}-.*",
+        f"mm1.{fresh_topic}",
+        "auto.offset.reset=earliest",
+    )
+    (flow,) = check(config).flows
+    (said,) = [one for one in flow.notes if "num.partitions" in one]
+    assert f"2 topics would be created with {BY_DEFAULT} partitions" in said
+    assert f"({names['more']}, {names['one']})" in said
+    assert not [name for name in topic_names(its_target) if fresh_topic in name]
+    converted = load(tmp_path / "mm2.properties", environment={})
+    for end, given in ((100, config), (200, converted)):
+        with Mirror(given, once=True) as mirror:
+            (ended,) = mirror.wait(60)
+        assert {p.code for p in ended.partitions} == {""}
+        for shape, here in shapes.items():
+            assert partition_count(its_target, names[shape]) == BY_DEFAULT
+            assert "retention.ms" not in topic_configs(its_target, names[shape])
+            check_placed(source_cluster, its_target, names[shape], here, BY_DEFAULT)
+            produce(source_cluster, names[shape], keyed(100, here, begin=end))
 
 
 def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(

@@ -39,6 +39,7 @@ from twinlog.cluster.producers import (
     init_producer_id,
 )
 from twinlog.cluster.topics import (
+    DEFAULT,
     TopicCreation,
     create_partitions,
     create_topic,
@@ -49,6 +50,7 @@ from twinlog.cluster.topics import (
 )
 
 __all__ = [
+    "DEFAULT",
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",

@@ -112,6 +112,7 @@ class ClusterClient:
         *,
         timeout_s: float | None = None,
         maximum: int | None = None,
+        minimum: int | None = None,
     ) -> Any:
         """The controller's answer, once `check` has found nothing in it that is worth another try.
 
@@ -125,7 +126,11 @@ class ClusterClient:
             known = self._controller if self._controller in self._pool.brokers else None
             self._controller = NO_NODE  # until it has answered
             answer = self.attempt(
-                known, request, maximum=maximum, timeout_s=self.settings.request_timeout_ms / 1000
+                known,
+                request,
+                maximum=maximum,
+                minimum=minimum,
+                timeout_s=self.settings.request_timeout_ms / 1000,
             )
             check(answer)
             self._controller = NO_NODE if known is None else known

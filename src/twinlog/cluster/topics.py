@@ -30,6 +30,12 @@ from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 CONTROLLER_WAIT_MS: Final = 20_000
 """How long the controller may take; below the request timeout, so that its answer is heard."""
 
+DEFAULT: Final = -1
+"""As a number of partitions or replicas: what the brokers' own settings say."""
+
+WITH_DEFAULTS: Final = 4
+"""The first version of CreateTopics that takes it (KIP-464, Kafka 2.4)."""
+
 BY_NAME: Final = 5
 """Later versions of DeleteTopics can name topics by id; names are enough here."""
 
@@ -42,6 +48,10 @@ class TopicCreation:
     is_new: bool
     topic_id: TopicId
     """The zero id where the topic existed before, or the broker is too old to say."""
+    partitions: int
+    """As many as it was created with; -1 where it existed before, or the broker does not say it:
+    one before 2.4, or our user may not DESCRIBE_CONFIGS of the topic.
+    """
 
 
 def create_topic(
@@ -101,13 +111,17 @@ def _create(client: ClusterClient, request: Message) -> TopicCreation:
             detail=found.error_message,
         )
 
-    found = client.to_controller(request, check).topics[0]
+    defaults = DEFAULT in {wanted.num_partitions, wanted.replication_factor}
+    minimum = WITH_DEFAULTS if defaults else None
+    found = client.to_controller(request, check, minimum=minimum).topics[0]
     is_new = found.error_code == 0
+    partitions = found.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
     raw_id = found.topic_id
     return TopicCreation(
         name=str(wanted.name),
         is_new=is_new,
         topic_id=TopicId(raw_id.hex) if is_new and raw_id is not None else NO_TOPIC_ID,
+        partitions=int(partitions) if is_new and partitions is not None else -1,
     )
 
 

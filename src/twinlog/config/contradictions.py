@@ -1,4 +1,4 @@
-"""Settings of one flow that cannot both be meant: MirrorMaker 2 does not start with them either."""
+"""Settings of one flow that cannot both be meant: with its own MirrorMaker 2 does not start."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
 """As MirrorSourceConfig.validate has them (KIP-1031)."""
 
 _EXACTLY_ONCE = "exactly.once.support"
+_NEW_PARTITIONS = "twinlog.new.topic.partitions"
+_PARTITIONS = "twinlog.target.partitions"
 
 
 def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> None:
@@ -24,6 +26,16 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
                     f"there is no offset-syncs topic: {emits.key} is false ({emits.place})",
                     "remove one of the two lines",
                 )
+    fewer = settings.get(_NEW_PARTITIONS)
+    kept = settings.get(_PARTITIONS)
+    is_keyed = kept is not None and trimmed(kept.value) == "keyed"
+    if fewer is not None and trimmed(fewer.value) == "default" and not is_keyed:
+        raise refuse(
+            fewer,
+            "where the target's number of partitions is not the source's, records can only be "
+            "placed by key",
+            f"add {_PARTITIONS} = keyed, or remove this line",
+        )
     wanted = settings.get(_EXACTLY_ONCE)
     reads_all = (
         ISOLATION_LEVEL in consumer and trimmed(consumer[ISOLATION_LEVEL]) == "read_uncommitted"

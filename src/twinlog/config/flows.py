@@ -68,6 +68,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         source_group_commit_interval_ms=values.number("twinlog.source.group.commit.interval.ms"),
         same_partitions=values.choice_or("twinlog.target.partitions", "grow") == "same",
         keyed_partitions=values.choice_or("twinlog.target.partitions", "grow") == "keyed",
+        default_partitions=values.choice_or("twinlog.new.topic.partitions", "source") == "default",
         accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
         lease_seconds=values.number("twinlog.lease.seconds"),
         reload_interval_seconds=values.number("twinlog.config.reload.interval.seconds"),

@@ -65,6 +65,7 @@ _FIXED: Final = {
     "emit.offset-syncs.enabled": "false",
     "sync.group.offsets.enabled": "false",
     "twinlog.target.partitions": "keyed",
+    "twinlog.new.topic.partitions": "default",
 }
 _REFRESH_SECONDS: Final = "300"
 """Consumers look for new topics as often as metadata.max.age.ms, five minutes by default."""

@@ -132,6 +132,17 @@ OWN_KEYS = (
         choices=("grow", "same", "keyed"),
     ),
     KeyDefinition(
+        name="twinlog.new.topic.partitions",
+        kind=Kind.CHOICE,
+        default="source",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how many partitions a remote topic is created with: as many as its `source` has, "
+        "or num.partitions of the target (`default`, which needs `twinlog.target.partitions = "
+        "keyed`), as a producer's auto.create.topics.enable did for MirrorMaker 1",
+        choices=("source", "default"),
+    ),
+    KeyDefinition(
         name="twinlog.target.producer.id.expiration.ms",
         kind=Kind.LONG,
         default=None,

@@ -171,6 +171,8 @@ class FlowConfig:
     """twinlog.target.partitions = same: topics whose counts differ are refused, none is grown."""
     keyed_partitions: bool
     """twinlog.target.partitions = keyed: records of such topics are placed by key."""
+    default_partitions: bool
+    """twinlog.new.topic.partitions = default: new topics get num.partitions of the target."""
     accept_source_loss: bool
     """twinlog.source.loss: go on behind records that the source deleted before they were copied."""
     lease_seconds: int

@@ -25,6 +25,7 @@ _BY_FILE: Final = {
         "groups emit.checkpoints.interval.seconds refresh.groups.interval.seconds "
         "sync.group.offsets.enabled sync.group.offsets.interval.seconds"
     ),
+    "broker/test_mirror_maker_1.py": "twinlog.new.topic.partitions",
     "broker/test_near_replicas.py": "consumer.client.rack",
     "broker/test_least_privilege.py": "twinlog.target.producer.id.expiration.ms",
     "broker/test_tuning.py": (

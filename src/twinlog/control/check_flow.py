@@ -24,6 +24,8 @@ from twinlog.control.topic_discovery import (
     absence,
     absent,
     mirrored_topics,
+    new_counts_note,
+    new_partitions,
     new_topic_configs,
     partitions_differ,
     target_topic_missing,
@@ -156,16 +158,23 @@ class _Look:
                 )
             )
             return
+        differing: dict[int, list[str]] = {}
         for name in missing:
-            partitions = len(self._mirrored[name].partitions)
-            error = self._refused(self._remote[name], partitions, factor, configs.get(name, {}))
-            if error is not None:
-                self._problem(error, name)
+            topic = self._mirrored[name]
+            partitions = new_partitions(self._flow, topic)
+            made = self._tried(self._remote[name], partitions, factor, configs.get(name, {}))
+            if isinstance(made, TwinlogError):
+                self._problem(made, name)
+            elif made.partitions != len(topic.partitions):
+                differing.setdefault(made.partitions, []).append(name)
+        self._report.notes += [
+            new_counts_note(self._flow, count, names) for count, names in sorted(differing.items())
+        ]
 
-    def _refused(
+    def _tried(
         self, remote: str, partitions: int, factor: int, configs: Mapping[str, str]
-    ) -> TwinlogError | None:
-        """Why the cluster would not create the topic."""
+    ) -> admin.TopicCreation | TwinlogError:
+        """What the cluster would create, or why it would not."""
         try:
             answer = admin.validate_topic(
                 self._clients.target,
@@ -177,7 +186,7 @@ class _Look:
         except TwinlogError as error:
             return error
         if answer.is_new:
-            return None
+            return answer
         return denied(self._flow.flow.target, "DESCRIBE", remote)
 
     # -- rights --------------------------------------------------------------------------------
@@ -237,9 +246,9 @@ class _Look:
     def _own_topic(self, name: str) -> Iterator[TwinlogError]:
         if name not in self._there.topics:
             factor = self._flow.state_topic_replication_factor
-            error = self._refused(name, 1, factor, {})
-            if error is not None:
-                yield error
+            made = self._tried(name, 1, factor, {})
+            if isinstance(made, TwinlogError):
+                yield made
             return
         for right in (Operation.WRITE, Operation.READ):
             if not may(self._there, name, right):

@@ -1,15 +1,16 @@
 """Which partitions a flow mirrors: source topics that pass the filters, and their remote topics,
 made where missing.
 
-As MirrorMaker 2 does it: same partition count, the flow's replication factor, the source's own
-configs that pass the config filter; partitions are added when the source grows; nothing is ever
-deleted or shrunk. With `topic.creation.enable=false` nothing is made or grown: what is missing on
-the target is a problem until somebody else makes it.
+As MirrorMaker 2 does it: same partition count (unless `twinlog.new.topic.partitions` leaves it to
+the target), the flow's replication factor, the source's own configs that pass the config filter;
+partitions are added when the source grows; nothing is ever deleted or shrunk. With
+`topic.creation.enable=false` nothing is made or grown: what is missing on the target is a problem
+until somebody else makes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -211,14 +212,14 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
             out.missing.append(remote)
             return
         entries = [topic_config_entry(entry) for entry in configs]
-        admin.create_topic(
+        made = admin.create_topic(
             target,
             remote,
-            partitions=wanted,
+            partitions=new_partitions(flow, topic),
             replication_factor=flow.replication_factor,
             configs=ConfigPropertyFilter.of(flow).for_new_topic(entries),
         )
-        admin.wait_for_topic(target, remote, partitions=wanted)
+        admin.wait_for_topic(target, remote, partitions=max(made.partitions, 1))
         out.created.append(remote)
     elif not known.error and flow.same_partitions and len(known.partitions) != wanted:
         raise partitions_differ(flow, remote, len(known.partitions), wanted)
@@ -230,6 +231,24 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         admin.create_partitions(target, remote, wanted)
         admin.wait_for_topic(target, remote, partitions=wanted)
         out.grown.append(remote)
+
+
+def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:
+    """What a remote topic is created with; -1 leaves it to the target's num.partitions."""
+    return admin.DEFAULT if flow.default_partitions else len(topic.partitions)
+
+
+def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
+    """What to say of topics that would get another number of partitions than their source; -1 where
+    the target does not say which.
+    """
+    many = plural(count, "partition") if count > 0 else "as many partitions"
+    where = "another number than at the source" if count > 0 else "which may not be read"
+    return (
+        f"{flow.flow}: {plural(len(names), 'topic')} would be created with {many}, as "
+        f"num.partitions of {flow.flow.target} says, {where}: records are placed by key where the "
+        f"numbers differ ({first_few(names)})"
+    )
 
 
 def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:

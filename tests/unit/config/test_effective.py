@@ -67,6 +67,9 @@ ANOTHER = {
     "source_group_commit_interval_ms": {"twinlog.source.group.commit.interval.ms": "7"},
     "same_partitions": {"twinlog.target.partitions": "same"},
     "keyed_partitions": {"twinlog.target.partitions": "keyed"},
+    "default_partitions": {
+        "twinlog.target.partitions": "keyed", "twinlog.new.topic.partitions": "default"
+    },
     "accept_source_loss": {"twinlog.source.loss": "accept"},
     "lease_seconds": {"twinlog.lease.seconds": "77"},
     "reload_interval_seconds": {"twinlog.config.reload.interval.seconds": "7"},
