@@ -174,6 +174,52 @@ def test_a_bundle_of_a_configuration_that_cannot_be_read_has_the_rest(
     assert "hunter22" not in "".join(files.values())
 
 
+def test_a_bundle_of_several_files_or_a_pair_has_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from twinlog.control import support_bundle
+
+    monkeypatch.setattr(support_bundle, "CLUSTER_GIVES_UP_S", 0.5)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    names, passwords = ("one", "two", "three"), ("first-pass", "second-pass")
+    for name, password in zip(names, (*passwords, ""), strict=True):
+        (tmp_path / f"{name}.properties").write_text(
+            f"clusters = {name}, B\n{name}->B.enabled = true\n"
+            f"{name}.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+            f"{name}.ssl.truststore.password = {password}\n"
+        )
+    broken = tmp_path / "three.properties"
+    broken.write_text(broken.read_text() + "topics = a(\n")
+    log = tmp_path / "twinlog.log"
+    log.write_text("they are " + " and ".join(passwords))
+    StatusFile(tmp_path / "one.properties", tmp_path / "two.properties").write([])
+    arguments = [str(tmp_path / f"{name}.properties") for name in names]
+    archive = tmp_path / "several.tar.gz"
+    assert (
+        run(["support-bundle", *arguments, "--log-file", str(log), "--output", str(archive)]) == 0
+    )
+    files = unpacked(archive)
+    configuration = files["configuration.txt"]
+    for name in names[:2]:
+        assert f"# {tmp_path}/{name}.properties" in configuration
+        assert f"[flow {name}->B]" in configuration
+    assert "three.properties:6: topics: " in configuration
+    assert {*json.loads(files["clusters.json"])} == {"one", "two", "B"}
+    assert len(json.loads(files["status.json"])["mirrors"]) == 1, "one process runs both"
+    assert files["log/twinlog.log"] == f"they are {HIDDEN} and {HIDDEN}"
+
+    (tmp_path / "c.properties").write_text("bootstrap.servers = 127.0.0.1:1\ngroup.id = g\n")
+    (tmp_path / "p.properties").write_text("bootstrap.servers = 127.0.0.1:2\n")
+    pair = ["--consumer.config", str(tmp_path / "c.properties"), "--include", "orders"]
+    pair += ["--producer.config", str(tmp_path / "p.properties")]
+    archive = tmp_path / "pair.tar.gz"
+    assert run(["support-bundle", *pair, "--output", str(archive)]) == 0
+    files = unpacked(archive)
+    assert "[flow g->target]" in files["configuration.txt"]
+    assert "orders  # --include" in files["configuration.txt"]
+    assert {*json.loads(files["clusters.json"])} == {"g", "target"}
+
+
 def test_a_bundle_is_never_written_over_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,7 +244,7 @@ def test_clusters_that_cannot_be_reached_cost_one_wait_and_are_named(
         "clusters = A, B\nA->B.enabled = true\n"
         "A.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
     )
-    files = support_bundle.collect(config, load(config, environment={}))
+    files = support_bundle.collect({config: load(config, environment={})})
     clusters = json.loads(files["clusters.json"])
     assert ["[UNREACHABLE]" in clusters[alias]["problem"] for alias in "AB"] == [True, True]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import RenderableType
@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.adopting import adoption_options, storages
-from twinlog.cli.given import SpreadClusters, configuration, configuration_options
+from twinlog.cli.given import SpreadClusters, configuration_options
 from twinlog.cli.output import Format, format_option, write_json
+from twinlog.cli.pair import files_or_pair, pair_options
 from twinlog.cli.tables import write_all
 from twinlog.quantities import plural
 
@@ -27,10 +28,9 @@ SAME_CODE_SHOWN: Final = 10
 
 
 @click.command("check", cls=SpreadClusters)
-@click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
 @configuration_options
+@pair_options
 @click.option(
     "--probe",
     is_flag=True,
@@ -51,8 +51,12 @@ def check(
     adopt_mm2: bool,
     connector: str | None,
     output: Format,
+    **given: Any,
 ) -> int:
     """Parse FILE, connect to every cluster, and say what would be mirrored and what is wrong.
+
+    FILE is an mm2.properties file or a KafkaMirrorMaker2 resource; or it is left out, and the flags
+    of MirrorMaker 1 are given.
 
     It only reads: nothing is created or changed, unless --probe asks for its scratch topic. With
     --explain it connects to nothing.
@@ -60,7 +64,7 @@ def check(
     from twinlog.cli.explanation import explanation_json, explanation_parts
     from twinlog.control.check import check as look
 
-    config = configuration(files, clusters)()
+    config = files_or_pair(files, clusters, given)()
     if explain:
         if output is Format.JSON:
             write_json("check", JSON_VERSION, explanation_json(config))

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from twinlog.cli.given import secrets_folder, secrets_option
-from twinlog.cli.mirror_maker import no_pair, pair, pair_options
 from twinlog.cli.output import write_line
+from twinlog.cli.pair import no_file, no_pair, pair, pair_options
 
 
 @click.command("convert")
@@ -41,6 +41,7 @@ def convert(file: Path | None, output: Path | None, **given: Any) -> int:
     from twinlog.config.read import read_raw
 
     if file is None:
+        no_file(given)
         raw = read_pair(*pair(given))
     else:
         no_pair(given)

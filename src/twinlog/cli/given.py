@@ -60,21 +60,25 @@ def configuration_options(command: F) -> F:
 
     Only the first is passed on; `configuration()` reads the others.
     """
-    command = secrets_option(command)
+    command = override_options(secrets_option(command))
+    return click.option(
+        _CLUSTERS,
+        metavar="ALIAS ...",
+        help="Only the flows into these clusters, as MirrorMaker 2's --clusters does.",
+    )(command)
+
+
+def override_options(command: F) -> F:
+    """`--set` and the flags of our own keys, which `overrides()` reads."""
     for definition in reversed(OWN_KEYS):
         command = _own_option(definition)(command)
-    command = click.option(
+    return click.option(
         "--set",
         multiple=True,
         metavar="KEY=VALUE",
         expose_value=False,
         callback=_keep_set,
         help="One more line at the end of FILE; may be given several times.",
-    )(command)
-    return click.option(
-        _CLUSTERS,
-        metavar="ALIAS ...",
-        help="Only the flows into these clusters, as MirrorMaker 2's --clusters does.",
     )(command)
 
 
@@ -129,14 +133,19 @@ def _keep(ctx: click.Context, override: Override) -> None:
     ctx.meta.setdefault(_META, []).append(override)
 
 
+def overrides() -> list[Override]:
+    """What `override_options` of the command that runs now say."""
+    given: list[Override] = click.get_current_context().meta.get(_META, [])
+    return given
+
+
 def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], MirrorConfig]:
     """Reads the files with the options of the command that runs now, as often as it is called."""
-    overrides: list[Override] = click.get_current_context().meta.get(_META, [])
-    secrets = secrets_folder()
+    given, secrets = overrides(), secrets_folder()
 
     def read() -> MirrorConfig:
         from twinlog.cli.configuration import load_files
 
-        return load_files(files, clusters=clusters, overrides=overrides, secrets=secrets)
+        return load_files(files, clusters=clusters, overrides=given, secrets=secrets)
 
     return read

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import RenderableType
@@ -16,8 +17,12 @@ from rich.text import Text
 
 from twinlog.cli.given import secrets_option
 from twinlog.cli.output import Format, format_option, write_json, write_line
+from twinlog.cli.pair import configuration_of_pair, is_pair, no_pair, pair_options
 from twinlog.cli.tables import write_all
 from twinlog.quantities import count, duration, first_few, plural, ranges
+
+if TYPE_CHECKING:
+    from twinlog.config.schema import MirrorConfig
 
 JSON_VERSION: Final = 1
 STALE_MS: Final = 10_000
@@ -26,16 +31,25 @@ STALE_MS: Final = 10_000
 
 @click.command("status")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
+@pair_options
 @secrets_option
 @format_option
-def status(file: Path | None, output: Format) -> int:
+def status(file: Path | None, output: Format, **given: Any) -> int:
     """Show flows, topics and partitions with their state, their lag, and since when.
 
     Without FILE: all mirrors that run on this machine under your user. With FILE, and no mirror
-    running it, the two clusters of each flow are asked how far the copy got.
+    running it, the two clusters of each flow are asked how far the copy got. In place of FILE the
+    flags of MirrorMaker 1 may be given.
     """
+    from twinlog.cli.configuration import load_file
     from twinlog.control.status_file import running_mirrors
 
+    read: Callable[[], MirrorConfig] | None = None
+    if file is not None:
+        no_pair(given)
+        read = partial(load_file, file)
+    elif is_pair(given):
+        file, read = configuration_of_pair(given)
     mirrors: list[dict[str, Any]] = [
         {
             "pid": one.pid,
@@ -46,9 +60,9 @@ def status(file: Path | None, output: Format) -> int:
         for one in running_mirrors(file)
     ]
     source = "mirror"
-    if not mirrors and file is not None:
+    if not mirrors and file is not None and read is not None:
         source = "clusters"
-        mirrors = [_offline(file)]
+        mirrors = [_offline(file, read())]
     if output is Format.JSON:
         write_json("status", JSON_VERSION, {"source": source, "mirrors": mirrors})
     elif not mirrors:
@@ -61,11 +75,9 @@ def status(file: Path | None, output: Format) -> int:
     return 1 if any(flow["state"] == "FAILED" for one in mirrors for flow in one["flows"]) else 0
 
 
-def _offline(file: Path) -> dict[str, Any]:
-    from twinlog.cli.configuration import load_file
+def _offline(file: Path, config: MirrorConfig) -> dict[str, Any]:
     from twinlog.control.offline_status import offline_status
 
-    config = load_file(file)
     return {
         "pid": None,
         "config": str(file.resolve()),

@@ -1,23 +1,30 @@
-"""`twinlog support-bundle FILE`: one archive with what others need to understand a mirror."""
+"""`twinlog support-bundle FILE...`: one archive with what others need to understand a mirror."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from twinlog.cli.given import secrets_option
 from twinlog.cli.output import Format, format_option, write_json, write_line
+from twinlog.cli.pair import configuration_of_pair, no_file, no_pair, pair_options
 from twinlog.errors import TwinlogError
 from twinlog.quantities import size
+
+if TYPE_CHECKING:
+    from twinlog.config.schema import MirrorConfig
 
 JSON_VERSION: Final = 1
 
 
 @click.command("support-bundle")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@pair_options
 @click.option(
     "--output",
     "archive",
@@ -34,27 +41,48 @@ JSON_VERSION: Final = 1
 )
 @secrets_option
 @format_option
-def support_bundle(file: Path, archive: Path | None, logs: tuple[Path, ...], output: Format) -> int:
+def support_bundle(
+    files: tuple[Path, ...],
+    archive: Path | None,
+    logs: tuple[Path, ...],
+    output: Format,
+    **given: Any,
+) -> int:
     """Write an archive about the mirror of FILE: configuration, versions, states, last events.
+
+    Several files go into one archive. FILE may be left out, and the flags of MirrorMaker 1 given.
 
     Secrets are left out. It holds names of topics, clusters and hosts; look before you send it.
     """
-    from twinlog.cli.configuration import load_file
     from twinlog.control.support_bundle import collect, write_bundle
 
     archive = archive or Path(f"twinlog-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
-    try:
-        config = load_file(file)
-    except TwinlogError as error:
-        # a configuration that cannot be read may be just what somebody is to look at
-        files = collect(file, error, logs)
-    else:
-        files = collect(file, config, logs)
-    write_bundle(archive, files)
+    parts = collect(dict(_configurations(files, given)), logs)
+    write_bundle(archive, parts)
     if output is Format.JSON:
-        write_json("support-bundle", JSON_VERSION, {"path": str(archive), "files": sorted(files)})
+        write_json("support-bundle", JSON_VERSION, {"path": str(archive), "files": sorted(parts)})
     else:
         write_line(f"{archive}: {size(archive.stat().st_size)}")
-        for name in files:
+        for name in parts:
             write_line(f"  {name}")
     return 0
+
+
+def _configurations(
+    files: Sequence[Path], given: dict[str, Any]
+) -> Iterator[tuple[Path, MirrorConfig | TwinlogError]]:
+    """Each by itself: one that cannot be read may be just what somebody is to look at."""
+    from twinlog.cli.configuration import load_file
+
+    readers: list[tuple[Path, Callable[[], MirrorConfig]]]
+    if files:
+        no_pair(given)
+        readers = [(file, partial(load_file, file)) for file in files]
+    else:
+        no_file(given)
+        readers = [configuration_of_pair(given)]
+    for file, read in readers:
+        try:
+            yield file, read()
+        except TwinlogError as error:
+            yield file, error

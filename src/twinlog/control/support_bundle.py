@@ -24,7 +24,7 @@ from twinlog import __version__
 from twinlog.cluster.broker_versions import broker_versions
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.settings import ClusterSettings
-from twinlog.config.schema import MirrorConfig
+from twinlog.config.schema import FlowConfig, MirrorConfig
 from twinlog.control.effective_config import effective_config
 from twinlog.control.events import last_events
 from twinlog.control.run import flow_setup
@@ -65,22 +65,21 @@ taken from keys that name one, and what they hold is removed wherever it stands.
 
 
 def collect(
-    path: Path, config: MirrorConfig | TwinlogError, logs: Iterable[Path] = ()
+    configs: Mapping[Path, MirrorConfig | TwinlogError], logs: Iterable[Path] = ()
 ) -> dict[str, str]:
-    """The files of the bundle by name; `config` may be why it cannot be read."""
-    if isinstance(config, TwinlogError):
-        scrubber, configuration, clusters = SecretScrubber(), f"{config}\n", {}
-    else:
-        scrubber = SecretScrubber(settings_of(config))
-        configuration, clusters = effective_config(config), _clusters(config)
-    mirrors = [asdict(mirror) for mirror in running_mirrors(path)]
+    """The files of the bundle by name; in place of a configuration, why it cannot be read."""
+    read = [one for one in configs.values() if not isinstance(one, TwinlogError)]
+    scrubber = SecretScrubber(setting for config in read for setting in settings_of(config))
+    # one mirror may run several of the files
+    mirrors = {mirror.pid: mirror for path in configs for mirror in running_mirrors(path)}
+    events = {process.pid: process for path in configs for process in last_events(path)}
     files = {
         "README.txt": READ_ME,
-        "configuration.txt": configuration,
+        "configuration.txt": "\n".join(map(_configuration, configs.values())),
         "versions.json": _json(_versions()),
-        "clusters.json": _json(clusters),
-        "status.json": _json({"mirrors": mirrors}),
-        "events.json": _json([asdict(one) for one in last_events(path)]),
+        "clusters.json": _json(_clusters([flow for config in read for flow in config.flows])),
+        "status.json": _json({"mirrors": [asdict(one) for one in mirrors.values()]}),
+        "events.json": _json([asdict(one) for one in events.values()]),
     }
     for log in logs:
         for file in _with_old(log):
@@ -140,11 +139,15 @@ def _java() -> str:
     return (answer.stderr + answer.stdout).strip()
 
 
-def _clusters(config: MirrorConfig) -> dict[str, Any]:
+def _configuration(config: MirrorConfig | TwinlogError) -> str:
+    return f"{config}\n" if isinstance(config, TwinlogError) else effective_config(config)
+
+
+def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
     """By alias; two that cannot be reached cost one wait."""
     found: dict[str, ClusterSettings] = {}
     problems: dict[str, Any] = {}
-    for flow in config.flows:
+    for flow in flows:
         try:
             setup = flow_setup(flow)
         except TwinlogError as error:

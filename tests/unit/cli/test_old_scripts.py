@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from twinlog.cli.main import run
+from twinlog.control.status_file import StatusFile
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -74,6 +76,46 @@ def test_convert_prints_and_writes_but_never_over_a_file(
     assert run([*arguments, "--output", str(out)]) == 2
     assert run(["convert", str(out)]) == 0
     assert capsys.readouterr().out == printed
+
+
+def test_check_and_status_take_the_pair_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*pair_files(tmp_path), "--whitelist", "orders"]
+    assert run(["check", *arguments, "--explain", "--lease-seconds", "77"]) == 0
+    told = capsys.readouterr().out
+    assert "g->target: keys" in told
+    for key, value, place in (
+        ("g->target.topics", "orders", "--whitelist"),
+        ("twinlog.lease.seconds", "77", "--lease-seconds"),
+        ("g->target.twinlog.source.group.id", "g", "c.properties:2"),
+        ("g->target.twinlog.new.topic.partitions", "default", "MirrorMaker 1's way"),
+    ):
+        (line,) = [one for one in told.splitlines() if one.split()[:1] == [key]]
+        assert line.split(maxsplit=2)[1] == value
+        assert place in line
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    StatusFile(tmp_path / "c.properties", tmp_path / "p.properties").write([])
+    assert run(["status", *arguments]) == 0
+    assert f"{tmp_path}/c.properties: process {os.getpid()}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["check", "convert", "support-bundle"])
+def test_neither_a_file_nor_a_pair_or_both_is_2(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command]) == 2
+    assert "Missing argument 'FILE', or the flags of MirrorMaker 1" in capsys.readouterr().err
+    assert run([command, "mm2.properties", *pair_files(tmp_path)]) == 2
+    assert "not both" in capsys.readouterr().err
+
+
+def test_own_keys_have_flags_beside_a_pair_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["mirror-maker", *pair_files(tmp_path), "--include", "a", "--lease-seconds", "0"]
+    assert run(arguments) == 2
+    assert "--lease-seconds: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
