@@ -49,6 +49,9 @@ def fill(rig: Rig, topic: str, megabytes: int) -> None:
 
 RECORD_BYTES = 5_000
 
+STALLS_SOON = "import twinlog.lane.stalls as stalls; stalls.STALLED_AFTER_S = 1.0"
+"""A connection that a quota mutes is silent for longer than that, and is no source that is."""
+
 
 def copied(rig: Rig, topics: Iterable[str]) -> dict[str, int]:
     """Bytes of each topic's values on the target now; the batches around them are 1 % more."""
@@ -131,7 +134,7 @@ def test_broker_quota_is_used_up_and_no_more(
     client = flow.source_client if side == "source" else flow.target_client
     quota(client, f"twinlog-{flow.flow}", {key: float(MEGABYTE)})
     try:
-        with flow.mirror(lanes=1) as mirror:
+        with flow.mirror(lanes=1, prelude=STALLS_SOON) as mirror:
             eventually(lambda: states(mirror) == ["THROTTLED"], 15)
             (rate,) = rates(flow, flow.topic, settle_s=4.0, watched_s=QUOTA_WINDOW_S).values()
             # brokers keep the bound on average only: ten seconds by themselves may be half of it

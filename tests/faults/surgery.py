@@ -7,7 +7,8 @@ from pathlib import Path
 
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
-from twinlog.wire.record_batch import BatchHeader, read_headers
+from twinlog.wire.record_batch import BatchHeader, Codec, read_headers
+from twinlog.wire.records import decode_batch, encode_batch
 
 FIRST_SEGMENT = "00000000000000000000.log"
 
@@ -52,3 +53,34 @@ def spoil_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: i
     with log.open("r+b") as file:
         file.seek(at + 8)
         file.write(b"\x00\x00\x00\x05")
+
+
+def swell_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
+    """The batch that begins here says that it is longer than the log."""
+    log = log_file(cluster, tp, node)
+    at = next(at for header, at in _batches(log) if header.base_offset == offset)
+    with log.open("r+b") as file:
+        file.seek(at + 8)
+        file.write(b"\x10\x00\x00\x00")
+
+
+def swallow(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
+    """The batch that begins here is gone, as after compaction; the one before takes its room."""
+    log = log_file(cluster, tp, node)
+    whole = memoryview(bytearray(log.read_bytes()))
+    batches = list(read_headers(whole))
+    index = next(i for i, (header, _) in enumerate(batches) if header.base_offset == offset)
+    (header, at), (gone, gone_at) = batches[index - 1 : index + 1]
+    room = gone_at + gone.length - at
+    (record,) = decode_batch(whole[at : at + header.length])
+    filler = room - header.length
+    while True:
+        larger = record._replace(value=(record.value or b"") + b"." * filler)
+        encoded = encode_batch([larger], codec=Codec.NONE)
+        if len(encoded) <= room:
+            break
+        filler -= 1
+    assert len(encoded) == room
+    with log.open("r+b") as file:
+        file.seek(at)
+        file.write(encoded)

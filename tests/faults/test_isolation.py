@@ -4,7 +4,8 @@ and it is tried again soon and recovers by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -59,11 +60,11 @@ class Neighbours:
 
 
 @contextmanager
-def mirrored(rig: Rig) -> Iterator[tuple[Mirror, Neighbours]]:
+def mirrored(rig: Rig, prelude: str = "") -> Iterator[tuple[Mirror, Neighbours]]:
     """The rig's topic beside healthy ones, on one lane under one lease."""
     neighbours = Neighbours(rig)
     keys = {f"{rig.flow}.topics": f"{rig.topic}, {neighbours.topic}"}
-    with rig.mirror(lanes=1, lease_s=LEASE_S, keys=keys) as mirror:
+    with rig.mirror(lanes=1, lease_s=LEASE_S, keys=keys, prelude=prelude) as mirror:
         yield mirror, neighbours
         mirror.stop()
     neighbours.same()
@@ -161,6 +162,61 @@ def test_corrupt_bytes_in_the_source_log(rig: Rig, damage: Damage) -> None:
         with log.open("r+b") as file:
             file.write(sound)
         recovered(rig, mirror, 30)
+
+
+STALLS_AFTER_S = 1.0
+STALLS_SOON = f"import twinlog.lane.stalls as stalls; stalls.STALLED_AFTER_S = {STALLS_AFTER_S}"
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_source_that_answers_nothing_for_ever(rig: Rig, policy: str) -> None:
+    # an index entry for every batch: what lies behind the damage can be read
+    rig.create(cleanup_policy=policy, index_interval_bytes="0", min_cleanable_dirty_ratio="1")
+    for start in range(0, 50, 10):
+        rig.put(range(start, start + 10))
+    log = surgery.log_file(rig.source, rig.here)
+    sound = log.read_bytes()
+    surgery.swell_length(rig.source, rig.here, 10)
+    with mirrored(rig, STALLS_SOON) as (mirror, neighbours):
+        bad = failed(rig, mirror)
+        assert bad.code == "SOURCE_STALLED"
+        assert f"{rig.topic}-0: from upstream offset 10 " in bad.message
+        assert "its log ends at 50" in bad.message
+        assert "its leader, node 1" in bad.message
+        assert rig.numbers() == list(range(10))
+        neighbours.go_on()
+        tried_again(rig, mirror)
+        assert failed(rig, mirror).since_ms == bad.since_ms, "one failure, said once"
+        neighbours.go_on()
+        with log.open("r+b") as file:
+            file.write(sound)
+        recovered(rig, mirror, 50)
+
+
+def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(rig: Rig) -> None:
+    rig.create(cleanup_policy="compact", min_cleanable_dirty_ratio="1")
+    rig.put([0])
+    rig.put([1])
+    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+
+    def mirrored_meanwhile() -> None:
+        # offset 1 is gone, and the last stable offset is the first one of the next segment
+        surgery.swallow(rig.source, rig.here, 1)
+        mirror.__enter__()
+        rig.copied(1)
+        time.sleep(5 * STALLS_AFTER_S)
+        assert [(part.code, part.upstream, part.lag) for part in parts()] == [("", 1, 1)]
+
+    def parts() -> Sequence[PartitionSnapshot]:
+        return [part for flow in mirror.snapshots for part in flow.partitions]
+
+    mirror = rig.mirror(prelude=STALLS_SOON)
+    try:
+        rig.put_at_once([rig.record(2)], before=mirrored_meanwhile)
+        rig.copied(2)
+        assert rig.numbers() == [0, 2]
+    finally:
+        mirror.__exit__(None, None, None)
 
 
 def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

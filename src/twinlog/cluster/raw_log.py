@@ -50,6 +50,8 @@ class FetchedRecords:
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
     """Only where READ_COMMITTED was asked for."""
+    throttle_ms: int = 0
+    """A quota holds us back: such an answer may be without records that there are."""
 
 
 FetchFrom = tuple[int, int]
@@ -157,11 +159,11 @@ def _fetch(
             if found.error_code:
                 out[tp] = _error(client, found.error_code, "reading", tp, "READ")
             else:
-                out[tp] = _fetched(found)
+                out[tp] = _fetched(found, int(answer.throttle_time_ms))
     return out
 
 
-def _fetched(found: Message) -> FetchedRecords:
+def _fetched(found: Message, throttle_ms: int) -> FetchedRecords:
     return FetchedRecords(
         records=memoryview(found.records or b""),
         high_watermark=int(found.high_watermark),
@@ -171,6 +173,7 @@ def _fetched(found: Message) -> FetchedRecords:
             AbortedTransaction(int(a.producer_id), int(a.first_offset))
             for a in found.aborted_transactions or ()
         ),
+        throttle_ms=throttle_ms,
     )
 
 

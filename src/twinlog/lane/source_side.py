@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from twinlog.cluster.fetch import (
     FETCH,
@@ -73,11 +73,24 @@ class _Broker:
     most_bytes: int
     """Of one answer: less while a quota binds, so that it mutes us often and shortly."""
     is_fetching: bool = False
+    throttled: int = 0
+    """How many answers a quota held back."""
 
     def adapt(self, *, is_throttled: bool) -> None:
         """Halve or double what is asked for at once."""
+        self.throttled += is_throttled
         wanted = self.most_bytes // 2 if is_throttled else self.most_bytes * 2
         self.most_bytes = min(self.ceiling, max(THROTTLED_BYTES, wanted))
+
+
+class Asked(NamedTuple):
+    """A partition that a broker is asked for at a place before its end."""
+
+    tp: TopicPartition
+    position: int
+    node: int
+    throttled: int
+    """How many answers of this broker a quota held back so far."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -404,6 +417,29 @@ class SourceSide:
             return False
         since = connection.waiting_since
         return since is None or time.monotonic() - since < UNSEEN_AFTER_S
+
+    def asked_in_vain(self) -> Iterator[Asked]:
+        """Partitions that are behind their end, while their broker answers."""
+        for tp, node in self._homes.items():
+            state, broker = self.partitions[tp], self._brokers.get(node)
+            position = state.copy.intake.position
+            is_behind = position < state.source_end and state.copy.wants_fetch
+            if is_behind and broker is not None and self.sees_end(tp):
+                yield Asked(tp, position, node, broker.throttled)
+
+    def position_of(self, tp: TopicPartition) -> int:
+        """Where it is read next; -1 when it is not here."""
+        state = self.partitions.get(tp)
+        return -1 if state is None else state.copy.intake.position
+
+    def ask_anew(self, tp: TopicPartition) -> None:
+        """Ask as if for the first time, and the leader: what was asked before sees nothing."""
+        node = self._homes.get(tp)
+        if node is not None:
+            if self._near.is_read(tp, node):
+                self._near.avoid(tp)
+            self._unplace(tp)
+            self._seek_home(tp)
 
     def states(self) -> Iterator[SourceState]:
         return iter(self.partitions.values())

@@ -32,6 +32,7 @@ from twinlog.lane.others import OthersWatch
 from twinlog.lane.pace import TopicBuckets
 from twinlog.lane.reporting import Reporter, hand_over
 from twinlog.lane.source_side import SourceSide
+from twinlog.lane.stalls import StallWatch
 from twinlog.lane.starter import Found, Starter
 from twinlog.lane.target_side import TargetSide
 from twinlog.mirror.copy import CopyRules, CopyState, PartitionCopy, StartPoint
@@ -69,6 +70,12 @@ class Stays:
             on_arrived=self._on_arrived,
             pace=TopicBuckets(is_bound=work.has_budget),
             tuning=work.tuning,
+        )
+        self._stalls = StallWatch(
+            source=self.source,
+            side=source,
+            background=background,
+            read_committed=work.read_committed,
         )
         self.target = TargetSide(
             side=target, on_answered=self._on_answered, request_bytes=work.tuning.request_bytes
@@ -403,6 +410,7 @@ class Stays:
     def report(self) -> None:
         """Tell the driver what changed, and look at every partition once more."""
         self._unsettled.update(self._copies)
+        self._stalls.tend()
         now = time.monotonic()
         longest_ms = max(self.source.throttle_ms, self.target.throttle_ms)
         self.source.throttle_ms = self.target.throttle_ms = 0
