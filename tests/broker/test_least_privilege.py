@@ -64,6 +64,8 @@ class Row:
     """`check` can know of it before the topic exists."""
     says: str = ""
     """In the line, where that does not name the ACL in the usual way."""
+    key: str = ""
+    """That avoids the line."""
     implied_by: str = ""
     """Another operation on the same, which includes this one: to be without, both must be missing.
     """
@@ -112,11 +114,29 @@ ROWS: Final = (
         operation="DESCRIBE_CONFIGS",
         on=CLUSTER,
         code="CLUSTER_UNAUTHORIZED",
-        says="twinlog.target.producer.id.expiration.ms",
+        says="DESCRIBE_CONFIGS on the cluster",
+        key="twinlog.target.producer.id.expiration.ms",
     ),
-    Row(cluster="target", operation="ALTER_CONFIGS", on=REMOTE),
-    Row(cluster="source", operation="DESCRIBE", on=CLUSTER, code="CLUSTER_UNAUTHORIZED"),
-    Row(cluster="target", operation="ALTER", on=CLUSTER, code="CLUSTER_UNAUTHORIZED"),
+    Row(
+        cluster="target",
+        operation="ALTER_CONFIGS",
+        on=REMOTE,
+        key="sync.topic.configs.enabled=false",
+    ),
+    Row(
+        cluster="source",
+        operation="DESCRIBE",
+        on=CLUSTER,
+        code="CLUSTER_UNAUTHORIZED",
+        key="sync.topic.acls.enabled=false",
+    ),
+    Row(
+        cluster="target",
+        operation="ALTER",
+        on=CLUSTER,
+        code="CLUSTER_UNAUTHORIZED",
+        key="sync.topic.acls.enabled=false",
+    ),
 )
 
 AMQ_SOURCE: Final = (
@@ -228,6 +248,8 @@ def test_the_page_has_exactly_these_rows() -> None:
     for row, text in zip(ROWS, written.values(), strict=True):
         assert f"`{row.code or 'TOPIC_UNAUTHORIZED'}`" in text, row
         assert ("The flow does not run" in text) == (row.stops == "flow"), row
+        avoided_by = re.findall(r"The key `([^`]+)` avoids it", text)
+        assert avoided_by == ([row.key] if row.key else []), row
 
 
 def test_these_rights_are_enough(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
@@ -270,6 +292,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
     else:
         (note,) = report.notes
         assert says in note
+        assert missing.key in note
         assert problems == []
 
     found = once(config)
@@ -289,6 +312,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
         return
     (line,) = [line for line in lines if not missing.implied_by or missing.implied_by not in line]
     assert says in line
+    assert missing.key in line
     assert (f"[{missing.code}]" in line) == bool(missing.code)
     assert flow.is_copied() == (not missing.stops)
 

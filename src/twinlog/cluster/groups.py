@@ -7,15 +7,13 @@ from typing import Final
 from kafka.protocol.admin import DescribeGroupsRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.errors_table import NONE, error_for, lookup
+from twinlog.cluster.errors_table import GROUP_AUTHORIZATION_FAILED, NONE, error_for, lookup
 from twinlog.cluster.metadata import Operation, operations
 from twinlog.errors import Unauthorized
 
 WITH_OPERATIONS: Final = 3
 MISSING_IS_DEAD: Final = 5
 """Later versions answer GROUP_ID_NOT_FOUND for a group that is not there (KIP-1043)."""
-
-GROUP_AUTHORIZATION_FAILED: Final = 30
 
 
 def check_group_read(client: ClusterClient, group: str) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.errors_table import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.cluster.errors_table import (
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_for,
+)
 from twinlog.cluster.topics import create_topic, wait_for_topic
-from twinlog.errors import ClusterError
+from twinlog.errors import ClusterError, Unauthorized
 
 DEFAULT_REPLICAS: Final = 3
 BROKERS_DEFAULT: Final = -1
@@ -17,18 +21,35 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     """Create the topic where it is missing; one that is there stays as it is.
 
     `replicas` None is MirrorMaker 2's default, or that of a cluster with fewer brokers. Raises
-    ClusterError: Unauthorized where our user may neither see nor create it.
+    ClusterError: Unauthorized where our user may neither see nor create it. What it may not see is
+    said to lack WRITE: that is what it is for, and includes DESCRIBE.
     """
     error = client.metadata([name]).topics[name].error
     if error not in (UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED):
         return
     try:
         _create(client, name, DEFAULT_REPLICAS if replicas is None else replicas)
+    except Unauthorized:
+        if error != TOPIC_AUTHORIZATION_FAILED:
+            raise
+        raise _hidden(client, name, ", and CREATE where it is not there") from None
     except ClusterError as refused:
         if replicas is not None or refused.code != "REPLICATION_FACTOR":
             raise
         _create(client, name, BROKERS_DEFAULT)
-    wait_for_topic(client, name)
+    try:
+        wait_for_topic(client, name)
+    except Unauthorized:
+        raise _hidden(client, name) from None
+
+
+def _hidden(client: ClusterClient, name: str, also: str = "") -> ClusterError:
+    return error_for(
+        TOPIC_AUTHORIZATION_FAILED,
+        cluster=client.alias,
+        doing=f"looking for topic {name}",
+        acl=f"WRITE on topic {name}{also}",
+    )
 
 
 def _create(client: ClusterClient, name: str, replicas: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Final
 
 from twinlog.cluster import admin
 from twinlog.cluster.acls import SECURITY_DISABLED
@@ -21,6 +22,9 @@ from twinlog.quantities import first_few, plural
 from twinlog.wire.topic_acl import TopicAcl
 
 log = logging.getLogger(__name__)
+
+OFF_KEY: Final = "set sync.topic.acls.enabled=false"
+"""What avoids the lines about rights that are missing for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,9 @@ class AclSync:
                 admin.create_topic_acls(target, sorted(found.missing, key=_denials_first))
                 admin.delete_topic_acls(target, found.leftover)
             except Unauthorized as error:
-                self._flow.tell_once(f"{self._flow.name}: ACLs are not copied: {error}")
+                self._flow.tell_once(
+                    f"{self._flow.name}: ACLs are not copied: {error}; or {OFF_KEY}"
+                )
                 return
             except BrokerRefused as error:
                 if error.code != SECURITY_DISABLED:

@@ -9,7 +9,7 @@ from twinlog.cluster.acls import SECURITY_DISABLED
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.metadata import Operation
 from twinlog.config.schema import FlowConfig
-from twinlog.control.acl_sync import find_acl_changes
+from twinlog.control.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.check_report import FlowReport
 from twinlog.control.check_rights import may
 from twinlog.control.config_sync import closed_configs, find_drift
@@ -56,7 +56,7 @@ def _acls(
     try:
         found = find_acl_changes(flow, source, target)
     except Unauthorized as error:
-        report.notes.append(f"ACLs are not copied: {error}")
+        report.notes.append(f"ACLs are not copied: {error}; or {OFF_KEY}")
         return
     except BrokerRefused as error:
         if error.code != SECURITY_DISABLED:
@@ -69,6 +69,6 @@ def _acls(
     rights = admin.describe_cluster(target).operations
     if (found.missing or found.leftover) and rights is not None and Operation.ALTER not in rights:
         report.notes.append(
-            f"ACLs are not copied to {flow.flow.target}: grant ALTER on the cluster "
+            f"ACLs are not copied to {flow.flow.target}: grant ALTER on the cluster, or {OFF_KEY} "
             "[CLUSTER_UNAUTHORIZED]"
         )

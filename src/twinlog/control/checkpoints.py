@@ -228,7 +228,7 @@ class CheckpointDuty:
         except Unauthorized as error:
             self._flow.tell_once(
                 f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
-                f"anew: {error}"
+                f"anew: {error}; or set emit.checkpoints.enabled=false"
             )
         return out
 

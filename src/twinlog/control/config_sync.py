@@ -79,8 +79,8 @@ def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
     """What to say of remote topics whose configs we may not alter."""
     return (
         f"configs are not kept equal for {plural(len(remotes), 'topic')} of {flow.flow.target} "
-        f"({first_few(remotes)}): grant ALTER_CONFIGS on topic {next(iter(remotes))} "
-        "[TOPIC_UNAUTHORIZED]"
+        f"({first_few(remotes)}): grant ALTER_CONFIGS on topic {next(iter(remotes))}, or set "
+        "sync.topic.configs.enabled=false [TOPIC_UNAUTHORIZED]"
     )
 
 
@@ -112,12 +112,14 @@ class ConfigSync:
             refused = admin.alter_topic_configs(target, todo)
         if drift.unread:
             self._flow.tell_once(unread_configs(self._flow.config, drift.unread))
-        if drift.closed:
-            line = closed_configs(self._flow.config, drift.closed)
+        denied = [name for name, error in refused.items() if isinstance(error, Unauthorized)]
+        if closed := [*drift.closed, *denied]:
+            line = closed_configs(self._flow.config, closed)
             self._flow.tell_once(f"{self._flow.name}: {line}")
         self._tell_unknown(drift.unknown)
-        for error in refused.values():
-            self._flow.tell_once(f"{self._flow.name}: configs are not kept equal: {error}")
+        for name, error in refused.items():
+            if name not in denied:
+                self._flow.tell_once(f"{self._flow.name}: configs are not kept equal: {error}")
         self._tell({name: some for name, some in drift.topics.items() if name not in refused})
         self._own = drift.own
 

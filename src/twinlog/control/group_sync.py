@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from twinlog.cluster import admin
 from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.errors_table import GROUP_AUTHORIZATION_FAILED, lookup
 from twinlog.cluster.group_offsets import (
     Committed,
     commit_offsets,
@@ -23,6 +24,7 @@ from twinlog.cluster.group_offsets import (
 from twinlog.control.duties import REFUSED_PAUSE_S, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.checkpoints import GroupSync, Skipped, TargetGroup, group_sync
+from twinlog.quantities import first_few, plural
 from twinlog.wire.mm2_records import Checkpoint
 
 
@@ -33,6 +35,8 @@ class GroupSyncer:
         self._flow = flow
         self._there = there
         self._refused_until: dict[str, float] = {}
+        self._refused: dict[str, Unauthorized] = {}
+        """Of this round."""
         self.skipped: dict[str, str] = {}
         """Groups left as they are, with the reason, after the last round."""
 
@@ -49,6 +53,7 @@ class GroupSyncer:
             if sync.skipped is not None:
                 self._skip(group, sync.skipped)
         self._commit({group: sync for group, sync in syncs.items() if sync.to_set})
+        self._tell_refused()
 
     def _states(self, groups: Iterable[str]) -> dict[str, TargetGroup | None]:
         """Each group as it is there, None for one that is not; without those that we may not see.
@@ -68,7 +73,7 @@ class GroupSyncer:
                 )
         for group, offsets in fetch_offsets(self._there, idle).items():
             if isinstance(offsets, TwinlogError):
-                self._skip(group, Skipped.REFUSED, offsets)
+                self._skip(group, Skipped.REFUSED, self._as_needed(group, offsets))
                 continue
             known = {tp: one.offset for tp, one in offsets.items()}
             there = TargetGroup(is_active=False, has_offsets=True, offsets=known)
@@ -109,12 +114,29 @@ class GroupSyncer:
             for group, sync in syncs.items()
         }
 
+    def _as_needed(self, group: str, error: TwinlogError) -> TwinlogError:
+        """DESCRIBE alone would not help: to set offsets takes READ, which includes it."""
+        if error.code != lookup(GROUP_AUTHORIZATION_FAILED).code:
+            return error
+        return self._there.error(GROUP_AUTHORIZATION_FAILED, "reading offsets of", group, "READ")
+
+    def _tell_refused(self) -> None:
+        """One line, however many groups it is about."""
+        refused, self._refused = self._refused, {}
+        if refused:
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of {plural(len(refused), 'group')} on "
+                f"{self._there.client.alias} are left as they are ({first_few(sorted(refused))}): "
+                f"{refused[min(refused)]}; or set sync.group.offsets.enabled=false"
+            )
+
     def _skip(self, group: str, why: Skipped, error: TwinlogError | None = None) -> None:
         reason = why.value if error is None else f"{why.value}: {error}"
         self.skipped[group] = reason
         if isinstance(error, Unauthorized):
             self._refused_until[group] = time.monotonic() + REFUSED_PAUSE_S
-        if why is not Skipped.AHEAD:  # of any two flows in both directions one is ahead
+            self._refused[group] = error
+        elif why is not Skipped.AHEAD:  # of any two flows in both directions one is ahead
             self._flow.tell_once(
                 f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are "
                 f"left as they are: {reason}"

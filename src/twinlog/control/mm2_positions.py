@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.errors_table import TOPIC_AUTHORIZATION_FAILED
 from twinlog.cluster.internal_log import append, ends_of_logs
 from twinlog.cluster.offsets import EARLIEST, list_offsets
 from twinlog.config.offset_storage import OffsetStorage
 from twinlog.control.committed_log import read_committed
-from twinlog.control.duties import Duty, LedFlow
-from twinlog.errors import AdoptionRefused, TwinlogError
+from twinlog.control.duties import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.errors import AdoptionRefused, TwinlogError, Unauthorized
 from twinlog.mirror.partitioner import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.wire.connect_positions import (
@@ -48,10 +49,12 @@ def read_positions(target: ClusterClient, storage: OffsetStorage) -> Positions:
     """Read the topic to its end. Raises AdoptionRefused where it does not exist."""
     topic = target.metadata([storage.topic]).topics[storage.topic]
     if topic.error:
+        hidden = topic.error == TOPIC_AUTHORIZATION_FAILED
+        or_hidden = " (or our user may not see it: grant READ on it)" if hidden else ""
         raise AdoptionRefused(
-            f"{target.alias}: there is no topic {storage.topic}, in which a MirrorMaker 2 of this "
-            "configuration keeps its positions: correct offset.storage.topic, or leave out "
-            "--adopt-mm2",
+            f"{target.alias}: there is no topic {storage.topic}{or_hidden}, in which a "
+            "MirrorMaker 2 of this configuration keeps its positions: correct "
+            "offset.storage.topic, or leave out --adopt-mm2",
             code="MM2_NOT_FOUND",
         )
     tps = [TopicPartition(storage.topic, number) for number in range(len(topic.partitions))]
@@ -93,8 +96,21 @@ class Mm2Positions:
         self._storage = storage
         self._written: dict[TopicPartition, int] = {}
         self._partitions = 0
+        self._refused_until = 0.0
 
     def round(self) -> None:
+        if time.monotonic() < self._refused_until:
+            return
+        try:
+            self._round()
+        except Unauthorized as error:
+            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: {self.name} are not kept up to date, so it could not take its "
+                f"work back: {error}"
+            )
+
+    def _round(self) -> None:
         wanted = {
             view.source: view.next_upstream - 1
             for view in self._flow.partitions()

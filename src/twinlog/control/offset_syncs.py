@@ -172,9 +172,13 @@ class OffsetSyncs:
                 except CorruptData:
                     continue
                 out[sync.topic_partition] = sync
-        except Unauthorized:
+        except Unauthorized as error:
             # MirrorMaker 2 needs no READ here either
             self._may_read = False
+            self._flow.tell_once(
+                f"{self._flow.name}: offset syncs of earlier runs are not known, so each partition "
+                f"goes on with its newest: {error}{self._hint}"
+            )
         return out
 
     def _write(self, syncs: Iterable[OffsetSync]) -> None:

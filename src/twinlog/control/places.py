@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.errors_table import TOPIC_AUTHORIZATION_FAILED
 from twinlog.config.schema import PolicyKind
 from twinlog.control.duties import LedFlow, PartitionView
 from twinlog.control.map_reader import MapReader
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.naming import offset_map_topic
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.translation import (
@@ -144,13 +145,19 @@ class Places:
         there = self._target.metadata(sorted({tp.topic for tp in originals.values()})).topics
         map_topic = offset_map_topic(self._flow.config.flow.target)
         found = copies.get(map_topic)
+        if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED:
+            self._flow.tell_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
             return  # no flow of ours brought them
         copied_to = _Ends.of(self._source, list(originals))
         ends = _Ends.of(self._target, list(originals.values()))
         if self._way_back is None:
             self._way_back = MapReader(self._source, map_topic, len(found.partitions))
-        maps = self._way_back.read()
+        try:
+            maps = self._way_back.read()
+        except Unauthorized:
+            self._flow.tell_once(_hidden_map(self._flow, map_topic))
+            return
         for tp, original in originals.items():
             copy, first = copies.get(tp.topic), there.get(original.topic)
             bounds, end = ends.bounds(original), copied_to.bounds(tp)
@@ -160,6 +167,15 @@ class Places:
             reach = reach_of(known, end[1], is_shared=False)
             if reach is not None:
                 yield tp, _place(original, bounds, known, reach, is_way_back=True)
+
+
+def _hidden_map(flow: LedFlow, topic: str) -> str:
+    source, target = flow.config.flow.source, flow.config.flow.target
+    return (
+        f"{flow.name}: groups are not translated in topics of {source} that came from {target}: "
+        f"if Twinlog brought them, grant READ on topic {topic} of {source} to our user "
+        "[TOPIC_UNAUTHORIZED]"
+    )
 
 
 def _place(

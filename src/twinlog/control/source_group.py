@@ -8,6 +8,7 @@ copy goes on that has begun: that is known from the target alone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -21,9 +22,9 @@ from twinlog.cluster.group_offsets import (
     is_refused_as_active,
 )
 from twinlog.config.schema import FlowConfig
-from twinlog.control.duties import Duty, LedFlow
+from twinlog.control.duties import REFUSED_PAUSE_S, Duty, LedFlow
 from twinlog.control.partitions import PartitionPlan
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, Unauthorized
 
 MS: Final = 1000.0
 
@@ -60,6 +61,7 @@ class GroupCommits:
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._group = flow.config.source_group_id
+        self._refused_until = 0.0
 
     @property
     def interval_s(self) -> float:
@@ -71,7 +73,7 @@ class GroupCommits:
             for view in self._flow.partitions()
             if view.next_upstream >= 0
         }
-        if not wanted:
+        if not wanted or time.monotonic() < self._refused_until:
             return
         with ClusterClient(self._flow.source) as source:
             found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
@@ -81,6 +83,13 @@ class GroupCommits:
                 f"{self._flow.name}: offsets of group {self._group} are not committed on "
                 f"{self._flow.config.flow.source}: the group has members; stop the MirrorMaker 1 "
                 "that is in it"
+            )
+        elif denied := [error for error in errors if isinstance(error, Unauthorized)]:
+            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of group {self._group} are not committed on "
+                f"{self._flow.config.flow.source}, so they do not say how far the copy is: "
+                f"{denied[0]}"
             )
         elif errors:
             raise errors[0]

@@ -1,0 +1,428 @@
+"""What features beside the copy need on secured clusters: the second table of docs/security.md, row
+by row. Each test has all rights but one: the feature is off with one line, the copy goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.broker.test_group_failover import commit, committed
+from tests.broker.test_least_privilege import PAGE, Flow, warned
+from tests.support.client import Outgoing, Seen, produce, read_all
+from tests.support.eventually import eventually
+from tests.support.mirror import EmittingMirror
+from tests.support.rights import Grant, SecuredPair, secured_pair
+from tests.support.topics import create_topic, delete_topic, topic_names
+from twinlog.control import adoption
+from twinlog.control.snapshot import FlowSnapshot
+from twinlog.mirror.naming import HEARTBEATS_TOPIC, PROBE_TOPIC, STATE_TOPIC
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.connect_positions import PositionKey, encode_position
+from twinlog.wire.mm2_records import Checkpoint, OffsetSync
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("feature-rights")]
+
+ROW: Final = re.compile(
+    r"^\| ([^|]+) \| (source|target) \| `(\w+)` on ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.M
+)
+
+CHECKPOINTS, SYNC, WAY_BACK = "checkpoints", "sync.group.offsets.enabled", "the way back"
+HEARTBEATS = "heartbeats"
+SYNCS_AT_SOURCE, SYNCS_AT_TARGET = "offset syncs", "offset-syncs.topic.location=target"
+ADOPTION, MIRROR_MAKER_1 = "--adopt-mm2", "twinlog.source.group.id"
+FEATURES: Final = (
+    CHECKPOINTS,
+    SYNC,
+    WAY_BACK,
+    HEARTBEATS,
+    SYNCS_AT_SOURCE,
+    SYNCS_AT_TARGET,
+    ADOPTION,
+    MIRROR_MAKER_1,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One right, and what is seen without it."""
+
+    feature: str
+    cluster: str
+    operation: str
+    on: str
+    """As the page has it: A is the source, B the target."""
+    key: str = ""
+    """That avoids the line."""
+    code: str = "TOPIC_UNAUTHORIZED"
+    is_off: bool = True
+    stops: bool = False
+    """The flow does not run: it would not know where to begin."""
+    says: str = ""
+    """In the line, where that does not name the ACL in the usual way."""
+    implied_by: str = ""
+    """Another operation on the same, which includes this one: to be without, both must be missing.
+    """
+
+    def __str__(self) -> str:
+        name = re.sub(r"[^\w.-]+", "-", f"{self.operation} on {self.on}").strip("-")
+        return f"{self.cluster}-{name}"
+
+
+GROUP, GROUPS = "GROUP_UNAUTHORIZED", "groups that are translated"
+NO_CHECKPOINTS, NO_HEARTBEATS = "emit.checkpoints.enabled=false", "emit.heartbeats.enabled=false"
+ON_TARGET, NO_SYNCS = "offset-syncs.topic.location=target", "emit.offset-syncs.enabled=false"
+
+
+def _rows(
+    feature: str, cluster: str, operations: str, on: str, key: str, *, reads: bool = False
+) -> Iterator[Row]:
+    for operation in operations.split():
+        yield Row(feature=feature, cluster=cluster, operation=operation, on=on, key=key)
+    if reads:
+        yield Row(feature=feature, cluster=cluster, operation="READ", on=on, key=key, is_off=False)
+
+
+ROWS: Final = (
+    Row(
+        feature=CHECKPOINTS,
+        cluster="source",
+        operation="DESCRIBE",
+        on=GROUPS,
+        key=NO_CHECKPOINTS,
+        code=GROUP,
+        says="grant DESCRIBE on group *",
+    ),
+    *_rows(
+        CHECKPOINTS,
+        "target",
+        "CREATE WRITE",
+        "`A.checkpoints.internal`",
+        NO_CHECKPOINTS,
+        reads=True,
+    ),
+    Row(
+        feature=SYNC,
+        cluster="target",
+        operation="READ",
+        on=GROUPS,
+        key="sync.group.offsets.enabled=false",
+        code=GROUP,
+    ),
+    Row(
+        feature=WAY_BACK,
+        cluster="source",
+        operation="READ",
+        on="`mm2-twinlog-offset-map.B.internal`",
+    ),
+    *_rows(HEARTBEATS, "target", "CREATE WRITE", "`heartbeats`", NO_HEARTBEATS),
+    *_rows(HEARTBEATS, "source", "CREATE WRITE", "`heartbeats`", NO_HEARTBEATS),
+    *_rows(
+        SYNCS_AT_SOURCE,
+        "source",
+        "CREATE WRITE",
+        "`mm2-offset-syncs.B.internal`",
+        ON_TARGET,
+        reads=True,
+    ),
+    *_rows(
+        SYNCS_AT_TARGET,
+        "target",
+        "CREATE WRITE",
+        "`mm2-offset-syncs.A.internal`",
+        NO_SYNCS,
+        reads=True,
+    ),
+    Row(
+        feature=ADOPTION,
+        cluster="target",
+        operation="DESCRIBE",
+        on="group `A-mm2`",
+        code=GROUP,
+        stops=True,
+    ),
+    Row(
+        feature=ADOPTION,
+        cluster="target",
+        operation="READ",
+        on="`mm2-offsets.A.internal`",
+        stops=True,
+    ),
+    *_rows(ADOPTION, "target", "WRITE", "`mm2-offsets.A.internal`", ""),
+    Row(
+        feature=MIRROR_MAKER_1,
+        cluster="source",
+        operation="DESCRIBE",
+        on="group `twinlog.source.group.id`",
+        code=GROUP,
+        stops=True,
+        implied_by="READ",
+    ),
+    Row(
+        feature=MIRROR_MAKER_1,
+        cluster="source",
+        operation="READ",
+        on="group `twinlog.source.group.id`",
+        code=GROUP,
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[SecuredPair]:
+    # of this module alone: the topic of heartbeats is every mirror's
+    with secured_pair("features") as clusters:
+        yield clusters
+
+
+@pytest.fixture(autouse=True)
+def no_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adoption, "QUIET_S", 0.2)
+
+
+class Scene:
+    """A flow with one feature turned on, the others off, and what the feature is to work on."""
+
+    def __init__(self, flow: Flow, feature: str) -> None:
+        self.flow, self.feature = flow, feature
+        self.source, self.target = flow.pair.source, flow.pair.target
+        self.group = f"shop-{flow.source}"
+        self._prepare()
+
+    def cluster(self, row: Row) -> LocalCluster:
+        return self.source if row.cluster == "source" else self.target
+
+    def grant(self, row: Row) -> Grant:
+        a, b = self.flow.source, self.flow.target
+        if row.on.startswith("group"):
+            name = f"{a}-mm2" if row.feature == ADOPTION else self.group
+            return Grant(operation=row.operation, kind="group", name=name)
+        name = row.on.strip("`").replace("A.", f"{a}.").replace("B.", f"{b}.")
+        return Grant(operation=row.operation, kind="topic", name=name)
+
+    def _prepare(self) -> None:
+        flow, feature = self.flow, self.feature
+        if feature in (CHECKPOINTS, SYNC):
+            commit(self.source, self.group, flow.topic, 7)
+        elif feature == WAY_BACK:
+            self._mirror_back()
+            commit(self.source, self.group, f"{flow.target}.{flow.topic}", 7)
+        elif feature == HEARTBEATS:
+            for cluster in (self.source, self.target):
+                if HEARTBEATS_TOPIC in topic_names(cluster):
+                    delete_topic(cluster, HEARTBEATS_TOPIC)
+        elif feature == ADOPTION:
+            storage = create_topic(self.target, f"mm2-offsets.{flow.source}.internal", 3)
+            key = PositionKey(
+                connector="MirrorSourceConnector",
+                cluster=flow.source,
+                source=TopicPartition("another", 0),
+            ).encode()
+            produce(self.target, storage, [Outgoing(key=key, value=encode_position(5))])
+        elif feature == MIRROR_MAKER_1:
+            commit(self.source, self.group, flow.topic, 0)
+
+    def _mirror_back(self) -> None:
+        """A topic of the target comes to the source."""
+        flow, pair = self.flow, self.flow.pair
+        create_topic(self.target, flow.topic)
+        produce(self.target, flow.topic, [Outgoing(value=b"%d" % n) for n in range(20)])
+        everything = [
+            Grant(operation="ALL", kind="topic", name="*"),
+            Grant(operation="ALL", kind="group", name="*"),
+            Grant(operation="ALL", kind="cluster"),
+        ]
+        back = SecuredPair(source=self.target, target=self.source)
+        users = pair.user(self.target, everything), pair.user(self.source, everything)
+        path = flow.path.with_name("back.properties")
+        lines = [f"topics = {flow.topic}", *OTHERS_OFF, "emit.checkpoints.enabled = false"]
+        config = back.config(path, users, lines, aliases=(flow.target, flow.source))
+        with EmittingMirror(config, once=True) as mirror:
+            mirror.wait(60)
+
+    def rights(self) -> list[tuple[str, Grant]]:
+        """Of the copy, and what the feature needs that is no right of its own."""
+        a, b, topic = self.flow.source, self.flow.target, self.flow.topic
+        found = [
+            ("source", Grant(operation="READ", kind="topic", name=f"{topic}*")),
+            ("source", Grant(operation="DESCRIBE_CONFIGS", kind="topic", name=f"{topic}*")),
+            ("target", Grant(operation="ALL", kind="group", name=f"twinlog-{a}->{b}")),
+            ("target", Grant(operation="DESCRIBE_CONFIGS", kind="cluster")),
+        ]
+        names = (f"{a}.{topic}*", STATE_TOPIC, PROBE_TOPIC, f"mm2-twinlog-offset-map.{a}.internal")
+        found += [("target", Grant(operation="ALL", kind="topic", name=name)) for name in names]
+        if self.feature in (SYNC, WAY_BACK):
+            found += [
+                ("source", Grant(operation="DESCRIBE", kind="group", name=self.group)),
+                ("target", Grant(operation="ALL", kind="topic", name=f"{a}.checkpoints.internal")),
+            ]
+        if self.feature == WAY_BACK:
+            found += [
+                ("source", Grant(operation="READ", kind="topic", name=f"{b}.{topic}")),
+                ("target", Grant(operation="READ", kind="topic", name=topic)),
+            ]
+        return found
+
+    def config(self, rights: Sequence[Row]) -> Path:
+        """With users that have these rights, and those of the copy."""
+        given = [*self.rights(), *((row.cluster, self.grant(row)) for row in rights)]
+        users = [
+            self.flow.pair.user(cluster, [grant for side, grant in given if side == name])
+            for name, cluster in (("source", self.source), ("target", self.target))
+        ]
+        return self.flow.write((users[0], users[1]), *self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        feature, name = self.feature, f"{self.flow.source}->{self.flow.target}"
+        yield "sync.topic.acls.enabled = false"
+        yield "heartbeats.replication.enabled = false"
+        yield f"emit.heartbeats.enabled = {str(feature == HEARTBEATS).lower()}"
+        yield "emit.heartbeats.interval.seconds = 1"
+        syncs = feature in (SYNCS_AT_SOURCE, SYNCS_AT_TARGET)
+        yield f"emit.offset-syncs.enabled = {str(syncs).lower()}"
+        if feature == SYNCS_AT_TARGET:
+            yield "offset-syncs.topic.location = target"
+        if feature in (CHECKPOINTS, SYNC, WAY_BACK):
+            yield f"{name}.emit.checkpoints.enabled = true"
+            yield f"groups = {self.group}"
+        if feature == SYNC:
+            yield "sync.group.offsets.enabled = true"
+        if feature == MIRROR_MAKER_1:
+            yield f"twinlog.source.group.id = {self.group}"
+
+    def run(self, config: Path, within: float = 60) -> FlowSnapshot:
+        """To the end; heartbeats, until there are some on the side where they may be."""
+        if self.feature != HEARTBEATS:
+            adopts = self.feature == ADOPTION
+            with EmittingMirror(config, once=True, adopt_mm2=adopts) as mirror:
+                (found,) = mirror.wait(within)
+            return found
+        with EmittingMirror(config) as mirror:
+            mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), within)
+            eventually(lambda: max(map(len, self.beats())) >= 4, within)
+            (found,) = mirror.stop()
+        return found
+
+    def beats(self) -> tuple[list[Seen], list[Seen]]:
+        """Heartbeats on source and target."""
+        here, there = (
+            read_all(one, HEARTBEATS_TOPIC) if HEARTBEATS_TOPIC in topic_names(one) else []
+            for one in (self.source, self.target)
+        )
+        return here, there
+
+    def works(self, row: Row | None = None) -> bool:
+        """Whether the feature did what it is for; heartbeats on the row's cluster, or on both."""
+        flow = self.flow
+        if self.feature == SYNC:
+            return committed(self.target, self.group, flow.remote) == 7
+        if self.feature == MIRROR_MAKER_1:
+            return committed(self.source, self.group, flow.topic) > 0
+        if self.feature == HEARTBEATS:
+            here, there = map(bool, self.beats())
+            sides = {"source": here, "target": there}
+            return all(sides.values()) if row is None else sides[row.cluster]
+        cluster, topic = {
+            CHECKPOINTS: (self.target, f"{flow.source}.checkpoints.internal"),
+            WAY_BACK: (self.target, f"{flow.source}.checkpoints.internal"),
+            SYNCS_AT_SOURCE: (self.source, f"mm2-offset-syncs.{flow.target}.internal"),
+            SYNCS_AT_TARGET: (self.target, f"mm2-offset-syncs.{flow.source}.internal"),
+            ADOPTION: (self.target, f"mm2-offsets.{flow.source}.internal"),
+        }[self.feature]
+        about = {_topic_of(self.feature, one) for one in self._held(cluster, topic)}
+        return (flow.remote if self.feature == CHECKPOINTS else flow.topic) in about
+
+    def _held(self, cluster: LocalCluster, topic: str) -> list[Seen]:
+        if topic not in topic_names(cluster):
+            return []
+        return [one for one in read_all(cluster, topic) if one.key != FILLER]
+
+
+def _topic_of(feature: str, seen: Seen) -> str:
+    """The topic that a record of MirrorMaker 2 is about."""
+    if feature in (CHECKPOINTS, WAY_BACK):
+        return Checkpoint.decode(seen.key, seen.value).topic_partition.topic
+    if feature in (SYNCS_AT_SOURCE, SYNCS_AT_TARGET):
+        return OffsetSync.decode(seen.key, seen.value).topic_partition.topic
+    key = PositionKey.decode(seen.key)
+    assert key is not None
+    return key.source.topic
+
+
+FILLER: Final = b"not what belongs here"
+OTHERS_OFF: Final = (
+    "emit.heartbeats.enabled = false",
+    "emit.offset-syncs.enabled = false",
+    "sync.topic.acls.enabled = false",
+)
+
+
+@pytest.fixture
+def flow(pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
+    made = Flow(pair, fresh_topic, tmp_path)
+    produce(pair.source, fresh_topic, [Outgoing(value=b"%d" % n, partition=0) for n in range(10)])
+    return made
+
+
+def test_the_page_has_exactly_these_rows() -> None:
+    written = ROW.findall(PAGE.read_text())
+    assert [found[1:4] for found in written] == [
+        (row.cluster, row.operation, row.on) for row in ROWS
+    ]
+    assert {row.feature for row in ROWS} == set(FEATURES)
+    assert len({str(row) for row in ROWS}) == len(ROWS), "each has a test of its own"
+    for row, (_, _, _, _, text, key) in zip(ROWS, written, strict=True):
+        assert f"`{row.code}`" in text, row
+        assert ("The flow does not run" in text) == row.stops, row
+        assert key == (f"`{row.key}`" if row.key else "none"), row
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_these_rights_are_enough(
+    feature: str, flow: Flow, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(flow, feature)
+    found = scene.run(scene.config([row for row in ROWS if row.feature == feature]))
+    assert {p.code for p in found.partitions} == {""}
+    assert warned(caplog) == []
+    assert scene.works()
+    assert flow.is_copied()
+
+
+@pytest.mark.parametrize("missing", ROWS, ids=str)
+def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(flow, missing.feature)
+    acl = scene.grant(missing)
+    if missing.operation == "READ" and not missing.is_off:
+        # what is empty is not read
+        create_topic(scene.cluster(missing), acl.name, configs={"cleanup.policy": "compact"})
+        produce(scene.cluster(missing), acl.name, [Outgoing(key=FILLER, value=b"")])
+    taken = (missing.operation, missing.implied_by)
+    rest = [
+        row
+        for row in ROWS
+        if row.feature == missing.feature
+        and not (row.cluster == missing.cluster and row.on == missing.on and row.operation in taken)
+    ]
+    found = scene.run(scene.config(rest))
+    says = missing.says or f"grant {missing.operation} on {acl.kind} {acl.name}"
+    if missing.stops:
+        assert (found.state, found.code) == ("FAILED", missing.code)
+        assert says in found.reason
+        assert flow.remote not in topic_names(scene.target) or not read_all(
+            scene.target, flow.remote
+        )
+        return
+    (line,) = warned(caplog)
+    assert says in line
+    assert f"[{missing.code}]" in line
+    assert missing.key in line
+    assert scene.works(missing) == (not missing.is_off)
+    assert {p.code for p in found.partitions} == {""}
+    assert flow.is_copied()
