@@ -9,6 +9,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
+from benchmarks.ballast import Ballast
 from benchmarks.copier import Copier, CopierFailed, Launch, warnings_in
 from benchmarks.group_run import GROUP_KEYS, GroupRun
 from benchmarks.latency_run import measure_floor, steady_load, watch_steady
@@ -87,6 +88,10 @@ class Rounds:
         result = replace(result, alias=self.stage.next_alias())
         what = " ".join(filter(None, (result.system, result.variant)))
         self.progress.say(f"round {result.round}/{self.rounds}, {result.case}: {what}")
+        with Ballast(self.stage.scale.ballast_bytes(result.case)) as ballast:
+            return self._told_and_cleaned(replace(result, ballast_bytes=ballast.size))
+
+    def _told_and_cleaned(self, result: RunResult) -> RunResult:
         others = Others()
         try:
             result = self._measured(result)
@@ -116,6 +121,7 @@ class Rounds:
             with steady_load(flow.source, topic, self.stage.scale), Copier(launch) as copier:
                 result = self._steady(result, copier, flow)
         else:
+            self.stage.read_source_log(topic)
             with Copier(launch) as copier:
                 result = self._copy(result, copier, flow)
         return replace(

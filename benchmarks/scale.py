@@ -37,6 +37,11 @@ class Scale:
     rate: int = 1000
     seed: int = 20240229
 
+    def ballast_bytes(self, case: str) -> int:
+        """What a run will need: heaps, and the copy of a backlog in the page cache."""
+        records = {"backlog": self.backlog_records, "unprotected": self.old_records}.get(case, 0)
+        return 2000 * 2**20 + records * 600
+
     @property
     def lease_s(self) -> float:
         """Twinlog's lease in the latency case: its change falls into the middle of the window.

@@ -43,7 +43,7 @@ _BROKER_CONFIG: Final = {
 }
 _OFFSET_SYNCS: Final = "mm2-offset-syncs.B.internal"
 _TWO_DAYS_S: Final = 2 * 24 * 3600.0
-_WARM_UP_RECORDS: Final = 200_000
+_WARM_UP_RECORDS: Final = 800_000
 _STARTUP_RECORDS: Final = 10_000
 
 
@@ -84,6 +84,13 @@ class Stage:
         data = self.target.data_folder(1)
         folders = (data / f"{remote.name}-{each}" for each in range(remote.partitions))
         return sum(file.stat().st_size for one in folders for file in one.glob("*.log"))
+
+    def read_source_log(self, topic: str) -> None:
+        """Have the source's log in the page cache, or the first to copy it reads it from disk."""
+        for file in self.source.data_folder(1).glob(f"{topic}-*/*.log"):
+            with file.open("rb", buffering=0) as log:
+                while log.read(2**20):
+                    pass
 
     def clean(self, alias: str) -> None:
         """Delete what a run left on both clusters."""

@@ -1,0 +1,42 @@
+"""Memory held for a run and let go while it grows."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.ballast import AHEAD, Ballast, available_bytes, in_step
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/meminfo").exists(), reason="this system does not tell its memory"
+)
+MB = 2**20
+
+
+def pss_mb(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) // 1024
+
+
+def test_lets_go_what_others_took_and_a_little_ahead() -> None:
+    free = 8000 * MB
+    assert in_step(free, free, 0) == AHEAD
+    assert in_step(free, free + AHEAD, AHEAD) == AHEAD  # what was let go is free: nothing was taken
+    assert in_step(free, free - 50 * MB, AHEAD) == 2 * AHEAD + 50 * MB
+
+
+def test_holds_memory_that_is_really_there_and_gives_it_back() -> None:
+    with Ballast(800 * MB) as ballast:
+        assert ballast.pid is not None
+        assert pss_mb(ballast.pid) > 50, "all but what others took since, and a little more"
+        pid = ballast.pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_takes_nothing_where_there_is_too_little() -> None:
+    began = time.monotonic()
+    with Ballast(available_bytes()) as ballast:
+        assert (ballast.size, ballast.pid) == (0, None)
+    assert time.monotonic() - began < 5
