@@ -27,6 +27,8 @@ from twinlog.model import TopicPartition
 pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
 
 TARGETS = 3
+CHANGES = 3
+"""Of leases, at the least."""
 KEYED = {"twinlog.target.partitions": "keyed"}
 
 
@@ -61,6 +63,24 @@ def test_lanes_killed_again_and_again(flow: Rig) -> None:
             send_signals(dice.sample(mirror.leases.pids(), 1), signal.SIGKILL)
         count = load.stop()
         eventually(lambda: arrived(flow) >= count, 30, what="everything that was produced")
+        mirror.stop()
+    check(flow, 2)
+
+
+def test_leases_change_in_order_under_load(flow: Rig) -> None:
+    """Every lease looks where the one before it ended; nothing is handed over."""
+    create_topic(flow.source, flow.topic, partitions=2)
+    mirror = Mirror(flow.config(KEYED), lanes=2, lease_s=2.0)
+    with mirror, Load(flow.source, flow.topic, partitions=2, per_second=1_000) as load:
+        jobs = mirror.leases.jobs
+        eventually(lambda: len(jobs) > CHANGES and jobs[CHANGES - 1].is_done, 60)
+        at_the_change = load.sent
+        eventually(lambda: arrived(flow) > at_the_change, 60, what="records of the last lease")
+        count = load.stop()
+        eventually(lambda: arrived(flow) >= count, 30, what="everything that was produced")
+        tries = {attempt for job in jobs for attempt in job.attempts.values()}
+        assert tries == {0}, "no lane was lost: these were changes in order"
+        assert {part.code for one in mirror.snapshots for part in one.partitions} == {""}
         mirror.stop()
     check(flow, 2)
 
