@@ -114,6 +114,8 @@ def to_servers(setting: Setting) -> tuple[HostPort, ...]:
 
 
 def _host_port_hint(entry: str) -> str:
+    if "${" in entry:
+        return "no provider of config.providers has a value for it: set it, or name its provider"
     if ":" not in entry:
         return f"write the port too, for example {entry.split(maxsplit=1)[0]}:9092"
     return "write host:port with a port from 1 to 65535, separated by commas"

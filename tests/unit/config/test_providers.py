@@ -95,6 +95,12 @@ def test_a_flow_may_be_switched_by_a_variable(read: Loader) -> None:
     assert len(read(*lines, environment={"BACK": "false"}).flows) == 1
 
 
+def test_an_address_that_no_provider_knows_is_told_as_that(read: Loader) -> None:
+    message = refusal(lambda: read(*ENV, "A.bootstrap.servers = ${env:NOBODY_SET_IT}"))
+    assert message.startswith("mm2.properties:7: A.bootstrap.servers: ")
+    assert "no provider of config.providers has a value for it" in message
+
+
 def test_an_unreadable_file_names_the_line(read: Loader, tmp_path: Path) -> None:
     line = f"A.ssl.truststore.password = ${{file:{tmp_path}/none:pass}}"
     message = refusal(lambda: read(*FILE, line))
