@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from twinlog.errors import CorruptData
+from twinlog.mirror.earlier import Pair
 from twinlog.mirror.generations import Claim, closing, winning_claims
 from twinlog.mirror.offset_map import ChunkRow, Mark, PartitionKey, Run, Term
 from twinlog.model import TopicId
@@ -51,6 +52,17 @@ FULL_ROW_1_VALUE = (
     b'{"v":1,"topic":"orders","runs":[0,100,70,3,4,3,2147483650,1099511627672,2147483653],'
     b'"mark":[2147483648,2147483718],"crc":3735928559,"pid":4001}'
 )
+ADOPTED_ROW_1 = ChunkRow(
+    key=KEY,
+    term=Term(7, 2),
+    chunk=5,
+    topic="orders",
+    runs=(Run(0, 300, 290),),
+    before=(Pair(0, 0), Pair(202, 2**40)),
+)
+ADOPTED_ROW_1_VALUE = (
+    b'{"v":1,"topic":"orders","runs":[0,300,290],"before":[0,0,202,1099511627776]}'
+)
 PLAIN_ROW_1 = ChunkRow(
     key=KEY, term=Term(7, 2), chunk=5, topic="orders", runs=(Run(0, 0, 0),), producer_id=-1
 )
@@ -88,7 +100,12 @@ def test_version_1_of_a_generation_that_ended_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "value"), [(FULL_ROW_1, FULL_ROW_1_VALUE), (PLAIN_ROW_1, PLAIN_ROW_1_VALUE)]
+    ("row", "value"),
+    [
+        (FULL_ROW_1, FULL_ROW_1_VALUE),
+        (PLAIN_ROW_1, PLAIN_ROW_1_VALUE),
+        (ADOPTED_ROW_1, ADOPTED_ROW_1_VALUE),
+    ],
 )
 def test_version_1_of_an_offset_map_row(row: ChunkRow, value: bytes) -> None:
     assert ChunkRow.decode(ROW_1_KEY, value) == row
@@ -99,6 +116,7 @@ def test_this_release_writes_version_1() -> None:
     assert closing("us-west->us-east", 7) == (CLOSED_1_KEY, CLOSED_1_VALUE)
     assert FULL_ROW_1.encode() == (ROW_1_KEY, FULL_ROW_1_VALUE)
     assert PLAIN_ROW_1.encode() == (ROW_1_KEY, PLAIN_ROW_1_VALUE)
+    assert ADOPTED_ROW_1.encode() == (ROW_1_KEY, ADOPTED_ROW_1_VALUE)
 
 
 def test_fields_that_a_later_release_adds_do_no_harm() -> None:

@@ -189,7 +189,7 @@ def _translated(found: Translated, source: str) -> Iterator[RenderableType]:
     table = _table("topic", "partition", "offset", "there", "offset there", "")
     for one in found.offsets:
         place = "" if one.to_offset is None else str(one.to_offset)
-        note = "" if one.is_exact else "ahead of the copy: the end of what was copied"
+        note = "" if one.is_exact else "not exact: not copied yet, or by MirrorMaker 2"
         if one.to_offset is None:
             note = "not copied by Twinlog"
         table.add_row(one.topic, str(one.partition), str(one.offset), one.to_topic, place, note)

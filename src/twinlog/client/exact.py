@@ -17,10 +17,11 @@ from twinlog.mirror.naming import (
 )
 from twinlog.mirror.offset_map import PartitionMap
 from twinlog.mirror.translation import (
+    Known,
     Translation,
     downstream_within,
     reach_of,
-    upstream_of,
+    upstream_within,
 )
 from twinlog.model import TopicPartition
 
@@ -44,7 +45,7 @@ class ExactMap:
         for tp, known, log in self._known(list(upstream)):
             reach = reach_of(known, log[1], is_shared=self._is_shared)
             if reach is not None:
-                out[tp] = downstream_within(known.runs, reach, log, upstream[tp])
+                out[tp] = downstream_within(Known.of(known), reach, log, upstream[tp])
         return out
 
     def upstream(
@@ -55,7 +56,7 @@ class ExactMap:
         for tp, known, log in self._known(list(downstream)):
             reach = reach_of(known, log[1], is_shared=self._is_shared)
             if reach is not None:
-                out[tp] = upstream_of(known.runs, reach, downstream[tp])
+                out[tp] = upstream_within(Known.of(known), reach, downstream[tp])
         return out
 
     def _known(

@@ -146,7 +146,8 @@ class MirrorClient:
         """Where to go on here, when on that cluster it would be at these offsets, old or new.
 
         `offsets` has partitions by their names there, the answer by their names here. Where
-        `is_exact` is False, the offset was not copied yet, and the answer is the end of the copy.
+        `is_exact` is False, the offset was not copied yet, and the answer is the end of the copy;
+        or a MirrorMaker 2 copied what is there, and the answer lies somewhat before it.
         Partitions that Twinlog did not copy are left out.
         """
         remote = {

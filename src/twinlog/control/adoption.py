@@ -7,7 +7,8 @@ In order, and only while we lead the flow:
 2. partitions that Twinlog has no position of, and those that MirrorMaker 2 went on with since;
 3. for each one the source record that the target's last record is (`mirror.alignment`), at or
    behind the position that MirrorMaker 2 noted;
-4. a row of the offset map: ordinal 0 is the next upstream record, and lies at the target's end.
+4. a row of the offset map: ordinal 0 is the next upstream record, and lies at the target's end;
+   with what MirrorMaker 2's offset syncs tell of the records before it (`mirror.earlier`).
 
 From the row on it is a partition like any other: what stands before it in the target is not ours,
 and whoever writes behind it is noticed. A partition whose place is not found is left as it is, with
@@ -31,9 +32,11 @@ from twinlog.config.offset_storage import OffsetStorage
 from twinlog.config.schema import FlowConfig, IsolationLevel
 from twinlog.control.committed_log import read_committed
 from twinlog.control.mm2_positions import Positions, read_positions
+from twinlog.control.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
 from twinlog.control.partitions import PartitionPlan
 from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
 from twinlog.mirror.alignment import Alignment, Found, identity
+from twinlog.mirror.earlier import Pair, kept
 from twinlog.mirror.offset_map import (
     ChunkRow,
     Mark,
@@ -71,13 +74,16 @@ class Adopted:
     """Among its last records some are there twice."""
     is_again: bool
     """Twinlog had copied it before."""
+    before: tuple[Pair, ...]
+    """Where some of the records lie that are on the target."""
 
     def lines(self) -> Iterator[str]:
         """What people should know."""
         if self.noted >= 0 and self.upstream > self.noted + 1:
             yield (
-                f"{self.plan.target}: holds upstream records up to {self.upstream - 1}, of which "
-                f"MirrorMaker 2 had noted only {self.noted}: it would have copied the rest again"
+                f"{self.plan.target}: holds [{self.noted + 1}, {self.upstream}) of "
+                f"{self.plan.source}, which MirrorMaker 2 had not noted as copied: it would have "
+                f"copied these {self.upstream - self.noted - 1} offsets again, Twinlog does not"
             )
         if self.jumped_back:
             yield (
@@ -93,6 +99,7 @@ class Adoption:
     partitions: tuple[Adopted, ...] = ()
     problems: tuple[TwinlogError, ...] = ()
     """Of partitions that cannot be."""
+    notes: tuple[str, ...] = ()
 
     @property
     def begins_again(self) -> bool:
@@ -103,6 +110,7 @@ class Adoption:
         """All that people should know."""
         for one in self.partitions:
             yield from one.lines()
+        yield from self.notes
         for problem in self.problems:
             yield f"not taken over from MirrorMaker 2: {problem}"
 
@@ -117,6 +125,7 @@ class Adoption:
                 runs=(Run(0, one.upstream, one.downstream),),
                 mark=Mark(0, one.downstream),
                 producer_id=producer_id,
+                before=one.before,
             )
 
 
@@ -153,6 +162,8 @@ class Adopter:
     storage: OffsetStorage
     source: ClusterClient
     target: ClusterClient
+    syncs: SyncsTopic | None
+    """None: it writes none."""
     committed: bool
     """MirrorMaker 2 copied no records of transactions that were rolled back."""
     accept_loss: bool = False
@@ -171,6 +182,7 @@ class Adopter:
         ]
         if due:
             self._refuse_growing(due, positions, ends)
+        pairs, unread = self._pairs() if due else (NO_PAIRS, "")
         adopted, problems = [], []
         for plan in due:
             known = maps.get(_key(plan))
@@ -180,12 +192,27 @@ class Adopter:
                         plan,
                         positions.noted.get(plan.source, -1),
                         (starts[plan.target], ends[plan.target]),
+                        pairs.get(plan.source, ()),
                         is_again=known is not None and bool(known.runs),
                     )
                 )
             except TwinlogError as error:
                 problems.append(error)
-        return Adoption(partitions=tuple(adopted), problems=tuple(problems))
+        notes = [
+            f"{self.flow}: offset syncs of MirrorMaker 2 are not known, so groups behind the place "
+            f"of the take-over are translated to the beginning of the remote topic: {unread}"
+        ]
+        return Adoption(
+            partitions=tuple(adopted),
+            problems=tuple(problems),
+            notes=tuple(notes if unread else ()),
+        )
+
+    def _pairs(self) -> tuple[Pairs, str]:
+        if self.syncs is None:
+            return NO_PAIRS, ""
+        client = self.target if self.syncs.on_target else self.source
+        return read_pairs(client, self.syncs.name)
 
     def _check_connector(self, positions: Positions) -> None:
         if not positions.noted and positions.others:
@@ -256,7 +283,13 @@ class Adopter:
     # --------------------------------------------------------------------------------------------
 
     def _adopt(
-        self, plan: PartitionPlan, noted: int, bounds: tuple[int, int], *, is_again: bool
+        self,
+        plan: PartitionPlan,
+        noted: int,
+        bounds: tuple[int, int],
+        pairs: Iterable[Pair],
+        *,
+        is_again: bool,
     ) -> Adopted:
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
@@ -277,6 +310,7 @@ class Adopter:
             noted=noted,
             jumped_back=jumped,
             is_again=is_again,
+            before=kept(pairs, upstream, bounds[1]),
         )
 
     def _tail(self, tp: TopicPartition, start: int, end: int) -> tuple[list[Record], bool]:
@@ -347,6 +381,7 @@ def adopter_of(
         storage=storage,
         source=source,
         target=target,
+        syncs=SyncsTopic.of(flow),
         committed=flow.isolation_level is IsolationLevel.READ_COMMITTED,
         accept_loss=flow.accept_source_loss,
     )

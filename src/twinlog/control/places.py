@@ -22,11 +22,12 @@ from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.naming import offset_map_topic
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.translation import (
+    Known,
     Reach,
     Translation,
     downstream_within,
     reach_of,
-    upstream_of,
+    upstream_within,
 )
 from twinlog.model import TopicPartition
 
@@ -40,17 +41,22 @@ class Place:
     target: TopicPartition
     log_start: int
     log_end: int
-    runs: Sequence[Run]
+    known: Known
     reach: Reach
     is_way_back: bool
     """The source partition is the copy, and the target's the original."""
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """Of the offset map; none: nothing was copied yet."""
+        return self.known.runs
 
     def translate(self, offset: int) -> Translation:
         """An offset of the source as one of the target, within its log."""
         log = self.log_start, self.log_end
         if not self.is_way_back:
-            return downstream_within(self.runs, self.reach, log, offset)
-        found = upstream_of(self.runs, self.reach, offset)
+            return downstream_within(self.known, self.reach, log, offset)
+        found = upstream_within(self.known, self.reach, offset)
         return Translation(offset=found.within(*log), is_exact=found.is_exact)
 
 
@@ -190,7 +196,7 @@ def _place(
         target=target,
         log_start=bounds[0],
         log_end=bounds[1],
-        runs=() if known is None else known.runs,
+        known=Known.of(known),
         reach=reach,
         is_way_back=is_way_back,
     )

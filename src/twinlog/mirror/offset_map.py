@@ -41,6 +41,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from twinlog.errors import CorruptData
+from twinlog.mirror.earlier import Pair
 from twinlog.model import TopicId, TopicPartition
 
 ROW_VERSION: Final = 1
@@ -118,6 +119,8 @@ class ChunkRow:
     """CRC32C of the record that the last run announces (`wire.records.fingerprint`)."""
     producer_id: int = -1
     """Under which our records are written: known as ours even without the state topic."""
+    before: tuple[Pair, ...] | None = None
+    """What was on the target before the first run, by a MirrorMaker 2; None: it was nobody's."""
 
     def encode(self) -> tuple[bytes, bytes]:
         """(key, value) as compact JSON."""
@@ -137,6 +140,8 @@ class ChunkRow:
             value["crc"] = self.fingerprint
         if self.producer_id >= 0:
             value["pid"] = self.producer_id
+        if self.before is not None:
+            value["before"] = [offset for pair in self.before for offset in pair]
         return _json(key), _json(value)
 
     @classmethod
@@ -157,7 +162,7 @@ class ChunkRow:
                 do, du, dd = deltas[at : at + 3]
                 last = Run(last.ordinal + do, last.upstream + du, last.downstream + dd)
                 runs.append(last)
-            mark = fields.get("mark")
+            mark, before = fields.get("mark"), fields.get("before")
             return cls(
                 key=PartitionKey(TopicId(source_id), TopicId(target_id), partition, *branch),
                 term=Term(generation, start),
@@ -167,11 +172,16 @@ class ChunkRow:
                 mark=None if mark is None else Mark(*mark),
                 fingerprint=fields.get("crc"),
                 producer_id=fields.get("pid", -1),
+                before=None if before is None else _pairs(before),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptData(
                 f"a row of the offset map cannot be read: {error!r}", code="STATE_CORRUPT"
             ) from error
+
+
+def _pairs(offsets: Sequence[int]) -> tuple[Pair, ...]:
+    return tuple(map(Pair, offsets[::2], offsets[1::2]))
 
 
 def _json(value: object) -> bytes:
@@ -192,6 +202,8 @@ class PartitionMap:
     mark: Mark | None = None
     producers: set[int] = field(default_factory=set)
     """Every producer id that wrote records of this partition for us."""
+    before: tuple[Pair, ...] | None = None
+    """Of what a MirrorMaker 2 had copied before the first run; None: nobody had."""
 
     def apply(self, row: ChunkRow) -> None:
         """Fold one row in (rules A to D)."""
@@ -204,6 +216,8 @@ class PartitionMap:
             if self.mark is not None and self.mark.ordinal > first:
                 self.mark = None
         self.chunk = row.chunk
+        if row.before is not None:
+            self.before = row.before
         self.runs.extend(row.runs)
         if row.producer_id >= 0:
             self.producers.add(row.producer_id)

@@ -8,7 +8,8 @@ the place of that record on the other side:
 
     101 -> 71    103 -> 73 (in a gap: the record after it)    106 -> 75    109 -> 76 (the next one)
     110 -> 76, not exact: 109 was not copied yet, and must not be skipped
-     50 -> 70: what the flow did not copy is not on the other side
+     50 -> 70: what the flow did not copy is not on the other side; but where a MirrorMaker 2 did
+               before it, its offset syncs say the place, not exactly (`mirror.earlier`)
 
 Rules:
 
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from twinlog.mirror.earlier import Pair, downstream_before, upstream_before
 from twinlog.mirror.offset_map import PartitionMap, Run, run_at
 
 
@@ -42,12 +44,28 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a pair of logs."""
+
+    runs: Sequence[Run]
+    before: Sequence[Pair] | None = None
+    """Of what a MirrorMaker 2 copied before the first run; None: nobody did."""
+
+    @classmethod
+    def of(cls, known: PartitionMap | None) -> Known:
+        """As its map has it."""
+        return cls(runs=()) if known is None else cls(runs=known.runs, before=known.before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
     """An offset on the other side."""
 
     offset: int
     is_exact: bool
-    """False: the offset asked for lies behind what was copied, so this one is before it."""
+    """False: the offset asked for lies behind what was copied, or before what is known exactly; so
+    this one is before it.
+    """
 
     def within(self, log_start: int, log_end: int) -> int:
         """The offset moved to where the log of that side still has, or already has, records."""
@@ -64,13 +82,15 @@ def downstream_of(runs: Sequence[Run], reach: Reach, upstream: int) -> Translati
 
 
 def downstream_within(
-    runs: Sequence[Run], reach: Reach, log: tuple[int, int], upstream: int
+    known: Known, reach: Reach, log: tuple[int, int], upstream: int
 ) -> Translation:
     """As `downstream_of`, within the target's log (its start and its end), and never behind a
     record that may lie in it before the map begins.
     """
+    runs = known.runs
     if _is_before_map(runs, log[0], upstream):
-        return Translation(offset=log[0], is_exact=False)
+        place = downstream_before(known.before or (), upstream)
+        return Translation(offset=max(log[0], 0 if place is None else place), is_exact=False)
     found = downstream_of(runs, reach, upstream)
     return Translation(offset=found.within(*log), is_exact=found.is_exact)
 
@@ -81,6 +101,16 @@ def _is_before_map(runs: Sequence[Run], log_start: int, upstream: int) -> bool:
     may be read again for it.
     """
     return bool(runs) and upstream < runs[0].upstream and log_start < runs[0].downstream
+
+
+def upstream_within(known: Known, reach: Reach, downstream: int) -> Translation:
+    """As `upstream_of`, and never behind a record that a MirrorMaker 2 copied before the map
+    begins.
+    """
+    if known.before is not None and known.runs and downstream < known.runs[0].downstream:
+        place = upstream_before(known.before, downstream)
+        return Translation(offset=0 if place is None else place, is_exact=False)
+    return upstream_of(known.runs, reach, downstream)
 
 
 def upstream_of(runs: Sequence[Run], reach: Reach, downstream: int) -> Translation:

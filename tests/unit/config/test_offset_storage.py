@@ -86,3 +86,17 @@ def test_strimzi(tmp_path: Path, line: str, topic: str | None) -> None:
         cluster="A",
         group="mirrormaker2-cluster",
     )
+
+
+def test_strimzi_v1_has_fields_for_them(tmp_path: Path) -> None:
+    file = tmp_path / "mirror.yaml"
+    file.write_text(
+        "apiVersion: kafka.strimzi.io/v1\nkind: KafkaMirrorMaker2\nmetadata: {name: mirror}\n"
+        "spec:\n  target: {alias: B, bootstrapServers: 'b:9092', groupId: workers,"
+        " offsetStorageTopic: positions}\n"
+        "  mirrors:\n    - {source: {alias: A, bootstrapServers: 'a:9092'}, sourceConnector: {}}\n"
+    )
+    config = load(file, environment={})
+    found = offset_storage(config, flow_of(config))
+    assert (found.topic, found.group) == ("positions", "workers")
+    assert found.connector == "A->B.MirrorSourceConnector"
