@@ -21,14 +21,14 @@ FAR = 1 << 40
 def copies(draw: st.DrawFn) -> tuple[list[int], int, list[Pair]]:
     """The upstream offset of each record of a target, by its offset there (-1: a marker), where
     our part begins, and the syncs: MirrorMaker 2 starts some times, each time at or before where it
-    was, and then we go on behind the last record.
+    stopped, and then we go on behind the last record.
     """
     source = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=40)))
     target: list[int] = []
     pairs: list[Pair] = []
-    reached = last = 0
+    last = 0
     for _ in range(draw(st.integers(1, 4))):
-        begin = draw(st.integers(0, reached))
+        begin = draw(st.integers(0, last))
         end = draw(st.integers(begin + 1, len(source))) if begin < len(source) else begin
         for number in range(begin, end):
             target.extend([-1] * draw(st.integers(0, 2)))
@@ -36,7 +36,6 @@ def copies(draw: st.DrawFn) -> tuple[list[int], int, list[Pair]]:
                 pairs.append(Pair(source[number], len(target)))
             target.append(source[number])
             last = number + 1
-        reached = max(reached, end)
     return [*target, *source[last:]], len(target), pairs
 
 
