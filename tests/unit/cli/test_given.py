@@ -12,6 +12,7 @@ import pytest
 from tests.support.properties import BASE
 from twinlog.cli.given import SpreadClusters, configuration, configuration_options, flag_of
 from twinlog.cli.main import twinlog
+from twinlog.config.key_types import OWN_PREFIX
 from twinlog.config.own_keys import OWN_KEYS
 from twinlog.config.schema import MirrorConfig
 from twinlog.errors import ConfigError
@@ -111,13 +112,14 @@ def test_the_start_by_its_flag_of_today_and_the_old_one(run: Run, flag: str) -> 
         run("mm2.properties", flag, "now")
 
 
-@pytest.mark.parametrize("command", ["mirror", "check"])
+@pytest.mark.parametrize("command", ["mirror", "check", "mirror-maker"])
 def test_each_own_key_has_a_flag(command: str) -> None:
     found = twinlog.get_command(click.Context(twinlog), command)
     assert found is not None
     flags = {flag for parameter in found.params for flag in parameter.opts}
     assert {flag_of(key) for key in OWN_KEYS} <= flags
     assert all(re.fullmatch(r"--[a-z-]+", flag_of(key)) for key in OWN_KEYS)
+    assert all(key.name.startswith(OWN_PREFIX) for key in OWN_KEYS)
 
 
 def test_several_files_run_side_by_side_and_do_not_mix(run: Run, tmp_path: Path) -> None:

@@ -172,6 +172,43 @@ def test_the_table_has_every_field_once() -> None:
         assert all(field.meaning for field in fields)
 
 
+FIELDS = {
+    "spec": (
+        "version replicas image connectCluster clusters target mirrors resources livenessProbe "
+        "readinessProbe jvmOptions jmxOptions logging clientRackInitImage rack metricsConfig "
+        "tracing template externalConfiguration"
+    ),
+    "spec.clusters[], spec.target, spec.mirrors[].source": (
+        "alias bootstrapServers tls authentication config"
+    ),
+    "spec.target": "groupId configStorageTopic statusStorageTopic offsetStorageTopic",
+    "tls": "trustedCertificates",
+    "tls.trustedCertificates[]": "secretName certificate pattern",
+    "authentication": (
+        "type certificateAndKey username passwordSecret sasl config clientId clientSecret scope "
+        "audience tokenEndpointUri accessToken accessTokenLocation refreshToken clientAssertion "
+        "clientAssertionLocation clientAssertionType saslExtensions grantType "
+        "tlsTrustedCertificates disableTlsHostnameVerification connectTimeoutSeconds "
+        "readTimeoutSeconds httpRetries httpRetryPauseMs maxTokenExpirySeconds accessTokenIsJwt "
+        "enableMetrics includeAcceptHeader"
+    ),
+    "spec.mirrors[]": (
+        "sourceCluster targetCluster source sourceConnector checkpointConnector heartbeatConnector "
+        "topicsPattern topicsExcludePattern topicsBlacklistPattern groupsPattern "
+        "groupsExcludePattern groupsBlacklistPattern"
+    ),
+    "spec.mirrors[].sourceConnector, checkpointConnector, heartbeatConnector": (
+        "tasksMax config state pause version autoRestart listOffsets alterOffsets"
+    ),
+}
+"""What Strimzi's own reference has, of all versions."""
+
+
+@pytest.mark.parametrize("section", FIELDS)
+def test_the_table_has_what_strimzi_has(section: str) -> None:
+    assert set(FIELDS[section].split()) <= {field.name for field in SECTIONS[section]}
+
+
 @pytest.mark.parametrize(
     "field",
     [f for f in SECTIONS["spec"] if f.use is Use.NO_MEANING],
