@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from twinlog.config.keys import RENAMED
+from twinlog.config.key_types import Kind
+from twinlog.config.keys import DEFINITIONS, RENAMED
 from twinlog.config.origin import Setting
 from twinlog.config.resolve import candidate_flows
 
 _CLUSTERS = "clusters"
+_PATTERNS = tuple(name for name, one in DEFINITIONS.items() if one.kind is Kind.NAMES)
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 _KEY_ESCAPES = _ESCAPES | {" ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
 
 
 def canonical(settings: Mapping[str, Setting], aliases: Iterable[str]) -> str:
     """The whole file: clusters, then what is general, of each cluster, of each flow."""
-    values = {_todays_name(key, settings): one.value for key, one in settings.items()}
+    named = {_todays_name(key, settings): one.value for key, one in settings.items()}
+    values = {key: _usable(key, value) for key, value in named.items()}
     sections = [section for section in _sections(values, list(aliases)) if section]
     return "\n".join("".join(map(_line, section)) for section in sections)
 
@@ -48,6 +51,16 @@ def _sections(values: Mapping[str, str], aliases: list[str]) -> Iterator[list[tu
     yield general
     for prefix in [*(f"{alias}." for alias in aliases), *flows]:
         yield of_prefix[prefix]
+
+
+def _usable(key: str, value: str) -> str:
+    """A lone `*` is taken as everything here, and refused by MirrorMaker 2."""
+    if not any(key == name or key.endswith(f".{name}") for name in _PATTERNS):
+        return value
+    entries = value.split(",")
+    if all(entry.strip() != "*" for entry in entries):
+        return value
+    return ", ".join(".*" if entry.strip() == "*" else entry.strip() for entry in entries)
 
 
 def _todays_name(key: str, settings: Mapping[str, Setting]) -> str:

@@ -78,6 +78,16 @@ def test_convert_prints_and_writes_but_never_over_a_file(
     assert capsys.readouterr().out == printed
 
 
+def test_a_lone_star_becomes_what_mirror_maker_2_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*pair_files(tmp_path), "--whitelist", "*", "--exclude", "a*,*"]
+    assert run(["convert", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert "g->target.topics = .*\n" in printed
+    assert "topics.exclude = __.*, mm2.*\\\\.internal, a*, .*\n" in printed
+
+
 def test_check_and_status_take_the_pair_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,8 @@ def effective(config: MirrorConfig) -> object:
 def _flow(flow: FlowConfig) -> object:
     clients: list[ClientProperties] = [getattr(flow, name) for name in CLIENTS]
     settings = {name: one.value for name, one in flow.settings.items()}
+    if settings.get("topics") == "*":
+        settings["topics"] = ".*"  # which is what it means, and what is written
     for old in ("topics.blacklist", "groups.blacklist", "config.properties.blacklist"):
         settings.pop(old, None)
     return flow.flow, flow.topics, flow.topics_exclude, settings, [dict(one) for one in clients]
