@@ -14,6 +14,7 @@ from tests.unit.config.test_strimzi_examples import RESOURCES, SAID, example
 from twinlog.config.canonical import canonical
 from twinlog.config.load import load
 from twinlog.config.origin import ClientProperties, Setting
+from twinlog.config.patterns import joined
 from twinlog.config.properties import decode, parse_properties
 from twinlog.config.read import read_raw
 from twinlog.config.schema import FlowConfig, MirrorConfig
@@ -43,7 +44,8 @@ def _flow(flow: FlowConfig) -> object:
         settings["topics"] = ".*"  # which is what it means, and what is written
     for old in ("topics.blacklist", "groups.blacklist", "config.properties.blacklist"):
         settings.pop(old, None)
-    return flow.flow, flow.topics, flow.topics_exclude, settings, [dict(one) for one in clients]
+    topics = [joined(names.entries) for names in (flow.topics, flow.topics_exclude)]
+    return flow.flow, topics, settings, [dict(one) for one in clients]
 
 
 def converted(path: Path, aliases: list[str], folder: Path, secrets: Path | None = None) -> Path:
