@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
+from tests.broker.test_group_failover import Pair, commit
+from tests.broker.test_group_failover import committed as committed_there
 from tests.support.client import Outgoing, consumer, produce, read_all
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
@@ -246,3 +248,42 @@ def check_placed(
         for begin in range(here):
             order = [int((one.value or b"")[1:]) for one in part if home[one.value] == begin]
             assert order == sorted(order)
+
+
+def test_groups_of_topics_placed_by_key_are_named_and_others_translated(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
+    keyed_topic = f"{pair.topic}-keyed"
+    with pair.config.open("a") as file:
+        file.write(f"topics = {pair.topic}.*\ntwinlog.target.partitions = keyed\n")
+    for topic, there in ((pair.topic, 1), (keyed_topic, 2)):
+        create_topic(source_cluster, topic)
+        create_topic(target_cluster, f"{pair.alias_a}.{topic}", there)
+        produce(source_cluster, topic, keyed(10, 1))
+    one, both, other = (f"{pair.group}-{name}" for name in ("keyed", "both", "other"))
+    for group, topics in (
+        (one, [keyed_topic]),
+        (both, [keyed_topic, pair.topic]),
+        (other, [pair.topic]),
+    ):
+        for topic in topics:
+            commit(source_cluster, group, topic, 4)
+    with caplog.at_level(logging.WARNING), Mirror(pair.config) as mirror:
+
+        def left_alone() -> dict[str, str]:
+            return {g: r for flow in mirror.snapshots for g, r in flow.skipped_groups.items()}
+
+        def translated(group: str) -> bool:
+            return committed_there(target_cluster, group, pair.remote) == 4
+
+        eventually(lambda: translated(both) and translated(other), within=60)
+        eventually(lambda: set(left_alone()) == {one, both}, within=60)
+        assert f"records of {keyed_topic} are placed by key" in left_alone()[one]
+        mirror.stop()
+    said = "offsets of groups are not translated in 1 topic"
+    assert caplog.text.count(said) == 1
+    assert committed_there(target_cluster, one, f"{pair.alias_a}.{keyed_topic}") == -1

@@ -52,6 +52,8 @@ class PartitionView:
     source_end: int
     is_broken: bool = False
     """One of the two logs is not what it should be: no offset of the target can be trusted."""
+    is_keyed: bool = False
+    """Its records go to several target partitions by key."""
 
     @property
     def map_key(self) -> PartitionKey:
@@ -71,6 +73,7 @@ def view_of(partition: Partition) -> PartitionView:
         next_downstream=-1 if at is None else at.downstream,
         source_end=-1 if at is None else at.source_end,
         is_broken=partition.failure is not None and partition.failure.code in LOG_FINDINGS,
+        is_keyed=plan.targets > 0,
     )
 
 

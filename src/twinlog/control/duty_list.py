@@ -9,6 +9,7 @@ from twinlog.control.checkpoints import checkpoints
 from twinlog.control.config_sync import config_sync
 from twinlog.control.duties import Duty, DutyFactory, LedFlow
 from twinlog.control.heartbeats import into_source, into_target
+from twinlog.control.keyed_groups import keyed_groups
 from twinlog.control.mm2_positions import mm2_positions
 from twinlog.control.offset_syncs import offset_syncs
 from twinlog.control.source_group import group_commits
@@ -20,6 +21,7 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
     into_target,
     into_source,
     checkpoints,
+    keyed_groups,
     group_commits,
     mm2_positions,
 )

@@ -33,8 +33,18 @@ class GroupsReport:
 
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Groups whose offsets on the target are left as they are, with the reason."""
+    untranslated: Mapping[str, str] = field(default_factory=dict)
+    """Groups with offsets that have no counterpart there, with the reason."""
     _windows: dict[tuple[str, TopicPartition], TimingWindow] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def left_alone(self) -> dict[str, str]:
+        """Both kinds; a group may be of both, for different topics."""
+        out = {**self.untranslated}
+        for group, reason in self.skipped.items():
+            out[group] = f"{reason}; {out[group]}" if group in out else reason
+        return out
 
     def wrote(self, checkpoints: Iterable[Checkpoint], *, looked_ms: int) -> None:
         """The target has these; their groups' offsets were read at `looked_ms`."""

@@ -104,7 +104,7 @@ class ManagedFlow:
             )
             return replace(
                 running,
-                skipped_groups=self.groups.skipped,
+                skipped_groups=self.groups.left_alone,
                 checkpoints=self.groups.timings,
             )
         error = self.error

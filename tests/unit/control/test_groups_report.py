@@ -1,0 +1,17 @@
+"""Who is left alone, and why, as `twinlog status` shows it."""
+
+from __future__ import annotations
+
+from twinlog.control.groups_report import GroupsReport
+
+
+def test_a_group_may_be_left_alone_for_two_reasons() -> None:
+    report = GroupsReport(
+        skipped={"both": "it is active there", "one": "it is further there"},
+        untranslated={"both": "records of t are placed by key", "other": "records of t are"},
+    )
+    assert report.left_alone == {
+        "both": "it is active there; records of t are placed by key",
+        "one": "it is further there",
+        "other": "records of t are",
+    }
