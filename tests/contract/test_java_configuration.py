@@ -18,6 +18,7 @@ from twinlog.config.flow_keys import FLOW_KEYS
 from twinlog.config.key_types import Kind
 from twinlog.config.keys import DEFINITIONS, RENAMED
 from twinlog.config.origin import Setting, Settings
+from twinlog.config.own_keys import OWN_KEYS
 from twinlog.config.properties import decode, parse_properties
 from twinlog.config.resolve import (
     candidate_flows,
@@ -234,6 +235,23 @@ def test_the_examples_mean_the_same(judge: Judge, file: Path) -> None:
         {key: value for key, value in properties.items() if not key.endswith(left_out)},
         candidate_flows(aliases[:2]),
     )
+
+
+def test_own_keys_leave_a_file_to_mirror_maker_2(judge: Judge, jvm: Any) -> None:
+    own = {
+        f"{prefix}{key.name}": key.default or "1"
+        for key in OWN_KEYS
+        for prefix in ("", "B.", "A->B.")
+    }
+    files = {"A.bootstrap.servers": "a:1", "B.bootstrap.servers": "b:1", "A->B.enabled": "true"}
+    config = judge.read({"clusters": "A, B", **files, **own})
+    found = judge.connector_of(config, Flow("A", "B"))
+    assert {key.name for key in OWN_KEYS} <= found.keys()
+    taken = jvm.java.util.HashMap()
+    for name, value in found.items():
+        taken.put(name, value)
+    made = jvm.org.apache.kafka.connect.mirror.MirrorSourceConfig(taken)  # as the connector starts
+    assert "bootstrap.servers" in str(made.sourceConsumerConfig("x"))
 
 
 PREFIXES = ("", "A.", "B.", "A->B.", "B->A.", "A.b.", "A->A.b.")
