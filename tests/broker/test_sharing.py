@@ -45,9 +45,13 @@ class Site:
         self.path.write_text("\n".join(lines) + "\n")
 
     def process(self) -> Mirror:
-        mirror = Mirror(self.path, lanes=1)
+        mirror = self.real_process()
         mirror.supervisor.sharing = Sharing(SETTLE_S)
         return mirror
+
+    def real_process(self) -> Mirror:
+        """With the pauses that users have."""
+        return Mirror(self.path, lanes=1)
 
     def same(self) -> None:
         """Every remote topic has what the source has, once and in order."""
@@ -112,4 +116,18 @@ def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) 
         eventually(lambda: leads(first) == [FLOWS], 30, what="all flows with the last process")
         count = load.stop()
         eventually(lambda: site.ended(count), 30)
+    site.same()
+
+
+def test_flows_of_processes_that_are_started_together_are_spread_soon(site: Site) -> None:
+    quiet = Load(site.source, site.topic, per_second=100)
+    with quiet as load, site.real_process() as first:
+        eventually(lambda: leads(first) == [FLOWS], 30)
+        with site.real_process() as second, site.real_process() as third:
+            # less than twice the time for which a difference must stand between older ones
+            eventually(
+                lambda: sorted(leads(first, second, third)) == [1, 1, 2], 55, what="fair parts"
+            )
+            count = load.stop()
+            eventually(lambda: site.ended(count), 30)
     site.same()

@@ -10,6 +10,10 @@ Nothing is moved in haste: the difference must have stood for `SETTLE_S` and a r
 two leaders would give one newcomer too much), and twice as long must pass after each time. Only a
 process with the same configuration is given anything, and only while it stands by without trouble.
 
+Processes that are started together are the exception: one of them was first, leads nearly all, and
+has hardly begun. In its first minute a process waits for `SOON_S` only, and gives all others their
+part in one go: six flows of three processes were even after 106 s, and are after 21.
+
 A group's coordinator picks any member when the leader leaves. Where more than one stands by, the
 leader first names its successor, and the others stay out of the group for some seconds.
 """
@@ -39,6 +43,12 @@ from twinlog.control.managed_flow import ManagedFlow
 log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 30.0
+SOON_S: Final = 3.0
+"""Instead, while this process is young: longer than it takes a process to tell what it leads."""
+
+YOUNG_S: Final = 60.0
+"""Spark is up within this time on a slow machine, and a process can be given something."""
+
 TURN_S: Final = 0.5
 TELL_AFTER: Final = 0.1
 """Of the time to settle: a number that changes again at once is not told (each telling is a
@@ -70,12 +80,15 @@ class Sharing:
         self,
         settle_s: float = SETTLE_S,
         *,
+        young_s: float = YOUNG_S,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.process = uuid.uuid4().hex[:12]
-        self._settle_s = settle_s * (1 + chance() / 2)
+        more = 1 + chance() / 2
+        self._usual_s, self._soon_s = settle_s * more, min(settle_s, SOON_S) * more
         self._clock = clock
+        self._young_until = clock() + young_s
         self._next_turn = 0.0
         self._leads = 0
         self._leads_since = clock()
@@ -83,6 +96,11 @@ class Sharing:
         self._uneven_since: dict[str, float] = {}
         self._given: dict[str, tuple[int, float]] = {}
         """What a process leads with what we gave it, and how long we count so whatever it says."""
+
+    @property
+    def _settle_s(self) -> float:
+        """How long a difference must have stood."""
+        return self._soon_s if self._clock() < self._young_until else self._usual_s
 
     def turn(self, flows: Iterable[ManagedFlow], *, can_lead: bool) -> None:
         """Tell the others how we are, and hand over what is too much."""
@@ -123,14 +141,23 @@ class Sharing:
     def _give(self, flows: list[ManagedFlow], now: float) -> None:
         fewer = self._fewer(flows)
         self._uneven_since = {one: self._uneven_since.get(one, now) for one in fewer}
-        for process, found in fewer.items():
-            if now - self._uneven_since[process] < self._settle_s:
-                continue
+        due = {
+            process: found
+            for process, found in fewer.items()
+            if now - self._uneven_since[process] >= self._settle_s
+        }
+        part = (self._leads + sum(found.leads for found in due.values())) // (1 + len(due))
+        room = AT_ONCE
+        for process, found in due.items():
             self._uneven_since[process] = now + self._settle_s
-            count = min((self._leads - found.leads) // 2, AT_ONCE, len(found.flows))
+            free = [flow for flow in found.flows if not flow.hands_over_to]
+            count = min(part - found.leads, room, len(free))
+            if count <= 0:
+                continue
+            room -= count
             until = now + ARRIVES_WITHIN * self._settle_s
             self._given[process] = (found.leads + count, until)
-            for flow in found.flows[-count:]:
+            for flow in free[-count:]:
                 log.warning(
                     "%s: handing over to %s, which leads %d flows and this process %d",
                     flow.setup.name,
@@ -139,7 +166,6 @@ class Sharing:
                     self._leads,
                 )
                 self._begin(flow, process, now)
-            return
 
     def _fewer(self, flows: list[ManagedFlow]) -> dict[str, _Fewer]:
         found: dict[str, _Fewer] = {}

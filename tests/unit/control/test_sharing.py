@@ -57,7 +57,7 @@ class Process:
 
     def __init__(self, leads: int, *others: bytes, stands_by_for: int = 0) -> None:
         self.now = 1000.0
-        self.sharing = Sharing(30.0, clock=lambda: self.now, chance=lambda: 0.0)
+        self.sharing = Sharing(30.0, young_s=0.0, clock=lambda: self.now, chance=lambda: 0.0)
         self.flows = [self._flow(n, Role.LEADING, others) for n in range(leads)]
         self.flows += [self._flow(100 + n, Role.STANDBY, ()) for n in range(stands_by_for)]
 
@@ -170,3 +170,23 @@ def test_what_is_told_is_read_back() -> None:
     for strange in (b"", b"somebody", b"[]", b'{"share":1}', who_we_are()):
         assert share_of(strange) is None
         assert successor_of(strange) == ""
+
+
+def test_a_young_process_gives_all_others_their_part_at_once() -> None:
+    def young(leads: int) -> Process:
+        process = Process(leads, standby("p"), standby("q"))
+        process.sharing = Sharing(30.0, clock=lambda: process.now, chance=lambda: 0.0)
+        return process
+
+    process = young(6)
+    assert process.after(2.5) == 0
+    assert process.after(2) == 4
+    assert sorted(flow.hands_over_to for flow in process.flows) == ["", "", "p", "p", "q", "q"]
+    process.moved()
+    process.others(standby("p", leads=2), standby("q", leads=2))
+    assert process.after(600) == 0
+    late = young(6)
+    late.others()
+    late.after(60)
+    late.others(standby("p"), standby("q"))
+    assert late.after(25) == 0, "an old one has time"
