@@ -3,98 +3,31 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.client import Outgoing, produce, produce_transaction, read_all
+from tests.support.client import produce, produce_transaction
+from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, delete_records, end_offsets
 from twinlog.client.exact import ExactMap
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import append
 from twinlog.config.load import load
 from twinlog.config.offset_storage import offset_storage
 from twinlog.control import adoption
-from twinlog.control.snapshot import PartitionSnapshot
 from twinlog.errors import AdoptionRefused
 from twinlog.mirror.naming import DefaultReplicationPolicy
-from twinlog.mirror.partitioner import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
-from twinlog.wire.connect_positions import PositionKey, decode_position, encode_position
-from twinlog.wire.records import Record
 
 pytestmark = pytest.mark.broker
-
-STORAGE_PARTITIONS = 3
 
 
 @pytest.fixture(autouse=True)
 def no_long_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption, "QUIET_S", 0.2)
-
-
-def outgoing(numbers: Iterable[int]) -> list[Outgoing]:
-    return [Outgoing(key=b"%d" % (n % 5), value=b"v%d" % n, timestamp=1_000 + n) for n in numbers]
-
-
-@dataclass
-class Left:
-    """A source topic, and what a MirrorMaker 2 left of it on the target."""
-
-    source: LocalCluster
-    target: LocalCluster
-    topic: str
-    file: Path
-    alias: str
-    policy: str = ""
-
-    @property
-    def remote(self) -> str:
-        return self.topic if self.policy else f"{self.alias}.{self.topic}"
-
-    @property
-    def storage(self) -> str:
-        return f"mm2-offsets.{self.alias}.internal"
-
-    def write_file(self, *more: str) -> None:
-        lines = [
-            f"clusters = {self.alias}, B",
-            f"{self.alias}.bootstrap.servers = {self.source.bootstrap}",
-            f"B.bootstrap.servers = {self.target.bootstrap}",
-            f"{self.alias}->B.enabled = true",
-            f"{self.alias}->B.topics = {self.topic}",
-            "replication.factor = 1",
-            "twinlog.state.topic.replication.factor = 1",
-            *([f"replication.policy.class = {self.policy}"] if self.policy else []),
-            *more,
-        ]
-        self.file.write_text("\n".join(lines))
-
-    def note(self, offset: int, connector: str = "MirrorSourceConnector") -> None:
-        key = PositionKey(
-            connector=connector, cluster=self.alias, source=TopicPartition(self.topic, 0)
-        ).encode()
-        home = TopicPartition(self.storage, partition_for_key(key, STORAGE_PARTITIONS))
-        with ClusterClient(settings_for(self.target.bootstrap)) as client:
-            append(client, home, [Record(0, 0, key, encode_position(offset))])
-
-    def noted(self) -> list[int | None]:
-        return [decode_position(record.value) for record in read_all(self.target, self.storage)]
-
-    def values(self) -> list[bytes | None]:
-        return [record.value for record in read_all(self.target, self.remote)]
-
-    def adopt(self) -> PartitionSnapshot:
-        with Mirror(self.file, once=True, adopt_mm2=True) as mirror:
-            (flow,) = mirror.wait(60)
-        assert not mirror.supervisor.errors, mirror.supervisor.errors
-        (partition,) = flow.partitions
-        return partition
 
 
 @pytest.fixture
@@ -108,10 +41,6 @@ def left(
     produce(source_cluster, fresh_topic, outgoing(range(30)))
     create_topic(target_cluster, made.storage, STORAGE_PARTITIONS)
     return made
-
-
-def values(numbers: Iterable[int]) -> list[bytes]:
-    return [b"v%d" % n for n in numbers]
 
 
 def test_stopped_in_order(left: Left) -> None:

@@ -51,6 +51,7 @@ class Mirror:
         lease_s: float = 300.0,
         secrets: Path | None = None,
         adopt_mm2: bool = False,
+        connector: str | None = None,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
     ) -> None:
         if isinstance(config, Path):
@@ -62,7 +63,7 @@ class Mirror:
             [
                 flow_setup(
                     flow if self.emits else silent(flow),
-                    offset_storage(config, flow) if adopt_mm2 else None,
+                    offset_storage(config, flow, connector) if adopt_mm2 else None,
                 )
                 for flow in config.flows
             ],

@@ -1,4 +1,4 @@
-"""A real MirrorMaker 2 in dedicated mode, as a process beside a test."""
+"""A real MirrorMaker 2 in dedicated mode, or another program of its jars, beside a test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.java import find_java
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 
-__all__ = ["mirror_maker", "one_cluster_file"]
+__all__ = ["java_process", "mirror_maker", "one_cluster_file"]
 
 _STOP_SECONDS = 20
 _LOGGING = """\
@@ -55,11 +55,18 @@ def one_cluster_file(path: Path, cluster: LocalCluster, **more: str) -> Path:
 @contextmanager
 def mirror_maker(properties: Path) -> Iterator[subprocess.Popen[bytes]]:
     """It runs the file until the block ends; what it says goes to `.log` beside the file."""
+    with java_process("org.apache.kafka.connect.mirror.MirrorMaker", properties) as process:
+        yield process
+
+
+@contextmanager
+def java_process(name: str, properties: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A class among MirrorMaker 2's jars that is given a file, as `mirror_maker` runs it."""
     logging = properties.with_suffix(".log4j2.properties")
     logging.write_text(_LOGGING)
     command = [str(find_java()), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command += [f"-Dlog4j2.configurationFile={logging}", "-cp", f"{mirror_maker_jars()}/*"]
-    command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(properties)]
+    command += [name, str(properties)]
     with properties.with_suffix(".log").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT

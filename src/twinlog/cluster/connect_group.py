@@ -5,7 +5,8 @@ both stand in the group, in Connect's own format (versions 0 to 2 of its protoco
 
     metadata    int16 version, string URL, int64 config offset, bytes assignment (since version 1)
     assignment  int16 version, int16 error, string leader, string leader's URL, int64 config offset,
-                array of (string connector, array of int32 tasks)      -1 is the connector itself
+                array of (string connector, array of int32 tasks)      -1 is the connector itself,
+                which a worker keeps without tasks when it is stopped
                 ... what later versions add is not needed
 """
 
@@ -36,7 +37,7 @@ class ConnectGroup:
 
     members: int
     connectors: frozenset[str] | None
-    """That are running, with or without tasks; None: they are being given out, or not told."""
+    """That have tasks, running or paused; None: they are being given out, or not told."""
 
     def may_run(self, connector: str) -> bool:
         """Whether a worker runs it, or may at this moment."""
@@ -103,9 +104,12 @@ def _names(data: bytes) -> Iterator[str]:
         raise ValueError("no assignment")
     for _ in range(count):
         name, at = _string(data, at)
-        (tasks,) = _INT32.unpack_from(data, at)
-        at += _INT32.size * (1 + max(tasks, 0))
-        yield name
+        (count_of_tasks,) = _INT32.unpack_from(data, at)
+        at += _INT32.size
+        tasks = struct.unpack_from(f">{max(count_of_tasks, 0)}i", data, at)
+        at += _INT32.size * len(tasks)
+        if any(task >= 0 for task in tasks):
+            yield name
 
 
 def _string(data: bytes, at: int) -> tuple[str, int]:

@@ -27,19 +27,23 @@ EAGER = (
     b"\x00\x00\x00\x00" + WORKER + b"\x00\x07NOTUSED\x00\x00\x00\x00\x00\x00\x00\n\x00\x00\x00\x01"
     b"\x00\x04mine\x00\x00\x00\x01\x00\x00\x00\x00"
 )
-ALL = frozenset({"MirrorSourceConnector", "MirrorHeartbeatConnector", "MirrorCheckpointConnector"})
+WITH_TASKS = frozenset({"MirrorSourceConnector"})
 
 
 def test_what_a_worker_had_when_it_joined() -> None:
     found = group_of([(METADATA, NOTHING_NEW)])
-    assert (found.members, found.connectors) == (1, ALL)
+    assert (found.members, found.connectors) == (1, WITH_TASKS)
     assert found.may_run("MirrorSourceConnector")
     assert not found.may_run("A->B.MirrorSourceConnector")
 
 
 def test_what_it_was_given() -> None:
     found = group_of([(EAGER_METADATA, EAGER), (METADATA, NOTHING_NEW)])
-    assert (found.members, found.connectors) == (2, ALL | {"mine"})
+    assert (found.members, found.connectors) == (2, WITH_TASKS | {"mine"})
+
+
+def test_a_stopped_connector_is_kept_without_tasks() -> None:
+    assert not group_of([(METADATA, NOTHING_NEW)]).may_run("MirrorCheckpointConnector")
 
 
 def test_nobody() -> None:

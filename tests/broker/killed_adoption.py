@@ -1,0 +1,50 @@
+"""A mirror that takes over from a MirrorMaker 2 and dies of SIGKILL at the point that its command
+line names: when it has written `some rows` of the offset map, or when it is `copying`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from unittest.mock import patch
+
+from tests.support.mirror import Mirror
+from twinlog.cluster.client import ClusterClient
+from twinlog.control import adoption, flow_setup
+from twinlog.mirror.offset_map import ChunkRow
+
+POINTS = {"some rows": 1, "copying": None}
+"""How many rows it writes."""
+
+_SURVIVES_S = 120.0
+
+
+def main(config: str, point: str) -> None:
+    write_rows = adoption.write_rows
+
+    def write(target: ClusterClient, topic: str, partitions: int, rows: Iterable[ChunkRow]) -> None:
+        known = list(rows)
+        assert len(known) > 1, "there is nothing to take over"
+        write_rows(target, topic, partitions, islice(known, POINTS[point]))
+        if point != "copying":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with (
+        patch.object(adoption, "QUIET_S", 0.2),
+        patch.object(flow_setup, "write_rows", write),
+        Mirror(Path(config), adopt_mm2=True) as mirror,
+    ):
+        deadline = time.monotonic() + _SURVIVES_S
+        while time.monotonic() < deadline:
+            if any(flow.records for flow in mirror.supervisor.snapshots()):
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

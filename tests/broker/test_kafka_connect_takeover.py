@@ -1,0 +1,165 @@
+"""Twinlog takes over from connectors on a live Kafka Connect worker, and hands back: named as
+Strimzi names them, and by `--connector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, produce, read_all
+from tests.support.clusters import private_cluster
+from tests.support.eventually import eventually
+from tests.support.kafka_connect import ConnectWorker, connect_worker
+from tests.support.mirror import Mirror
+from tests.support.settings import settings_for
+from tests.support.topics import create_topic, end_offsets, topic_names
+from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.connect_group import connect_group
+from twinlog.cluster.coordinators import Coordinators
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
+
+WAIT_S = 90.0
+GROUP = "mirrormaker2-cluster"
+STRIMZI = "A->B.MirrorSourceConnector"
+OWN_NAME = "bills to B"
+RESOURCE = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaMirrorMaker2
+metadata: {{name: mirror}}
+spec:
+  version: 4.1.0
+  replicas: 1
+  connectCluster: B
+  clusters:
+    - {{alias: A, bootstrapServers: "{bootstrap}"}}
+    - {{alias: B, bootstrapServers: "{bootstrap}"}}
+  mirrors:
+    - sourceCluster: A
+      targetCluster: B
+      topicsPattern: orders
+      sourceConnector:
+        config: {{replication.factor: 1, sync.topic.acls.enabled: false}}
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """All of A, C and B: the worker's topics are not for other tests."""
+    with private_cluster("connect", 1) as running:
+        yield running
+
+
+@pytest.fixture
+def worker(cluster: LocalCluster, tmp_path: Path) -> Iterator[ConnectWorker]:
+    """With two connectors, and the topics that Strimzi gives its workers."""
+    for topic in ("orders", "bills"):
+        create_topic(cluster, topic)
+        more(cluster, topic, 100)
+    with connect_worker(tmp_path, cluster, group=GROUP, prefix=GROUP) as running:
+        for name, alias, topic in ((STRIMZI, "A", "orders"), (OWN_NAME, "C", "bills")):
+            running.create(
+                name,
+                {
+                    "source.cluster.alias": alias,
+                    "target.cluster.alias": "B",
+                    "source.cluster.bootstrap.servers": cluster.bootstrap,
+                    "target.cluster.bootstrap.servers": cluster.bootstrap,
+                    "topics": topic,
+                    "replication.factor": "1",
+                    "offset-syncs.topic.replication.factor": "1",
+                    "sync.topic.acls.enabled": "false",
+                },
+            )
+        yield running
+
+
+def more(cluster: LocalCluster, topic: str, count: int) -> None:
+    begin = sum(end_offsets(cluster, topic).values())
+    produce(cluster, topic, [Outgoing(value=b"%d" % (begin + n)) for n in range(count)])
+
+
+def is_copied(cluster: LocalCluster, topic: str, remote: str) -> bool:
+    names = topic_names(cluster)
+    return remote in names and end_offsets(cluster, remote) == end_offsets(cluster, topic)
+
+
+def assert_copied(cluster: LocalCluster, topic: str, remote: str) -> None:
+    eventually(lambda: is_copied(cluster, topic, remote), WAIT_S)
+    here, there = read_all(cluster, topic), read_all(cluster, remote)
+    assert [one[2:6] for one in there] == [one[2:6] for one in here], "each record once"
+
+
+def a_resource(folder: Path, cluster: LocalCluster) -> Path:
+    file = folder / "mirror.yaml"
+    file.write_text(RESOURCE.format(bootstrap=cluster.bootstrap))
+    return file
+
+
+def a_file_that_names_the_workers_topics(folder: Path, cluster: LocalCluster) -> Path:
+    file = folder / "bills.properties"
+    lines = {
+        "clusters": "C, B",
+        "C.bootstrap.servers": cluster.bootstrap,
+        "B.bootstrap.servers": cluster.bootstrap,
+        "C->B.enabled": "true",
+        "C->B.topics": "bills",
+        "replication.factor": "1",
+        "B.offset.storage.topic": f"{GROUP}-offsets",
+        "B.group.id": GROUP,
+    }
+    file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    return file
+
+
+def test_each_connector_is_taken_over_once_it_is_stopped_and_takes_its_work_back(
+    cluster: LocalCluster,
+    worker: ConnectWorker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    strimzi = a_resource(tmp_path, cluster), None, STRIMZI
+    plain = a_file_that_names_the_workers_topics(tmp_path, cluster), OWN_NAME, OWN_NAME
+    remotes = {"orders": "A.orders", "bills": "C.bills"}
+    for topic, remote in remotes.items():
+        assert_copied(cluster, topic, remote)
+
+    def said(file: Path, connector: str | None, expected: int) -> str:
+        options = ["--adopt-mm2", *([] if connector is None else ["--connector", connector])]
+        assert run(["check", str(file), *options]) == expected
+        return " ".join(capsys.readouterr().out.split())
+
+    for file, connector, name in (strimzi, plain):
+        for verb, state in (("resume", "RUNNING"), ("pause", "PAUSED")):
+            worker.tell(name, verb)
+            eventually(lambda n=name, s=state: worker.state(n)[0] == s, WAIT_S)
+            answer = said(file, connector, 1)
+            assert "[MM2_RUNNING]" in answer
+            assert f"workers of group {GROUP} on B run {name}; stop it first" in answer
+        worker.tell(name, "resume")
+    # the worker lives on, and the other connector goes on in it, while one is taken over
+    for (file, connector, name), (topic, remote) in zip(
+        (strimzi, plain), remotes.items(), strict=True
+    ):
+        worker.tell(name, "stop")
+        eventually(lambda n=name: worker.state(n) == ("STOPPED", 0), WAIT_S)
+        with ClusterClient(settings_for(cluster.bootstrap)) as client:
+            # the group gives its work out anew
+            group = Coordinators(client)
+            eventually(lambda g=group, n=name: not connect_group(g, GROUP).may_run(n), WAIT_S)
+        for each in remotes:
+            more(cluster, each, 100)
+        answer = said(file, connector, 0)
+        assert f"{topic} is taken over from MirrorMaker 2, by partition: 0 at" in answer
+        with Mirror(file, once=True, adopt_mm2=True, connector=connector) as mirror:
+            assert [p.code for flow in mirror.wait() for p in flow.partitions] == [""]
+        assert_copied(cluster, topic, remote)
+        more(cluster, topic, 100)
+        worker.tell(name, "resume")
+        for each, there in remotes.items():
+            assert_copied(cluster, each, there)

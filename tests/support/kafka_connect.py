@@ -1,0 +1,108 @@
+"""A real Kafka Connect worker, distributed mode, that can run MirrorMaker 2's connectors."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tests.support.eventually import eventually
+from tests.support.mirror_maker import java_process
+from twinlog.sandbox import LocalCluster
+from twinlog.sandbox.layout import HOST, free_ports
+
+__all__ = ["ConnectWorker", "connect_worker"]
+
+_START_S = 90.0
+_ANSWER_S = 30.0
+_BAD = 400
+_SOURCE_CONNECTOR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectWorker:
+    """Its REST interface."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+
+    def create(self, name: str, config: Mapping[str, str]) -> None:
+        """A source connector of MirrorMaker 2, once the worker takes it."""
+        whole = {"connector.class": _SOURCE_CONNECTOR, "tasks.max": "1", **config}
+        whole |= {"key.converter": _BYTES, "value.converter": _BYTES}
+        # refused (409) while the group is being given its work
+        eventually(lambda: self._ask("PUT", _path(name, "config"), whole), _START_S)
+
+    def tell(self, name: str, verb: str) -> None:
+        """`pause`, `resume` or `stop`."""
+        eventually(lambda: self._ask("PUT", _path(name, verb)), _START_S)
+
+    def state(self, name: str) -> tuple[str, int]:
+        """As the status topic says it, and how many tasks run. AssertionError: not known yet."""
+        found = self._ask("GET", _path(name, "status"))
+        tasks = [task for task in found["tasks"] if task["state"] == "RUNNING"]
+        return str(found["connector"]["state"]), len(tasks)
+
+    def is_up(self) -> bool:
+        assert self.process.poll() is None, "the worker has ended"
+        try:
+            return bool(self._ask("GET", "/"))
+        except OSError:
+            return False
+
+    def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+        """Its answer; AssertionError: it refuses, at least now."""
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=_ANSWER_S)
+        try:
+            headers = {"Content-Type": "application/json"}
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        finally:
+            connection.close()
+        assert answer.status < _BAD, f"{method} {path}: {answer.status} {data!r}"
+        return json.loads(data) if data else True
+
+
+def _path(name: str, what: str) -> str:
+    return f"/connectors/{quote(name, safe='')}/{what}"
+
+
+@contextmanager
+def connect_worker(
+    folder: Path, cluster: LocalCluster, *, group: str, prefix: str
+) -> Iterator[ConnectWorker]:
+    """One worker on this cluster of one broker until the block ends; its topics are
+    `<prefix>-offsets`, `-configs` and `-status`.
+    """
+    (port,) = free_ports(1)
+    lines = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": group,
+        "listeners": f"http://{HOST}:{port}",
+        "key.converter": _BYTES,
+        "value.converter": _BYTES,
+        "offset.flush.interval.ms": "2000",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "1000",
+        "scheduled.rebalance.max.delay.ms": "0",
+        "plugin.discovery": "service_load",
+    }
+    topics = {"offset": "offsets", "config": "configs", "status": "status"}
+    for key, name in topics.items():
+        lines[f"{key}.storage.topic"] = f"{prefix}-{name}"
+        lines[f"{key}.storage.replication.factor"] = "1"
+    file = folder / "worker.properties"
+    file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    with java_process("org.apache.kafka.connect.cli.ConnectDistributed", file) as process:
+        worker = ConnectWorker(port=port, process=process)
+        eventually(worker.is_up, _START_S, what="the worker answers")
+        yield worker
