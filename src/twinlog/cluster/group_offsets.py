@@ -1,7 +1,7 @@
 """Consumer groups of a cluster and their committed offsets: all of them in a request per broker.
 
 Groups of both consumer protocols have offsets of this kind. Share groups have none: what they have
-read lies in share-partition states, for which the client library has no messages.
+read lies in share-partition states (see `share_groups`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from twinlog.model import TopicPartition
 
 GROUP_ID_NOT_FOUND: Final = 69
 UNKNOWN_MEMBER_ID: Final = 25
+NON_EMPTY_GROUP: Final = 68
 STALE_MEMBER_EPOCH: Final = 113
+REFUSED_AS_ACTIVE: Final = frozenset({UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, STALE_MEMBER_EPOCH})
 
 WITH_STATES: Final = 4
 """ListGroups since Kafka 2.6 says the states of groups (KIP-518)."""
@@ -63,7 +65,12 @@ class Group:
     @property
     def has_offsets(self) -> bool:
         """Whether it commits as consumers do."""
-        return self.protocol_type in CONSUMERS and self.kind.lower() != "share"
+        return self.protocol_type in CONSUMERS and not self.is_share
+
+    @property
+    def is_share(self) -> bool:
+        """Whether its members share partitions record by record (KIP-932)."""
+        return self.kind.lower() == "share"
 
     @property
     def is_active(self) -> bool:
@@ -161,7 +168,7 @@ def commit_offsets(
 
 def is_refused_as_active(error: TwinlogError) -> bool:
     """Whether the coordinator refused a commit because the group has members."""
-    return getattr(error, "kafka_error", 0) in (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH)
+    return getattr(error, "kafka_error", 0) in REFUSED_AS_ACTIVE
 
 
 def _group(one: Message) -> Group:
