@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.test_group_failover import Pair, committed
 from tests.faults import surgery
 from tests.faults.load import Load
 from tests.faults.rig import Rig
 from tests.faults.rig import kill as kill_pids
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
+from tests.support.mirror import Mirror
+from tests.support.share import begin_at
+from tests.support.topics import create_topic
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
@@ -21,6 +25,9 @@ TARGETS = ("3.4.1", "3.9.1", "4.3.0")
 OLDEST = (SOURCES[0], TARGETS[0])
 WRITES_OLD_FORMATS = "2.8.2"
 """3.0 and later write magic 2 whatever message.format.version says."""
+
+WITH_SHARE_GROUPS = ("4.3.0",)
+"""Whose start offsets can be set."""
 
 MAGIC_AT = 16
 """In a batch of any format: behind base offset, length, and epoch or checksum."""
@@ -32,7 +39,9 @@ PAIRS = EVERY if os.environ.get("TWINLOG_MATRIX") else [OLDEST]
 
 
 @pytest.mark.parametrize(("old", "new"), PAIRS, ids=[f"{old}-to-{new}" for old, new in PAIRS])
-def test_copy_is_exact_between_these_versions(old: str, new: str, tmp_path: Path) -> None:
+def test_copy_is_exact_between_these_versions(
+    old: str, new: str, source_cluster: LocalCluster, tmp_path: Path
+) -> None:
     """Batches, transactions and their gaps, a killed lane, and a start from what the target has."""
     with (
         LocalCluster("older", version=old, jvm_flags=QUICK_JVM) as source,
@@ -54,9 +63,28 @@ def test_copy_is_exact_between_these_versions(old: str, new: str, tmp_path: Path
         rig.copy_once()
         rig.same()
         rig.offsets_are_exact()
+        if new not in WITH_SHARE_GROUPS:
+            share_groups_are_left_out(source_cluster, target, tmp_path)
         if old == WRITES_OLD_FORMATS:
             for magic, written_by in enumerate(("0.9.0", "0.10.0")):
                 old_format_is_copied(source, target, tmp_path, magic, written_by)
+
+
+def share_groups_are_left_out(source: LocalCluster, target: LocalCluster, folder: Path) -> None:
+    """One line says why, and other groups go on."""
+    pair = Pair(folder, source, target, both_ways=False)
+    create_topic(source, pair.topic)
+    produce(source, pair.topic, [Outgoing(value=b"%d" % number) for number in range(10)])
+    share, consumers = f"{pair.group}-share", pair.stop_at(4)
+    begin_at(source, pair.topic, {share: 4})
+    said: list[str] = []
+    for _ in range(2):
+        with Mirror(pair.config, once=True) as mirror:
+            (flow,) = mirror.wait()
+        said.append(flow.skipped_groups[share])
+        assert set(flow.skipped_groups) == {share}
+    assert all("do not offer start offsets of share groups" in reason for reason in said)
+    assert committed(target, consumers, pair.remote) == 4
 
 
 def old_format_is_copied(

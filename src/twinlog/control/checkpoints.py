@@ -2,11 +2,7 @@
 asked for, as offsets of the groups themselves.
 
 A round reads the offsets of all groups in a request per broker, translates what changed, writes
-what says something new, and sets offsets of idle groups when that is due.
-
-On the way back (topics of the source that came from the target) a group's offsets are set once for
-each commit. Else two flows in both directions would undo it when somebody moves a stopped group
-back on its own cluster: its copy over there is not moved back, and would count as progress.
+what says something new, and sets offsets of idle groups, also of share groups, when that is due.
 """
 
 from __future__ import annotations
@@ -14,8 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
@@ -25,12 +20,13 @@ from twinlog.cluster.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties import Duty, LedFlow
 from twinlog.control.group_rights import refused_line, sees_groups, unseen_line
 from twinlog.control.group_sync import GroupSyncer
-from twinlog.control.places import Place, Places
+from twinlog.control.places import Places
+from twinlog.control.share_sync import ShareGroups
+from twinlog.control.translated import Key, Translations
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
-from twinlog.mirror.checkpoints import Skipped, is_due
+from twinlog.mirror.checkpoints import is_due
 from twinlog.mirror.filters import policy_of
 from twinlog.model import TopicPartition
-from twinlog.quantities import first_few, plural
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.records import Record
 
@@ -53,23 +49,6 @@ def checkpoints(flow: LedFlow) -> Duty | None:
     return CheckpointDuty(flow)
 
 
-class _Key(NamedTuple):
-    group: str
-    tp: TopicPartition
-    """On the source."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Translated:
-    """What was made of a commit."""
-
-    committed: Committed
-    checkpoint: Checkpoint | None
-    """None where there is no place on the target."""
-    is_exact: bool
-    is_way_back: bool = False
-
-
 class CheckpointDuty:
     """All groups of one flow."""
 
@@ -83,14 +62,13 @@ class CheckpointDuty:
         self._source = ClusterClient(flow.source)
         self._target = ClusterClient(flow.target)
         self._groups_there = Coordinators(self._source)
-        self._places = Places(flow, self._source, self._target)
-        self._syncer = GroupSyncer(flow, Coordinators(self._target))
+        there, places = Coordinators(self._target), Places(flow, self._source, self._target)
+        self._translations = Translations(places)
+        self._syncer = GroupSyncer(flow, there)
+        self._shares = ShareGroups(flow, self._groups_there, there, places)
         self._groups: tuple[str, ...] = ()
-        self._translated: dict[_Key, _Translated] = {}
         self._written: dict[tuple[str, TopicPartition], Checkpoint] | None = None
         """The newest in the topic; None: not read yet."""
-        self._way_back_done: dict[_Key, int] = {}
-        """Commits of topics that came from the target, for which groups there were seen to."""
         self._before_us: dict[tuple[str, TopicPartition], Checkpoint] = {}
         """What the topic held when we first read it."""
         self._took_s = 0.0
@@ -119,7 +97,8 @@ class CheckpointDuty:
             refresh_s = self._config.refresh_s
             self._next_groups = float("inf") if refresh_s is None else began + refresh_s
         if began >= self._next_look:
-            self._translated.clear()
+            self._translations.forget()
+            self._shares.forget()
             self._next_look = began + LOOK_AGAIN_S
         self._translate()
         # half a second early is in time: rounds do not come to the millisecond
@@ -143,55 +122,30 @@ class CheckpointDuty:
         found = list_groups(self._groups_there)
         selected = {name: group for name, group in found.items() if self._config.selects(name)}
         self._groups = tuple(name for name, group in selected.items() if group.has_offsets)
-        shares = sorted(name for name, group in selected.items() if group.kind.lower() == "share")
-        if shares:
-            self._flow.tell_once(
-                f"{self._flow.name}: {plural(len(shares), 'share group')} of {self._source.alias} "
-                f"left out ({first_few(shares)}): what they have read cannot be read from outside"
-            )
+        self._shares.choose(selected.values())
         if not found and not sees_groups(self._source):
             self._flow.tell_once(unseen_line(self._flow.config))
 
     def _translate(self) -> None:
         """Bring what is known of every commit up to date."""
         self._looked_ms = int(time.time() * 1000)
-        now: dict[_Key, Committed] = {}
+        now: dict[Key, Committed] = {}
         refused: dict[str, TwinlogError] = {}
         for group, offsets in fetch_offsets(self._groups_there, self._groups).items():
             if isinstance(offsets, TwinlogError):
                 refused[group] = offsets
                 continue
-            now.update((_Key(group, tp), committed) for tp, committed in offsets.items())
+            now.update((Key(group, tp), committed) for tp, committed in offsets.items())
         if refused:
             self._flow.tell_once(refused_line(self._flow.config, refused))
-        changed = {key: one for key, one in now.items() if self._is_new(key, one)}
-        places = self._places.find({key.tp for key in changed}) if changed else {}
-        self._translated = {key: one for key, one in self._translated.items() if key in now}
-        for key, committed in changed.items():
-            self._translated[key] = _translation(key, committed, places.get(key.tp))
-
-    def _is_new(self, key: _Key, committed: Committed) -> bool:
-        known = self._translated.get(key)
-        return known is None or not known.is_exact or known.committed != committed
+        self._translations.update(now)
 
     def _sync(self) -> None:
-        wanted: dict[str, list[Checkpoint]] = {}
-        for key, one in self._translated.items():
-            if one.checkpoint is not None and not self._is_done(key, one):
-                wanted.setdefault(key.group, []).append(one.checkpoint)
-        self._syncer.sync(wanted)
-        self._flow.groups.skipped = self._syncer.skipped
-        for key, one in self._translated.items():
-            is_seen_to = self._syncer.skipped.get(key.group) in (None, Skipped.AHEAD.value)
-            if one.is_way_back and is_seen_to:
-                self._way_back_done[key] = one.committed.offset
-
-    def _is_done(self, key: _Key, one: _Translated) -> bool:
-        if not one.is_way_back or one.checkpoint is None:
-            return False
-        before = self._before_us.get((key.group, one.checkpoint.topic_partition))
-        seen = -1 if before is None else before.upstream_offset
-        return self._way_back_done.get(key, seen) == one.committed.offset
+        self._syncer.sync(self._translations.to_set(self._before_us))
+        self._translations.seen_to(self._syncer.skipped)
+        self._flow.groups.skipped = {**self._syncer.skipped, **self._shares.skipped}
+        self._shares.sync()
+        self._flow.groups.skipped = {**self._syncer.skipped, **self._shares.skipped}
 
     # -- the topic
     # ----------------------------------------------------------------------------------------
@@ -235,7 +189,7 @@ class CheckpointDuty:
     def _due(
         self, written: Mapping[tuple[str, TopicPartition], Checkpoint]
     ) -> Iterator[Checkpoint]:
-        for one in self._translated.values():
+        for one in self._translations:
             now = one.checkpoint
             if now is None:
                 continue
@@ -252,24 +206,3 @@ class CheckpointDuty:
             append(self._target, tp, [Record(0, now_ms, one.key(), one.value()) for one in some])
             self._flow.groups.wrote(some, looked_ms=self._looked_ms)
             self._written.update(((one.group, one.topic_partition), one) for one in some)
-
-
-def _translation(key: _Key, committed: Committed, place: Place | None) -> _Translated:
-    if place is None:
-        return _Translated(committed=committed, checkpoint=None, is_exact=False)
-    found = place.translate(committed.offset)
-    if not found.is_exact and not place.runs:  # nothing was copied yet: there is no news
-        return _Translated(committed=committed, checkpoint=None, is_exact=False)
-    checkpoint = Checkpoint(
-        group=key.group,
-        topic_partition=place.target,
-        upstream_offset=committed.offset,
-        downstream_offset=found.offset,
-        metadata=committed.metadata,
-    )
-    return _Translated(
-        committed=committed,
-        checkpoint=checkpoint,
-        is_exact=found.is_exact,
-        is_way_back=place.is_way_back,
-    )

@@ -8,14 +8,18 @@ left as it is, is said once with the reason.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from twinlog.cluster import admin
 from twinlog.cluster.coordinators import Coordinators
 from twinlog.cluster.errors_table import GROUP_AUTHORIZATION_FAILED, lookup
 from twinlog.cluster.group_offsets import (
+    CommitResult,
     Committed,
+    Group,
+    GroupOffsets,
     commit_offsets,
     fetch_offsets,
     is_refused_as_active,
@@ -28,12 +32,31 @@ from twinlog.quantities import first_few, plural
 from twinlog.wire.mm2_records import Checkpoint
 
 
-class GroupSyncer:
-    """The groups of one flow on its target; for one thread."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupKind:
+    """How offsets of one kind of groups are read and set."""
 
-    def __init__(self, flow: LedFlow, there: Coordinators) -> None:
+    is_of: Callable[[Group], bool]
+    fetch: Callable[[Coordinators, Iterable[str]], Mapping[str, GroupOffsets | TwinlogError]]
+    commit: Callable[
+        [Coordinators, Mapping[str, GroupOffsets]], Mapping[str, CommitResult | TwinlogError]
+    ]
+
+
+CONSUMER_GROUPS: Final = GroupKind(
+    is_of=lambda group: group.has_offsets, fetch=fetch_offsets, commit=commit_offsets
+)
+
+
+class GroupSyncer:
+    """The groups of one flow and of one kind on its target; for one thread."""
+
+    def __init__(
+        self, flow: LedFlow, there: Coordinators, kind: GroupKind = CONSUMER_GROUPS
+    ) -> None:
         self._flow = flow
         self._there = there
+        self._kind = kind
         self._refused_until: dict[str, float] = {}
         self._refused: dict[str, Unauthorized] = {}
         """Of this round."""
@@ -65,13 +88,13 @@ class GroupSyncer:
         idle: list[str] = []
         for group in groups:
             found = listed.get(group)
-            if found is None or (found.has_offsets and not found.is_active):
+            if found is None or (self._kind.is_of(found) and not found.is_active):
                 idle.append(group)
             else:
                 out[group] = TargetGroup(
-                    is_active=found.is_active, has_offsets=found.has_offsets, offsets={}
+                    is_active=found.is_active, has_offsets=self._kind.is_of(found), offsets={}
                 )
-        for group, offsets in fetch_offsets(self._there, idle).items():
+        for group, offsets in self._kind.fetch(self._there, idle).items():
             if isinstance(offsets, TwinlogError):
                 self._skip(group, Skipped.REFUSED, self._as_needed(group, offsets))
                 continue
@@ -89,7 +112,7 @@ class GroupSyncer:
             }
             for group, sync in within.items()
         }
-        for group, answer in commit_offsets(self._there, wanted).items():
+        for group, answer in self._kind.commit(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((one for one in problems if one is not None), None)
             if problem is None:

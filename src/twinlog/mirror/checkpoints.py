@@ -47,7 +47,7 @@ class TargetGroup:
 
     is_active: bool
     has_offsets: bool
-    """Whether it is a group of consumers."""
+    """Whether it is a group of the same kind, so that its offsets can be set."""
     offsets: Mapping[TopicPartition, int]
 
 

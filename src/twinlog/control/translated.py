@@ -1,0 +1,112 @@
+"""Places on the target of what groups of the source committed, found again only where one of the
+two changed, and what of it is still to be set there.
+
+On the way back (topics of the source that came from the target) a group's offsets are set once for
+each commit. Else two flows in both directions would undo it when somebody moves a stopped group
+back on its own cluster: its copy over there is not moved back, and would count as progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from twinlog.cluster.group_offsets import Committed
+from twinlog.control.places import Place, Places
+from twinlog.mirror.checkpoints import Skipped
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import Checkpoint
+
+
+class Key(NamedTuple):
+    group: str
+    tp: TopicPartition
+    """On the source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translated:
+    """What was made of a commit."""
+
+    committed: Committed
+    checkpoint: Checkpoint | None
+    """None where there is no place on the target."""
+    is_exact: bool
+    is_way_back: bool = False
+
+
+Newest = Mapping[tuple[str, TopicPartition], Checkpoint]
+"""The newest checkpoint of each group and partition of the target."""
+
+
+class Translations:
+    """Of the groups of one flow; for one thread."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._known: dict[Key, Translated] = {}
+        self._way_back_done: dict[Key, int] = {}
+        """Commits of topics that came from the target, for which groups there were seen to."""
+
+    def __iter__(self) -> Iterator[Translated]:
+        return iter(self._known.values())
+
+    def forget(self) -> None:
+        """Find every place anew: the target topic may have been deleted and copied again."""
+        self._known.clear()
+
+    def update(self, now: Mapping[Key, Committed]) -> None:
+        """These are all commits now."""
+        changed = {key: one for key, one in now.items() if self._is_new(key, one)}
+        places = self._places.find({key.tp for key in changed}) if changed else {}
+        self._known = {key: one for key, one in self._known.items() if key in now}
+        for key, committed in changed.items():
+            self._known[key] = _translation(key, committed, places.get(key.tp))
+
+    def _is_new(self, key: Key, committed: Committed) -> bool:
+        known = self._known.get(key)
+        return known is None or not known.is_exact or known.committed != committed
+
+    def to_set(self, before: Newest) -> dict[str, list[Checkpoint]]:
+        """What groups of the target should have; `before`: what was known when we started."""
+        wanted: dict[str, list[Checkpoint]] = {}
+        for key, one in self._known.items():
+            if one.checkpoint is not None and not self._is_done(key, one, before):
+                wanted.setdefault(key.group, []).append(one.checkpoint)
+        return wanted
+
+    def seen_to(self, skipped: Mapping[str, str]) -> None:
+        """All that was `to_set` is set, but for groups that were left as they are, and why."""
+        for key, one in self._known.items():
+            is_seen_to = skipped.get(key.group) in (None, Skipped.AHEAD.value)
+            if one.is_way_back and is_seen_to:
+                self._way_back_done[key] = one.committed.offset
+
+    def _is_done(self, key: Key, one: Translated, before: Newest) -> bool:
+        if not one.is_way_back or one.checkpoint is None:
+            return False
+        last = before.get((key.group, one.checkpoint.topic_partition))
+        seen = -1 if last is None else last.upstream_offset
+        return self._way_back_done.get(key, seen) == one.committed.offset
+
+
+def _translation(key: Key, committed: Committed, place: Place | None) -> Translated:
+    if place is None:
+        return Translated(committed=committed, checkpoint=None, is_exact=False)
+    found = place.translate(committed.offset)
+    if not found.is_exact and not place.runs:  # nothing was copied yet: there is no news
+        return Translated(committed=committed, checkpoint=None, is_exact=False)
+    checkpoint = Checkpoint(
+        group=key.group,
+        topic_partition=place.target,
+        upstream_offset=committed.offset,
+        downstream_offset=found.offset,
+        metadata=committed.metadata,
+    )
+    return Translated(
+        committed=committed,
+        checkpoint=checkpoint,
+        is_exact=found.is_exact,
+        is_way_back=place.is_way_back,
+    )

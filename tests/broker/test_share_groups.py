@@ -1,0 +1,106 @@
+"""Share groups go over to the other cluster and back: nothing is skipped, what was acknowledged
+last may come again, and groups that are in use are left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.broker.test_group_failover import Pair, commit, committed, numbered, with_transactions
+from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.mirror import Mirror
+from tests.support.share import begin_at, from_the_start, in_group, stands_at, take
+from tests.support.topics import create_topic, delete_records
+from twinlog.mirror.checkpoints import Skipped
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker]
+
+IN_ORDER = [b"%d" % n for n in range(10)]
+
+
+def test_share_groups_go_on_there_and_back_and_skip_nothing(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    pair = Pair(tmp_path, source_cluster, target_cluster)
+    with_transactions(pair)  # 0 to 7, with gaps between them and behind
+    produce(pair.a, pair.topic, numbered(8, 2))
+    part, done = f"{pair.group}-part", f"{pair.group}-done"
+    for cluster in (pair.a, pair.b):
+        from_the_start(cluster, part, done)
+    assert take(pair.a, part, pair.topic, 3, 1) == IN_ORDER[:4]
+    assert take(pair.a, done, pair.topic, 10) == IN_ORDER
+
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: stands_at(pair.b, part, pair.remote) >= 0, 30)
+        eventually(lambda: stands_at(pair.b, done, pair.remote) >= 0, 30)
+        # brokers tell where it stood before its last acknowledgement: 3 comes again
+        assert take(pair.b, part, pair.remote, 7) == IN_ORDER[3:]
+        produce(pair.a, pair.topic, [Outgoing(value=b"sign")])
+        assert take(pair.b, done, pair.remote, 1) == [b"sign"]
+
+        assert take(pair.b, part, pair.remote, 1) == [b"sign"]  # now nothing of it lags
+        here = stands_at(pair.a, part, pair.topic)
+        eventually(lambda: stands_at(pair.a, part, pair.topic) > here, 30, what="back on A")
+        mirror.stop()
+    produce(pair.a, pair.topic, [Outgoing(value=b"more")])
+    assert take(pair.a, part, pair.topic, 1) == [b"more"]
+    checkpoints = f"{pair.alias_a}.checkpoints.internal"
+    named = [record.key or b"" for record in read_all(pair.b, checkpoints)]
+    assert not [key for key in named if pair.group.encode() in key]
+
+
+def filled(folder: Path, a: LocalCluster, b: LocalCluster) -> Pair:
+    pair = Pair(folder, a, b, both_ways=False)
+    create_topic(a, pair.topic)
+    produce(a, pair.topic, numbered(0, 10))
+    return pair
+
+
+def test_idle_share_groups_follow_and_others_are_left_alone(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pair = filled(tmp_path, source_cluster, target_cluster)
+    new, active, taken, ahead = (
+        f"{pair.group}-{what}" for what in ("new", "active", "taken", "ahead")
+    )
+    begin_at(pair.a, pair.topic, dict.fromkeys((new, active, taken, ahead), 4))
+    consumers, other = f"{pair.group}-consumers", create_topic(pair.b, f"other-{pair.topic}")
+    commit(pair.b, taken, other, 0)  # a group of consumers has the name there
+    commit(pair.a, consumers, pair.topic, 4)
+    delete_records(pair.a, pair.topic, before=1)
+    with Mirror(pair.config, once=True) as mirror:
+        mirror.wait()  # ends with a round
+    assert stands_at(pair.b, new, pair.remote) == 3
+
+    begin_at(pair.a, pair.topic, dict.fromkeys((new, active, taken, ahead), 6))
+    begin_at(pair.b, pair.remote, {ahead: 8})
+    with caplog.at_level(logging.WARNING), in_group(pair.b, active, pair.remote) as member:
+        eventually(lambda: bool(len(member.poll(0.5))), 40)
+        with Mirror(pair.config) as mirror:
+
+            def skipped() -> dict[str, str]:
+                return {g: r for flow in mirror.snapshots for g, r in flow.skipped_groups.items()}
+
+            eventually(lambda: stands_at(pair.b, new, pair.remote) == 5, 30)
+            reasons = {
+                active: Skipped.ACTIVE,
+                ahead: Skipped.AHEAD,
+                taken: Skipped.NOT_A_CONSUMER,
+            }
+            eventually(lambda: skipped() == reasons, 30)
+            assert stands_at(pair.b, active, pair.remote) == 3
+            assert stands_at(pair.b, ahead, pair.remote) == 8
+            begin_at(pair.a, pair.topic, {new: 2})  # back on the source: not moved back
+            eventually(lambda: skipped().get(new) == Skipped.AHEAD, 30)
+            assert stands_at(pair.b, new, pair.remote) == 5
+            assert committed(pair.b, consumers, pair.remote) == 3
+            mirror.stop()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len([line for line in lines if f"group {active} " in line and "active" in line]) == 1

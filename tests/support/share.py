@@ -1,0 +1,111 @@
+"""Share groups through an independent client (librdkafka), and where they stand on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from confluent_kafka import AcknowledgeType, Message, ShareConsumer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.support.client import connection_of
+from tests.support.eventually import eventually
+from tests.support.settings import settings_for
+from tests.support.topics import admin
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.group_offsets import Committed
+from twinlog.cluster.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+
+__all__ = ["begin_at", "from_the_start", "in_group", "stands_at", "take"]
+
+FROM_THE_START = {
+    "share.auto.offset.reset": "earliest",
+    "share.isolation.level": "read_committed",
+}
+
+
+def from_the_start(cluster: LocalCluster, *groups: str) -> None:
+    """What the groups read where they have read nothing: all that is committed."""
+    resources = [
+        ConfigResource(
+            ResourceType.GROUP,
+            group,
+            incremental_configs=[
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in FROM_THE_START.items()
+            ],
+        )
+        for group in groups
+    ]
+    client = admin(cluster)  # answers are lost when nobody holds the client
+    for done in client.incremental_alter_configs(resources).values():
+        done.result(30)
+
+
+@contextmanager
+def in_group(cluster: LocalCluster, group: str, topic: str) -> Iterator[ShareConsumer]:
+    """A member of the group."""
+    client = ShareConsumer(
+        {
+            **connection_of(cluster),
+            "group.id": group,
+            "share.acknowledgement.mode": "explicit",
+            "log_level": 2,
+        }
+    )
+    try:
+        client.subscribe([topic])
+        yield client
+    finally:
+        client.close()
+
+
+def take(cluster: LocalCluster, group: str, topic: str, *counts: int) -> list[bytes]:
+    """The values of the next records, acknowledged so many at a time; what else was handed out is
+    given back.
+    """
+    values: list[bytes] = []
+    with in_group(cluster, group, topic) as client:
+        for count in counts:
+            wanted = len(values) + count
+
+            def is_done(wanted: int = wanted) -> bool:
+                for message in client.poll(0.5):
+                    _answer(client, message, values, wanted)
+                failed = [error for error in client.commit_sync(30.0).values() if error]
+                assert not failed, failed
+                return len(values) == wanted
+
+            eventually(is_done, 40, what=f"{wanted} records for {group}, not {values}")
+    return values
+
+
+def _answer(client: ShareConsumer, message: Message, values: list[bytes], wanted: int) -> None:
+    assert message.error() is None, message.error()
+    if len(values) < wanted:
+        values.append(message.value() or b"")
+        client.acknowledge(message)
+    else:
+        client.acknowledge(message, AcknowledgeType.RELEASE)
+
+
+def begin_at(cluster: LocalCluster, topic: str, groups: Mapping[str, int]) -> None:
+    """Set start offsets of partition 0, as an operator does."""
+    tp = TopicPartition(topic, 0)
+    with ClusterClient(settings_for(cluster.bootstrap)) as client:
+        wanted = {group: {tp: Committed(offset=offset)} for group, offset in groups.items()}
+        for answer in alter_start_offsets(Coordinators(client), wanted).values():
+            assert answer == {tp: None}
+
+
+def stands_at(cluster: LocalCluster, group: str, topic: str) -> int:
+    """-1 where the group has no start offset in partition 0."""
+    with ClusterClient(settings_for(cluster.bootstrap)) as client:
+        found = fetch_start_offsets(Coordinators(client), [group])[group]
+    assert not isinstance(found, TwinlogError), found
+    tp = TopicPartition(topic, 0)
+    return found[tp].offset if tp in found else -1
