@@ -13,6 +13,7 @@ import pytest
 from tests.broker.test_group_failover import commit, committed, goes_on
 from tests.support.client import Outgoing, consumer, eventually, produce, produce_transaction
 from tests.support.mirror import Mirror
+from tests.support.share import begin_at
 from tests.support.topics import create_topic
 from twinlog.cli.main import run
 from twinlog.client import group_translation
@@ -70,6 +71,19 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
     assert run([*arguments, "--format", "json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
+
+
+def test_share_group_is_translated_from_where_it_goes_on(
+    copied: Copied, capsys: pytest.CaptureFixture[str]
+) -> None:
+    share = f"{copied.group}-share"
+    begin_at(copied.source, copied.topic, {share: 4})  # in the gap
+    begin_at(copied.target, copied.remote, {share: 4})
+    file = str(copied.config)
+    (one,) = answer(capsys, "offsets", "translate", file, "--group", share)["offsets"]
+    assert (one["to_topic"], one["to_offset"], one["is_exact"]) == (copied.remote, 3, True)
+    (one,) = answer(capsys, "offsets", "translate", file, "--group", share, "--reverse")["offsets"]
+    assert (one["to_topic"], one["to_offset"], one["is_exact"]) == (copied.topic, 6, True)
 
 
 def test_group_and_single_offsets_are_translated_both_ways(

@@ -2,12 +2,14 @@
 when its own cluster is lost.
 
 A group's offsets are read from where it commits them. Where that cluster does not answer, its
-newest checkpoints on the target say what it had committed.
+newest checkpoints on the target say what it had committed. A share group has no checkpoints; its
+start offsets stand for committed ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -17,8 +19,9 @@ from twinlog.cluster.coordinators import Coordinators
 from twinlog.cluster.group_offsets import fetch_offsets
 from twinlog.cluster.internal_log import read_to_end
 from twinlog.cluster.settings import ClusterSettings
+from twinlog.cluster.share_groups import fetch_start_offsets
 from twinlog.config.schema import FlowConfig
-from twinlog.errors import CorruptData, FlowError, TwinlogError, Unreachable
+from twinlog.errors import CorruptData, FlowError, TwinlogError, Unreachable, Unsupported
 from twinlog.mirror.filters import is_remote_topic_of, policy_of
 from twinlog.mirror.translation import Translation
 from twinlog.model import TopicPartition
@@ -39,7 +42,9 @@ class TranslatedOffset:
     to_offset: int | None
     """None where Twinlog copied nothing of the partition."""
     is_exact: bool
-    """False: the offset is ahead of the copy, and `to_offset` the end of what was copied."""
+    """False: the offset is ahead of the copy, and `to_offset` the end of what was copied; or a
+    MirrorMaker 2 copied what is there, and `to_offset` lies somewhat before it.
+    """
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -140,7 +145,11 @@ class FlowTranslation:
 
 
 def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:
-    found = fetch_offsets(Coordinators(client), [group])[group]
+    coordinators = Coordinators(client)
+    found = fetch_offsets(coordinators, [group])[group]
+    if not found:  # it may be a share group
+        with suppress(Unsupported):
+            found = fetch_start_offsets(coordinators, [group])[group]
     if isinstance(found, TwinlogError):
         raise found
     if not found:
