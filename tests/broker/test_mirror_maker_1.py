@@ -21,6 +21,7 @@ from twinlog.config.load import load, load_raw
 from twinlog.config.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.schema import MirrorConfig
 from twinlog.control.check import check
+from twinlog.control.offline_status import offline_status
 from twinlog.mirror.partitioner import partition_for_key
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
@@ -101,6 +102,8 @@ def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
         group,
         "auto.offset.reset=earliest",
     )
+    (flow,) = offline_status(config)
+    assert {part.partition: part.lag for part in flow.partitions} == {0: 30, 1: 0, 2: 50}
     for round_number in (1, 2):
         with Mirror(config, once=True) as mirror:
             (flow,) = mirror.wait(60)

@@ -31,8 +31,11 @@ class TopicBegin:
 def begins_now(
     flow: FlowConfig, source: ClusterClient, tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Begin]:
-    """What the flow's start means for these partitions of its source at this moment."""
-    return begin_offsets(source, {tp: flow.start.at(tp) for tp in tps}, isolation=isolation(flow))
+    """What the flow's start, or its group, means for these partitions at this moment."""
+    wanted = list(tps)
+    of_group = _group_offsets(flow, source) if wanted else {}
+    starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in wanted}
+    return begin_offsets(source, starts, isolation=isolation(flow))
 
 
 def isolation(flow: FlowConfig) -> admin.Isolation:
