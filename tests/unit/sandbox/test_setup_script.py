@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.read_only import as_it_is, with_mounts
+
 SETUP = Path(__file__).resolve().parents[3] / "scripts" / "setup"
 TOOLS = ["bash", "cat", "cksum", "sed", "grep"]
 PYTHONS = ["python3.13", "python3.12", "python3.11", "python3"]
@@ -37,11 +39,15 @@ def command(path: Path, name: str, script: str) -> None:
     file.chmod(0o755)
 
 
-def run_setup(path: Path) -> subprocess.CompletedProcess[str]:
+def run_setup(path: Path, *mounts: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(path), "HOME": str(path.parent)}
     script = path.parent / "clone" / "scripts" / "setup"
+    run = [str(path / "bash"), str(script)]
+    if mounts:
+        environment["PATH"] += f":{os.defpath}"
+        run = with_mounts(mounts, run)
     return subprocess.run(
-        [str(path / "bash"), str(script)],
+        run,
         env=environment,
         cwd=os.sep,
         capture_output=True,
@@ -93,3 +99,11 @@ def test_python_without_venv(machine: Path) -> None:
     line = only_line(run_setup(machine))
     assert "venv module is missing for python3.13" in line
     assert "sudo apt install python3-venv" in line
+
+
+def test_checkout_on_a_read_only_mount(machine: Path) -> None:
+    command(machine, "java", """echo 'openjdk version "17.0.15"' >&2""")
+    command(machine, "python3.13", "exit 0")
+    clone = machine.parent / "clone"
+    line = only_line(run_setup(machine, as_it_is(clone)))
+    assert line.startswith(f"setup: {clone} cannot be written, and .venv is made there; copy")

@@ -1,0 +1,64 @@
+"""Commands that run where some folders are mounted read-only, as in a hardened container.
+
+Taking a permission away is not the same: root writes nevertheless, and the reason is another one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+UNSHARE: Final = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",))]
+
+WHERE_FILES_ARE_MADE: Final = ("/", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (mounted anew)
+
+
+@functools.cache
+def _refused() -> str:
+    """Why there are no mount namespaces here; empty where there are."""
+    try:
+        done = subprocess.run(
+            [*UNSHARE, "sh", "-c", as_it_is(Path("/tmp"))],  # noqa: S108 (only mounted anew)
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+    except OSError as error:
+        return str(error)
+    return done.stderr.strip() if done.returncode else ""
+
+
+def empty(folder: Path) -> str:
+    """An empty folder that cannot be written."""
+    return f"mount -t tmpfs -o ro tmpfs {shlex.quote(str(folder))}"
+
+
+def as_it_is(folder: Path) -> str:
+    """What is in the folder cannot be changed; mounts below it are not meant."""
+    path = shlex.quote(str(folder))
+    return f"mount --bind {path} {path} && mount -o remount,bind,ro {path}"
+
+
+def scratch(folder: Path) -> str:
+    """A folder that can be written, whatever is around it."""
+    return f"mount -t tmpfs tmpfs {shlex.quote(str(folder))}"
+
+
+def with_mounts(mounts: Sequence[str], command: Sequence[str]) -> list[str]:
+    """The same command with these mounts of its own, which end with it.
+
+    The test is skipped where mount namespaces are refused.
+    """
+    if reason := _refused():
+        pytest.skip(f"mount namespaces are refused here: {reason}")
+    # the working folder was entered before the mounts: the one that is there now is meant
+    script = " && ".join([*mounts, 'cd "$PWD"', 'exec "$@"'])
+    return [*UNSHARE, "sh", "-c", script, "sh", *command]
