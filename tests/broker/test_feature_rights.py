@@ -19,7 +19,9 @@ from tests.support.eventually import eventually
 from tests.support.mirror import EmittingMirror
 from tests.support.rights import Grant, SecuredPair, secured_pair
 from tests.support.topics import create_topic, delete_topic, topic_names
+from twinlog.config.load import load
 from twinlog.control import adoption
+from twinlog.control.check import check
 from twinlog.control.snapshot import FlowSnapshot
 from twinlog.mirror.naming import HEARTBEATS_TOPIC, PROBE_TOPIC, STATE_TOPIC
 from twinlog.model import TopicPartition
@@ -66,6 +68,8 @@ class Row:
     """The flow does not run: it would not know where to begin."""
     says: str = ""
     """In the line, where that does not name the ACL in the usual way."""
+    checked: bool = True
+    """`check` can know of it before anything is written."""
     implied_by: str = ""
     """Another operation on the same, which includes this one: to be without, both must be missing.
     """
@@ -84,7 +88,16 @@ def _rows(
     feature: str, cluster: str, operations: str, on: str, key: str, *, reads: bool = False
 ) -> Iterator[Row]:
     for operation in operations.split():
-        yield Row(feature=feature, cluster=cluster, operation=operation, on=on, key=key)
+        # who may read a topic that is not there yet is told so, and not whether it may write
+        checked = feature != ADOPTION and not (reads and operation == "WRITE")
+        yield Row(
+            feature=feature,
+            cluster=cluster,
+            operation=operation,
+            on=on,
+            key=key,
+            checked=checked,
+        )
     if reads:
         yield Row(feature=feature, cluster=cluster, operation="READ", on=on, key=key, is_off=False)
 
@@ -120,6 +133,7 @@ ROWS: Final = (
         cluster="source",
         operation="READ",
         on="`mm2-twinlog-offset-map.B.internal`",
+        checked=False,
     ),
     *_rows(HEARTBEATS, "target", "CREATE WRITE", "`heartbeats`", NO_HEARTBEATS),
     *_rows(HEARTBEATS, "source", "CREATE WRITE", "`heartbeats`", NO_HEARTBEATS),
@@ -146,6 +160,7 @@ ROWS: Final = (
         on="group `A-mm2`",
         code=GROUP,
         stops=True,
+        checked=False,
     ),
     Row(
         feature=ADOPTION,
@@ -153,6 +168,7 @@ ROWS: Final = (
         operation="READ",
         on="`mm2-offsets.A.internal`",
         stops=True,
+        checked=False,
     ),
     *_rows(ADOPTION, "target", "WRITE", "`mm2-offsets.A.internal`", ""),
     Row(
@@ -282,10 +298,12 @@ class Scene:
         feature, name = self.feature, f"{self.flow.source}->{self.flow.target}"
         yield "sync.topic.acls.enabled = false"
         yield "heartbeats.replication.enabled = false"
-        yield f"emit.heartbeats.enabled = {str(feature == HEARTBEATS).lower()}"
-        yield "emit.heartbeats.interval.seconds = 1"
-        syncs = feature in (SYNCS_AT_SOURCE, SYNCS_AT_TARGET)
-        yield f"emit.offset-syncs.enabled = {str(syncs).lower()}"
+        if feature == HEARTBEATS:
+            back = f"{self.flow.target}->{self.flow.source}"
+            yield from (f"{pair}.emit.heartbeats.enabled = true" for pair in (name, back))
+            yield "emit.heartbeats.interval.seconds = 1"
+        if feature in (SYNCS_AT_SOURCE, SYNCS_AT_TARGET):
+            yield f"{name}.emit.offset-syncs.enabled = true"
         if feature == SYNCS_AT_TARGET:
             yield "offset-syncs.topic.location = target"
         if feature in (CHECKPOINTS, SYNC, WAY_BACK):
@@ -370,6 +388,12 @@ def flow(pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
     return made
 
 
+def checked(config: Path) -> list[str]:
+    """All that `check` has to say of the flow."""
+    (flow,) = check(load(config, environment={})).flows
+    return [*flow.notes, *map(str, flow.problems)]
+
+
 def test_the_page_has_exactly_these_rows() -> None:
     written = ROW.findall(PAGE.read_text())
     assert [found[1:4] for found in written] == [
@@ -388,7 +412,9 @@ def test_these_rights_are_enough(
     feature: str, flow: Flow, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(flow, feature)
-    found = scene.run(scene.config([row for row in ROWS if row.feature == feature]))
+    config = scene.config([row for row in ROWS if row.feature == feature])
+    assert checked(config) == []
+    found = scene.run(config)
     assert {p.code for p in found.partitions} == {""}
     assert warned(caplog) == []
     assert scene.works()
@@ -410,8 +436,12 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
         if row.feature == missing.feature
         and not (row.cluster == missing.cluster and row.on == missing.on and row.operation in taken)
     ]
-    found = scene.run(scene.config(rest))
+    config = scene.config(rest)
     says = missing.says or f"grant {missing.operation} on {acl.kind} {acl.name}"
+    said = checked(config)
+    assert len(said) == missing.checked, said
+    assert all(says in one and missing.code in one and missing.key in one for one in said), said
+    found = scene.run(config)
     if missing.stops:
         assert (found.state, found.code) == ("FAILED", missing.code)
         assert says in found.reason

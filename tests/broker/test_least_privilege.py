@@ -139,6 +139,12 @@ ROWS: Final = (
     ),
 )
 
+FEATURES: Final = (
+    "emit.checkpoints.enabled",
+    "emit.heartbeats.enabled",
+    "emit.offset-syncs.enabled",
+)
+
 AMQ_SOURCE: Final = (
     Grant(operation="READ", kind="topic", name="*"),
     Grant(operation="DESCRIBE_CONFIGS", kind="topic", name="*"),
@@ -211,8 +217,8 @@ class Flow:
         return self.pair.config(
             self.path,
             users,
-            # groups have rights of their own, and a test below
-            [f"topics = {self.topic}", "emit.checkpoints.enabled = false", *lines],
+            # they have rights of their own, and tests in test_feature_rights.py
+            [f"topics = {self.topic}", *(f"{key} = false" for key in FEATURES), *lines],
             listener=listener,
             mechanism=mechanism,
             aliases=(self.source, self.target),
@@ -444,61 +450,62 @@ def client_of(pair: SecuredPair, grants: list[Grant]) -> ClusterClient:
     return ClusterClient(settings)
 
 
-def test_a_source_that_may_not_be_written_gets_no_offset_syncs_and_no_heartbeats(
+def test_what_the_users_of_a_migration_lack_is_a_line_each_and_a_key_avoids_it(
     flow: Flow, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line for each, with what helps; the copy and the target's heartbeats go on."""
-    config = flow.only(list(ROWS), "emit.heartbeats.interval.seconds = 1")
-    beats = Grant(operation="ALL", kind="topic", name="heartbeats")
-    beats.give(flow.pair.target, flow.users[1])
+    """With all that is on by default: nothing is written to the source, the copy goes on."""
+    pair, a, b = flow.pair, flow.source, flow.target
+    users = pair.user(pair.source, AMQ_SOURCE), pair.user(pair.target, AMQ_TARGET)
+    allow(pair.source, "somebody", ["read"], topic=flow.topic)
+    on = (
+        f"{a}->{b}.emit.checkpoints.enabled = true",
+        f"{a}->{b}.emit.heartbeats.enabled = true",
+        f"{b}->{a}.emit.heartbeats.enabled = true",
+        f"{a}->{b}.emit.offset-syncs.enabled = true",
+        "emit.heartbeats.interval.seconds = 1",
+        f"groups = shop-{a}",
+    )
+    keys = {
+        "DESCRIBE_CONFIGS on the cluster": "twinlog.target.producer.id.expiration.ms",
+        "grant ALTER on the cluster": "sync.topic.acls.enabled=false",
+        f"CREATE on topic mm2-offset-syncs.{b}.internal": "offset-syncs.topic.location=target",
+        "grant CREATE on topic heartbeats": "emit.heartbeats.enabled=false",
+    }
+    config = flow.write(users, *on)
+    notes = check(load(config, environment={})).flows[0].notes
+    _emit(flow, config)
+    for said in (notes, warned(caplog)):
+        assert len(said) == len(keys), said
+        for acl, key in keys.items():
+            (line,) = [line for line in said if acl in line]
+            assert key in line
+
+    caplog.clear()
+    avoided = (
+        f"{a}->{b}.twinlog.target.producer.id.expiration.ms=86400000",
+        "sync.topic.acls.enabled=false",
+        "offset-syncs.topic.location=target",
+        f"{b}->{a}.emit.heartbeats.enabled=false",
+    )
+    config = flow.write(users, *(line for line in on if not line.startswith(f"{b}->")), *avoided)
+    assert check(load(config, environment={})).flows[0].notes == []
+    _emit(flow, config)
+    assert warned(caplog) == []
+    assert f"mm2-offset-syncs.{a}.internal" in topic_names(pair.target)
+    assert not {"heartbeats", f"mm2-offset-syncs.{b}.internal"} & topic_names(pair.source)
+
+
+def _emit(flow: Flow, config: Path) -> None:
+    """Run it as users do, until it has copied and has written some heartbeats."""
+
+    def beats() -> int:
+        target = flow.pair.target
+        return len(read_all(target, "heartbeats")) if "heartbeats" in topic_names(target) else 0
+
+    before = beats()
+    flow.fill()
     with EmittingMirror(config) as mirror:
-        eventually(lambda: len(_about("no offset syncs are written", caplog)) == 1, 30)
-        eventually(lambda: len(_about(f"no heartbeats into {flow.source}", caplog)) == 1, 30)
-        eventually(lambda: "heartbeats" in topic_names(flow.pair.target), 30)
-        eventually(lambda: len(read_all(flow.pair.target, "heartbeats")) > 2, 30)
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
+        eventually(lambda: beats() > before + 2, 30)
         mirror.stop()
     assert flow.is_copied()
-    (syncs,) = _about("no offset syncs are written", caplog)
-    assert f"mm2-offset-syncs.{flow.target}.internal" in syncs
-    assert "offset-syncs.topic.location=target" in syncs
-    assert len(_about("no heartbeats into", caplog)) == 1
-    assert topic_names(flow.pair.source) & {"heartbeats"} == set()
-
-
-@pytest.mark.parametrize("missing", ["", "source", "target"])
-def test_groups_need_rights_of_their_own(
-    missing: str, flow: Flow, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Without one of them the copy goes on, and one line names it."""
-    name = f"shop-{flow.source}"
-    commit(flow.pair.source, name, flow.topic, 7)
-    config = flow.only(
-        list(ROWS),
-        f"{flow.source}->{flow.target}.emit.checkpoints.enabled = true",
-        "sync.group.offsets.enabled = true",
-        f"groups = {name}",
-    )
-    if missing != "source":
-        read = Grant(operation="DESCRIBE", kind="group", name=name)
-        read.give(flow.pair.source, flow.users[0])
-    if missing != "target":
-        write = Grant(operation="READ", kind="group", name=name)
-        write.give(flow.pair.target, flow.users[1])
-    (report,) = check(load(config, environment={})).flows
-    assert (report.problems, len(report.notes)) == ([], int(missing == "source"))
-    once(config)
-    assert flow.is_copied()
-    found = committed(flow.pair.target, name, flow.remote)
-    if not missing:
-        assert (warned(caplog), found) == ([], 7)
-        return
-    (line,) = warned(caplog)
-    right = "DESCRIBE" if missing == "source" else "READ"
-    assert "GROUP_UNAUTHORIZED" in line
-    assert any(f"grant {one} on group {name}" in line for one in (right, "DESCRIBE"))
-    assert found == -1
-
-
-def _about(text: str, caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [line for line in warned(caplog) if text in line]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kafka.protocol.admin import DescribeGroupsRequest
@@ -9,6 +10,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.errors_table import GROUP_AUTHORIZATION_FAILED, NONE, error_for, lookup
 from twinlog.cluster.metadata import Operation, operations
+from twinlog.cluster.protocol import Message
 from twinlog.errors import Unauthorized
 
 WITH_OPERATIONS: Final = 3
@@ -23,21 +25,30 @@ def check_group_read(client: ClusterClient, group: str) -> None:
     coordinator would create the brokers' offsets topic in a cluster that has none yet; so a user
     who may describe the group and not read it is found only by luck.
     """
-    request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
-    answer = client.send(None, request, minimum=WITH_OPERATIONS, maximum=MISSING_IS_DEAD)
-    found = answer.groups[0]
-    code = int(found.error_code)
-    denied = lookup(code).kind is Unauthorized
-    if code == NONE:
-        rights = operations(found.authorized_operations)
-        denied = rights is not None and Operation.READ not in rights
-    if denied:
+    if unreadable_groups(client, [group]):
         raise error_for(
             GROUP_AUTHORIZATION_FAILED,
             cluster=client.alias,
             doing=f"asking for rights on group {group}",
             acl=f"READ on group {group}",
         )
+
+
+def unreadable_groups(client: ClusterClient, groups: Sequence[str]) -> list[str]:
+    """Those that our user may surely not join; asked of any broker, as above."""
+    if not groups:
+        return []
+    request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=True)
+    answer = client.send(None, request, minimum=WITH_OPERATIONS, maximum=MISSING_IS_DEAD)
+    return [str(found.group_id) for found in answer.groups if _is_denied(found)]
+
+
+def _is_denied(found: Message) -> bool:
+    code = int(found.error_code)
+    if code != NONE:
+        return lookup(code).kind is Unauthorized
+    rights = operations(found.authorized_operations)
+    return rights is not None and Operation.READ not in rights
 
 
 def may_describe_groups(client: ClusterClient, name: str) -> bool:

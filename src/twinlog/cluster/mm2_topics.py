@@ -32,7 +32,7 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     except Unauthorized:
         if error != TOPIC_AUTHORIZATION_FAILED:
             raise
-        raise _hidden(client, name, ", and CREATE where it is not there") from None
+        raise hidden_topic(client, name, may_create=False) from None
     except ClusterError as refused:
         if replicas is not None or refused.code != "REPLICATION_FACTOR":
             raise
@@ -40,10 +40,12 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     try:
         wait_for_topic(client, name)
     except Unauthorized:
-        raise _hidden(client, name) from None
+        raise hidden_topic(client, name, may_create=True) from None
 
 
-def _hidden(client: ClusterClient, name: str, also: str = "") -> ClusterError:
+def hidden_topic(client: ClusterClient, name: str, *, may_create: bool) -> ClusterError:
+    """The error for a topic that our user may not see: nobody knows whether it is there."""
+    also = "" if may_create else ", and CREATE where it is not there"
     return error_for(
         TOPIC_AUTHORIZATION_FAILED,
         cluster=client.alias,

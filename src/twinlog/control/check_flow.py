@@ -12,6 +12,7 @@ from twinlog.cluster.groups import check_group_read
 from twinlog.cluster.internal_log import read_to_end
 from twinlog.cluster.metadata import Operation, TopicMetadata
 from twinlog.config.schema import FlowConfig
+from twinlog.control.check_features import check_features
 from twinlog.control.check_report import FlowReport, Plan, Problem, TopicReport
 from twinlog.control.check_rights import denied, may, seen_by, unseen_configs
 from twinlog.control.check_starts import TopicBegin, topic_begins
@@ -63,6 +64,7 @@ def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
     look.state()
     look.foreign_data()
     check_syncs(setup.config, clients.source, clients.target, report)
+    check_features(setup.config, clients.source, clients.target, report)
     look.expiry()
 
 
