@@ -1,0 +1,65 @@
+"""docs/brokers.md: the pairs that are run, and what each lack costs, as the code says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.broker.test_versions import SOURCES, TARGETS
+from twinlog.control.probe import Capabilities
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "brokers.md").read_text()
+EVERYTHING = Capabilities(
+    any_first_sequence=True,
+    gap_refused=True,
+    repeat_recognised=True,
+    header_kept=True,
+    producers_listed=True,
+    epoch_end=True,
+)
+LOOSE = "at least once"
+KNOWN = "exact while known"
+
+
+def test_every_pair_that_is_run_is_in_the_table() -> None:
+    heads = re.findall(r"target (\d+\.\d+\.\d+)", PAGE.split("\n## ")[0])
+    rows = re.findall(r"^\| (\d+\.\d+\.\d+) (.*)\|$", PAGE, re.MULTILINE)
+    assert tuple(heads) == TARGETS
+    assert tuple(source for source, _ in rows) == SOURCES
+    assert {cells.count("| exact ") for _, cells in rows} == {len(TARGETS)}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "guarantee", "said"),
+    [
+        ("any_first_sequence", LOOSE, "any first sequence"),
+        ("gap_refused", LOOSE, "a gap in the sequence refused"),
+        ("repeat_recognised", LOOSE, "a repeated batch recognised"),
+        ("header_kept", KNOWN, "headers kept as written"),
+        ("producers_listed", KNOWN, "DescribeProducers"),
+        ("epoch_end", KNOWN, "the end of a leader epoch"),
+    ],
+)
+def test_what_a_target_lacks_costs_what_the_page_says(
+    lacks: str, guarantee: str, said: str
+) -> None:
+    found = replace(EVERYTHING, **{lacks: False})
+    assert (found.missing, found.guarantee) == ((lacks,), guarantee)
+    (row,) = (line for line in PAGE.splitlines() if line.startswith("|") and said in line)
+    assert f"`{guarantee}`" in row
+
+
+def test_nothing_lacks() -> None:
+    assert (EVERYTHING.missing, EVERYTHING.guarantee) == ((), "exact")
+
+
+def test_what_was_not_tried_is_said_to_be_untested() -> None:
+    assert "## Other implementations (untested)" in PAGE
+    operations = (DOCS / "operations.md").read_text()
+    (masters,) = (part for part in operations.split("\n\n") if "--master yarn" in part)
+    assert "--master k8s://" in masters
+    assert "not tried" in masters
