@@ -114,6 +114,9 @@ def server_properties(
         "transaction.state.log.num.partitions": "8",
         "share.coordinator.state.topic.num.partitions": "8",
         "group.initial.rebalance.delay.ms": "0",
+        # a member of a share group learns its partitions by the second heartbeat (default 5 s)
+        "group.share.min.heartbeat.interval.ms": "500",
+        "group.share.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",
         # the default of 128 MB is allocated at start, a third of a small broker's heap
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
