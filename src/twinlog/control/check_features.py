@@ -22,7 +22,7 @@ from twinlog.cluster.mm2_topics import hidden_topic
 from twinlog.config.schema import FlowConfig
 from twinlog.control.check_report import FlowReport, Problem
 from twinlog.control.check_rights import denied, may
-from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.filters import policy_of
 from twinlog.mirror.naming import HEARTBEATS_TOPIC
 from twinlog.quantities import first_few, plural
@@ -99,6 +99,8 @@ def _missing(one: _Written) -> TwinlogError | None:
         admin.validate_topic(client, topic, partitions=1, replication_factor=BROKERS_DEFAULT)
     except Unauthorized as error:
         return hidden_topic(client, topic, may_create=False) if hidden else error
+    except (BrokerRefused, Unsupported):
+        return None  # no matter of rights: a policy of the cluster, or old brokers
     return hidden_topic(client, topic, may_create=True) if hidden else None
 
 
