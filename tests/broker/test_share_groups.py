@@ -14,6 +14,7 @@ from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
 from tests.support.share import begin_at, from_the_start, in_group, stands_at, take
 from tests.support.topics import create_topic, delete_records
+from twinlog.cluster.share_groups import fetch_furthest_offsets
 from twinlog.mirror.checkpoints import Skipped
 from twinlog.sandbox import LocalCluster
 
@@ -51,6 +52,25 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
     checkpoints = f"{pair.alias_a}.checkpoints.internal"
     named = [record.key or b"" for record in read_all(pair.b, checkpoints)]
     assert not [key for key in named if pair.group.encode() in key]
+
+
+def test_group_may_be_further_than_brokers_tell(
+    source_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, numbered(0, 10))
+    group = f"share-{fresh_topic}"
+    from_the_start(source_cluster, group)
+
+    def told() -> tuple[int, int]:
+        surely = stands_at(source_cluster, group, fresh_topic)
+        return surely, stands_at(source_cluster, group, fresh_topic, fetch_furthest_offsets)
+
+    assert told() == (-1, -1)
+    take(source_cluster, group, fresh_topic, 3, 2)
+    assert told() == (3, 5)  # without the last acknowledgement, and with it
+    take(source_cluster, group, fresh_topic, 5)
+    assert told() == (10, 10)  # nothing lags
 
 
 def filled(folder: Path, a: LocalCluster, b: LocalCluster) -> Pair:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka import AcknowledgeType, Message, ShareConsumer
@@ -14,13 +14,15 @@ from tests.support.settings import settings_for
 from tests.support.topics import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.group_offsets import Committed
+from twinlog.cluster.group_offsets import Committed, GroupOffsets
 from twinlog.cluster.share_groups import alter_start_offsets, fetch_start_offsets
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
 __all__ = ["begin_at", "from_the_start", "in_group", "stands_at", "take"]
+
+Fetch = Callable[[Coordinators, Iterable[str]], dict[str, GroupOffsets | TwinlogError]]
 
 FROM_THE_START = {
     "share.auto.offset.reset": "earliest",
@@ -102,10 +104,12 @@ def begin_at(cluster: LocalCluster, topic: str, groups: Mapping[str, int]) -> No
             assert answer == {tp: None}
 
 
-def stands_at(cluster: LocalCluster, group: str, topic: str) -> int:
+def stands_at(
+    cluster: LocalCluster, group: str, topic: str, fetch: Fetch = fetch_start_offsets
+) -> int:
     """-1 where the group has no start offset in partition 0."""
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
-        found = fetch_start_offsets(Coordinators(client), [group])[group]
+        found = fetch(Coordinators(client), [group])[group]
     assert not isinstance(found, TwinlogError), found
     tp = TopicPartition(topic, 0)
     return found[tp].offset if tp in found else -1
