@@ -173,9 +173,17 @@ def test_the_identity_policy_on_one_cluster(
     assert codes(report) == ["SAME_CLUSTER"]
 
 
-def test_clusters_that_cannot_be_reached_are_waited_for_together(tmp_path: Path) -> None:
+def test_clusters_that_cannot_be_reached_are_waited_for_together_and_not_in_silence(
+    tmp_path: Path,
+) -> None:
     source, target = free_ports(2)
-    report = Checked(tmp_path, f"127.0.0.1:{source}", f"127.0.0.1:{target}").report(gives_up_s=2.0)
+    checked = Checked(tmp_path, f"127.0.0.1:{source}", f"127.0.0.1:{target}")
+    config, said = load(checked.write(), environment={}), list[str]()
+    report = check(config, gives_up_s=5.0, say=said.append)
+    assert said == [
+        f"no answer yet from cluster {checked.source} at 127.0.0.1:{source}: trying for 5 s",
+        f"no answer yet from cluster {checked.target} at 127.0.0.1:{target}: trying for 5 s",
+    ]
     assert codes(report) == ["UNREACHABLE", "UNREACHABLE"]
     assert str(source) in report.problems[0].message
     assert "not looked at" in report.flows[0].notes[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from twinlog.cli.adopting import adoption_options, storages
 from twinlog.cli.given import SpreadClusters, configuration_options
-from twinlog.cli.output import Format, format_option, write_json
+from twinlog.cli.output import Format, format_option, write_json, write_line
 from twinlog.cli.pair import files_or_pair, pair_options
 from twinlog.cli.tables import write_all
 from twinlog.quantities import plural
@@ -72,12 +73,16 @@ def check(
             write_all([*_warnings(config.warnings), *explanation_parts(config, only_set=False)])
         return 0
     adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
-    report = look(config, with_probe=probe, adopts=adopts)
+    report = look(config, with_probe=probe, adopts=adopts, say=_say)
     if output is Format.JSON:
         write_json("check", JSON_VERSION, {**report.as_json(), **explanation_json(config)})
     else:
         write_all(_parts(report, explanation_parts(config, only_set=True)))
     return 1 if report.problems else 0
+
+
+def _say(line: str) -> None:
+    write_line(line, sys.stderr)
 
 
 def _warnings(warnings: Iterable[object]) -> Iterator[RenderableType]:

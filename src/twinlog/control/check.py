@@ -9,7 +9,7 @@ client that will need it: those of the admin client and those of the lanes may d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +27,8 @@ from twinlog.control.run import flow_setup
 from twinlog.errors import TwinlogError
 
 GIVES_UP_S: Final = 60.0
+SAID_AFTER_S: Final = 3.0
+"""That a cluster has not answered yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +47,17 @@ def check(
     with_probe: bool = False,
     gives_up_s: float = GIVES_UP_S,
     adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> CheckReport:
     """Look at everything; wrong security settings are raised as ConfigError.
 
-    `adopts` says where the MirrorMaker 2 of a flow is whose work would be taken over.
+    `adopts` says where the MirrorMaker 2 of a flow is whose work would be taken over; `say` is told
+    what is waited for.
     """
     setups = [flow_setup(flow, adopts(flow)) for flow in config.flows]
     with ExitStack() as closing:
         clients = _clients(setups, closing, gives_up_s)
-        seen = _connect(clients.values())
+        seen = _connect(clients.values(), gives_up_s, say)
         flows = [_flow(setup, clients, seen, with_probe) for setup in setups]
     return CheckReport(
         file=config.file,
@@ -77,13 +81,17 @@ def _clients(
     }
 
 
-def _connect(clients: Iterable[ClusterClient]) -> dict[ClusterSettings, ClusterReport]:
+def _connect(
+    clients: Iterable[ClusterClient], gives_up_s: float, say: Callable[[str], None]
+) -> dict[ClusterSettings, ClusterReport]:
     """Reach all of them side by side: two that cannot be reached cost one wait."""
     waiting = list(clients)
     with ThreadPoolExecutor(max(len(waiting), 1)) as pool:
-        return dict(
-            zip((c.settings for c in waiting), pool.map(_connect_one, waiting), strict=True)
-        )
+        reports = {pool.submit(_connect_one, client): client.settings for client in waiting}
+        late = [reports[one] for one in wait(reports, SAID_AFTER_S).not_done]
+        for where in sorted({f"{one.alias} at {one.addresses}" for one in late}):
+            say(f"no answer yet from cluster {where}: trying for {gives_up_s:.0f} s")
+        return {settings: report.result() for report, settings in reports.items()}
 
 
 def _connect_one(client: ClusterClient) -> ClusterReport:
