@@ -95,6 +95,17 @@ def assert_copied(cluster: LocalCluster, topic: str, remote: str) -> None:
     assert [one[2:6] for one in there] == [one[2:6] for one in here], "each record once"
 
 
+def wait_for_state(worker: ConnectWorker, name: str, state: str) -> None:
+    eventually(lambda: worker.state(name) == state, WAIT_S)
+
+
+def wait_for_no_tasks(cluster: LocalCluster, name: str) -> None:
+    """The group gives its work out anew."""
+    with ClusterClient(settings_for(cluster.bootstrap)) as client:
+        group = Coordinators(client)
+        eventually(lambda: not connect_group(group, GROUP).may_run(name), WAIT_S)
+
+
 def a_resource(folder: Path, cluster: LocalCluster) -> Path:
     file = folder / "mirror.yaml"
     file.write_text(RESOURCE.format(bootstrap=cluster.bootstrap))
@@ -137,7 +148,7 @@ def test_each_connector_is_taken_over_once_it_is_stopped_and_takes_its_work_back
     for file, connector, name in (strimzi, plain):
         for verb, state in (("resume", "RUNNING"), ("pause", "PAUSED")):
             worker.tell(name, verb)
-            eventually(lambda n=name, s=state: worker.state(n)[0] == s, WAIT_S)
+            wait_for_state(worker, name, state)
             answer = said(file, connector, 1)
             assert "[MM2_RUNNING]" in answer
             assert f"workers of group {GROUP} on B run {name}; stop it first" in answer
@@ -147,11 +158,8 @@ def test_each_connector_is_taken_over_once_it_is_stopped_and_takes_its_work_back
         (strimzi, plain), remotes.items(), strict=True
     ):
         worker.tell(name, "stop")
-        eventually(lambda n=name: worker.state(n) == ("STOPPED", 0), WAIT_S)
-        with ClusterClient(settings_for(cluster.bootstrap)) as client:
-            # the group gives its work out anew
-            group = Coordinators(client)
-            eventually(lambda g=group, n=name: not connect_group(g, GROUP).may_run(n), WAIT_S)
+        wait_for_state(worker, name, "STOPPED")
+        wait_for_no_tasks(cluster, name)
         for each in remotes:
             more(cluster, each, 100)
         answer = said(file, connector, 0)

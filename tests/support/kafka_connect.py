@@ -44,11 +44,9 @@ class ConnectWorker:
         """`pause`, `resume` or `stop`."""
         eventually(lambda: self._ask("PUT", _path(name, verb)), _START_S)
 
-    def state(self, name: str) -> tuple[str, int]:
-        """As the status topic says it, and how many tasks run. AssertionError: not known yet."""
-        found = self._ask("GET", _path(name, "status"))
-        tasks = [task for task in found["tasks"] if task["state"] == "RUNNING"]
-        return str(found["connector"]["state"]), len(tasks)
+    def state(self, name: str) -> str:
+        """As the status topic says it. AssertionError: it is not known yet."""
+        return str(self._ask("GET", _path(name, "status"))["connector"]["state"])
 
     def is_up(self) -> bool:
         assert self.process.poll() is None, "the worker has ended"
