@@ -13,7 +13,7 @@ import pytest
 from tests.broker.test_group_failover import commit, committed, goes_on
 from tests.support.client import Outgoing, consumer, eventually, produce, produce_transaction
 from tests.support.mirror import Mirror
-from tests.support.share import begin_at
+from tests.support.share import begin_at, stands_at
 from tests.support.topics import create_topic
 from twinlog.cli.main import run
 from twinlog.client import group_translation
@@ -133,6 +133,18 @@ def test_wrong_questions_are_one_line(copied: Copied, capsys: pytest.CaptureFixt
     assert len(lines) == 6
     assert "NO_OFFSETS" in lines[2]
     assert "NOT_COPIED" in lines[3]
+
+
+def test_share_group_is_reset_by_time(copied: Copied, capsys: pytest.CaptureFixture[str]) -> None:
+    group = f"{copied.group}-share-reset"
+    begin_at(copied.target, copied.remote, {group: 5})
+    at = ["--group", group, "--to-timestamp", str(FIRST_MS + 3 * HOUR_MS - 1)]
+    command = ["offsets", "reset", str(copied.config), *at]
+    (one,) = answer(capsys, *command)["offsets"]
+    assert (one["before"], one["after"]) == (5, 3)
+    assert stands_at(copied.target, group, copied.remote) == 5
+    assert run([*command, "--execute"]) == 0
+    assert stands_at(copied.target, group, copied.remote) == 3
 
 
 def test_group_is_reset_by_time_only_when_asked_and_idle(

@@ -21,6 +21,7 @@ from twinlog.cluster.group_offsets import (
     is_refused_as_active,
     list_groups,
 )
+from twinlog.cluster.share_groups import alter_start_offsets, fetch_start_offsets
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
 
@@ -48,6 +49,7 @@ class OffsetReset:
         self._client = client
         self._coordinators = Coordinators(client)
         self._group = group
+        self._is_share = False
 
     def plan(self, timestamp_ms: int, topics: Collection[str] = ()) -> tuple[ResetOffset, ...]:
         """The offsets of that time for these topics, or for those that the group has offsets of.
@@ -86,7 +88,8 @@ class OffsetReset:
     def execute(self, plan: Collection[ResetOffset]) -> None:
         """Commit them; raises what the coordinator refused, and FlowError for an active group."""
         offsets = {TopicPartition(o.topic, o.partition): Committed(offset=o.after) for o in plan}
-        answer = commit_offsets(self._coordinators, {self._group: offsets})[self._group]
+        commit = alter_start_offsets if self._is_share else commit_offsets
+        answer = commit(self._coordinators, {self._group: offsets})[self._group]
         problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
         for problem in problems:
             if problem is not None and is_refused_as_active(problem):
@@ -98,6 +101,7 @@ class OffsetReset:
         found = list_groups(self._coordinators).get(self._group)
         if found is not None and found.is_active:
             raise self._active()
+        self._is_share = found is not None and found.is_share
 
     def _active(self) -> FlowError:
         return FlowError(
@@ -107,7 +111,8 @@ class OffsetReset:
         )
 
     def _committed(self) -> Mapping[TopicPartition, int]:
-        found = fetch_offsets(self._coordinators, [self._group])[self._group]
+        fetch = fetch_start_offsets if self._is_share else fetch_offsets
+        found = fetch(self._coordinators, [self._group])[self._group]
         if isinstance(found, TwinlogError):
             raise found
         return {tp: one.offset for tp, one in found.items()}
