@@ -126,9 +126,13 @@ class ProcessTree:
 
     def cpu_s(self) -> float:
         """User and system seconds that all members have used since they started."""
+        return max(self.sums_s())
+
+    def sums_s(self) -> tuple[float, float]:
+        """The same twice: with what parents waited for, and as each one was last seen."""
         members = self.look()
         waited = sum(stat.own_s + stat.waited_s for stat in members)
-        return max(waited, sum(self._last_seen.values()))
+        return waited, sum(self._last_seen.values())
 
     def pss_bytes(self) -> int:
         """Proportional set size of all members now: shared pages count once over all sharers."""

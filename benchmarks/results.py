@@ -55,7 +55,7 @@ class RunResult:
     """The lanes of the next lease are new processes: shows that a lease change was inside."""
     phases: dict[str, float] = field(default_factory=dict)
     """Seconds after the start of the process at which something was first seen."""
-    ballast_bytes: int = 0
+    ballast_bytes: int | None = None
     """Memory held for the run until it needed it; 0 where the machine has too little."""
     used_by_others: float | None = None
     """Share of the machine's CPU that was spent outside the benchmark during the run."""

@@ -88,18 +88,15 @@ class Rounds:
         result = replace(result, alias=self.stage.next_alias())
         what = " ".join(filter(None, (result.system, result.variant)))
         self.progress.say(f"round {result.round}/{self.rounds}, {result.case}: {what}")
-        with Ballast(self.stage.scale.ballast_bytes(result.case)) as ballast:
-            return self._told_and_cleaned(replace(result, ballast_bytes=ballast.size))
-
-    def _told_and_cleaned(self, result: RunResult) -> RunResult:
-        others = Others()
-        try:
-            result = self._measured(result)
-        except (CopierFailed, KafkaException, OSError) as error:
-            # one bad run must not cost the others: it is reported, and the exit code tells
-            result = replace(result, failure=str(error) or repr(error))
+        with Ballast(self.stage.scale.ballast_bytes(result.case)) as ballast, Others() as others:
+            try:
+                result = self._measured(result)
+            except (CopierFailed, KafkaException, OSError) as error:
+                # one bad run must not cost the others: it is reported, and the exit code tells
+                result = replace(result, failure=str(error) or repr(error))
+            share = round(others.share(), 3)
+        result = replace(result, used_by_others=share, ballast_bytes=ballast.size)
         log = log_of(result.alias, self.stage.folder)
-        result = replace(result, used_by_others=round(others.share(), 3))
         result = replace(result, warnings=[*result.warnings, *warnings_in(log)])
         self.stage.clean(result.alias)
         self.progress.say(f"  {_told(result)}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,16 @@ def test_idle_stolen_and_guest_time_is_not_busy() -> None:
 def test_what_the_machine_spent_beyond_us_was_spent_by_others(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text(line(10, 0, 0, 0))
-    others = Others(stat)
-    assert others.share() == 0
-    stat.write_text(line(10_000, 0, 0, 0))
-    assert others.share() == 1
+    with Others(stat) as others:
+        assert others.share() == 0
+        stat.write_text(line(10_000, 0, 0, 0))
+        assert others.share() == 1
+
+
+def test_what_lost_its_parent_is_still_ours() -> None:
+    burn = "import time\nwhile time.process_time() < 0.8: pass"
+    with Others() as others:
+        parent = ["sh", "-c", '"$0" -c "$1" & sleep 1.5', sys.executable, burn]
+        subprocess.run(parent, start_new_session=True, check=True)
+        time.sleep(0.3)
+        assert others.own_s() > 0.3
