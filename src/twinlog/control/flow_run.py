@@ -398,7 +398,7 @@ class FlowRun:
                 for progress in message.partitions:
                     partition = lane.partitions.get(progress.source)
                     if partition is not None:
-                        partition.on_progress(progress)
+                        self.errors.update(partition.on_progress(progress))
             case Released():
                 for one in message.partitions:
                     self._on_released(lane, one)

@@ -9,15 +9,19 @@ PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from twinlog.control.timing_window import TimingWindow
-from twinlog.lane.messages import HandOver, PartitionProgress
+from twinlog.lane.messages import Gap, HandOver, PartitionProgress
 from twinlog.mirror.offset_map import Term
 from twinlog.model import TopicId, TopicPartition
+
+log = logging.getLogger(__name__)
 
 RETRY_FAILED_S: Final = 25.0
 """A partition that failed is tried again after this time: within 30 s, with what a try takes."""
@@ -109,8 +113,11 @@ class Partition:
     def _live(self) -> PartitionProgress | None:
         return self.progress if self.placement is Placement.ASSIGNED else None
 
-    def on_progress(self, progress: PartitionProgress) -> None:
-        """Keep what the lane reported; movement forgives earlier trouble."""
+    def on_progress(self, progress: PartitionProgress) -> Iterable[str]:
+        """Keep what the lane reported; movement forgives earlier trouble.
+
+        Returns codes of what was told to people.
+        """
         moved = progress.ordinal > self.acked_ordinal
         if progress.ordinal >= self.acked_ordinal or progress.target_epoch != self.acked_epoch:
             self.acked_ordinal, self.acked_epoch = progress.ordinal, progress.target_epoch
@@ -123,6 +130,20 @@ class Partition:
         now = time.monotonic()
         self.age.add(now, progress.age)
         self.latency.add(now, progress.latency)
+        return () if progress.gap is None else (self._tell(progress.gap),)
+
+    def _tell(self, gap: Gap) -> str:
+        code = "SOURCE_GAP"
+        log.warning(
+            "%s: upstream offsets [%d, %d): %d of them are missing at the source, though the topic "
+            "is not compacted: lost there, or compacted before; the copy goes on [%s]",
+            self.plan.source,
+            gap.first,
+            gap.next,
+            gap.offsets,
+            code,
+        )
+        return code
 
     def leave(self, placement: Placement) -> None:
         """The lane does not have it any more: its counts are added up."""

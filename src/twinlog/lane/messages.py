@@ -184,6 +184,17 @@ class Troubled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Upstream offsets that the source does not have though its topic is not compacted."""
+
+    first: int
+    next: int
+    """The first one behind the gap."""
+    offsets: int
+    """How many are missing: fewer than `next - first` when these are several gaps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
     """How far one partition is; totals count since the Take."""
 
@@ -206,6 +217,8 @@ class PartitionProgress:
     """Of the batches read since the last report."""
     latency: Timings = NO_TIMINGS
     """Of the batches acknowledged since the last report."""
+    gap: Gap | None = None
+    """Found since the last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

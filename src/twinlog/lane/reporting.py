@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from twinlog.lane.cluster_side import ClusterSide
+from twinlog.lane.gaps import GapWatch
 from twinlog.lane.messages import HandOver, PartitionProgress, Receipt
 from twinlog.lane.source_side import SourceSide, SourceState
 from twinlog.lane.target_side import TargetSide
@@ -18,10 +19,17 @@ from twinlog.model import TopicPartition
 class Reporter:
     """Progress of the partitions that changed since they were last reported."""
 
-    def __init__(self, source: SourceSide, target: TargetSide, target_cluster: ClusterSide) -> None:
+    def __init__(
+        self,
+        source: SourceSide,
+        target: TargetSide,
+        target_cluster: ClusterSide,
+        gaps: GapWatch,
+    ) -> None:
         self._source = source
         self._target = target
         self._cluster = target_cluster
+        self._gaps = gaps
         self._last: dict[TopicPartition, PartitionProgress] = {}
         self._receipts: dict[TopicPartition, tuple[str, PartitionProgress]] = {}
 
@@ -71,6 +79,7 @@ class Reporter:
             sees_end=self._source.sees_end(copy.source),
             age=copy.ages.take(),
             latency=copy.latencies.take(),
+            gap=self._gaps.take(copy.source),
         )
 
 

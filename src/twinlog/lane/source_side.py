@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -102,6 +102,7 @@ class SourceSide:
     memory_bytes: int
     on_trouble: Callable[[TopicPartition, TwinlogError], None]
     on_arrived: Callable[[Copy], None]
+    on_jumps: Callable[[TopicPartition, Sequence[tuple[int, int]]], None]
     pace: TopicBuckets
     tuning: Tuning
     partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
@@ -320,6 +321,13 @@ class SourceSide:
         except TwinlogError as error:
             self.on_trouble(tp, _at(error, tp, copy.intake.position))
             return
+        if copy.intake.jumps:
+            self.on_jumps(tp, copy.intake.jumps)
+            copy.intake.jumps = []
+        self._ask_for_more(session, tp, copy)
+        self.on_arrived(copy)
+
+    def _ask_for_more(self, session: FetchSession, tp: TopicPartition, copy: Copy) -> None:
         if not copy.wants_fetch:
             self._unplace(tp)
         elif copy.queued_bytes > self._share():
@@ -334,7 +342,6 @@ class SourceSide:
             self._seek_home(tp)
         else:
             self._want(session, tp)
-        self.on_arrived(copy)
 
     def _on_error(self, tp: TopicPartition, error: int) -> None:
         is_near = tp in self._homes and self._near.is_read(tp, self._homes[tp])

@@ -33,13 +33,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.offsets import Isolation
 from twinlog.cluster.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane.background import Background
 from twinlog.lane.cluster_side import ClusterSide
+from twinlog.lane.compaction import may_lack_offsets
 from twinlog.lane.source_side import Asked, SourceSide
 from twinlog.model import TopicPartition
 from twinlog.wire.record_batch import read_headers
@@ -131,7 +131,7 @@ class StallWatch:
                 for tp, answer in self._read(client, due).items()
                 if not answer.throttle_ms and not answer.records and self._end(answer) > due[tp]
             }
-            compacted = _compacted(client, {tp.topic for tp in silent})
+            compacted = may_lack_offsets(client, {tp.topic for tp in silent})
             for tp, stalled in silent.items():
                 if tp.topic not in compacted or self._goes_on(client, tp, stalled):
                     found[tp] = stalled
@@ -159,18 +159,6 @@ class StallWatch:
 
     def _end(self, answer: FetchedRecords) -> int:
         return answer.last_stable_offset if self.read_committed else answer.high_watermark
-
-
-def _compacted(client: ClusterClient, topics: set[str]) -> set[str]:
-    """Those in which offsets may be missing."""
-    out = set()
-    for topic, configs in admin.describe_topic_configs(client, topics).items():
-        is_plain = not isinstance(configs, TwinlogError) and any(
-            entry.name == "cleanup.policy" and entry.value == "delete" for entry in configs
-        )
-        if not is_plain:
-            out.add(topic)
-    return out
 
 
 def _places(position: int, end: int) -> Iterator[int]:

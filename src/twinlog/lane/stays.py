@@ -18,6 +18,7 @@ from typing import Final
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.background import Background
 from twinlog.lane.cluster_side import ClusterSide
+from twinlog.lane.gaps import GapWatch
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
     Progress,
@@ -62,6 +63,7 @@ class Stays:
         self._source_cluster, self._target_cluster = source, target
         self._send = send
         self._muted_until = 0.0
+        self._gaps = GapWatch(side=source, background=background)
         self.source = SourceSide(
             side=source,
             read_committed=work.read_committed,
@@ -69,6 +71,7 @@ class Stays:
             on_trouble=self._on_source_trouble,
             on_arrived=self._on_arrived,
             pace=TopicBuckets(is_bound=work.has_budget),
+            on_jumps=self._gaps.note,
             tuning=work.tuning,
         )
         self._stalls = StallWatch(
@@ -109,7 +112,7 @@ class Stays:
         self._releasing: dict[TopicPartition, bool] = {}
         self._unsettled: set[TopicPartition] = set()
         """Partitions to which something happened that may end their stay."""
-        self.reporter = Reporter(self.source, self.target, target)
+        self.reporter = Reporter(self.source, self.target, target, self._gaps)
         source.on_leaders = self.source.on_new_leaders
         target.on_leaders = self.target.on_new_leaders
         target.on_connected = lambda _node: self.target.wake_all()
@@ -348,6 +351,8 @@ class Stays:
             for part in unwritten:
                 self.map.note(part)
             return  # its mark is still to be written, or the first row, which fixes the start
+        if self._gaps.holds(tp):
+            return
         handed = None
         is_whole = copy is not None and copy.trouble is None and copy.source_trouble is None
         if is_whole and isinstance(copy, PartitionCopy):
@@ -389,6 +394,7 @@ class Stays:
         if copy is not None:
             self.reporter.close(copy, outcome, int(time.time() * 1000))
             self.source.remove(tp)
+            self._gaps.forget(tp)
             for part in copy.parts:
                 self.target.remove(part)
                 self.map.forget(part)
@@ -411,6 +417,7 @@ class Stays:
         """Tell the driver what changed, and look at every partition once more."""
         self._unsettled.update(self._copies)
         self._stalls.tend()
+        self._gaps.tend()
         now = time.monotonic()
         longest_ms = max(self.source.throttle_ms, self.target.throttle_ms)
         self.source.throttle_ms = self.target.throttle_ms = 0

@@ -99,6 +99,8 @@ class Intake:
         self.limit_bytes = limit_bytes
         self.last_fetched_epoch = last_fetched_epoch
         self.skipped_records = 0
+        self.jumps: list[tuple[int, int]] = []
+        """[first, next) of offsets that the source left out between batches; to be emptied."""
         self.deep_batches = 0
         self._last_run = last_run
         self._producer_id = producer_id
@@ -124,6 +126,8 @@ class Intake:
                     continue
                 if header.base_offset >= end:
                     break
+                if header.base_offset > self.position and header.magic >= MAGIC_V2:
+                    self.jumps.append((self.position, header.base_offset))
                 out += self._one(header, records[at : at + header.length], rolled_back)
                 good = self.ordinal, self.last_fetched_epoch, self._last_run
         except TwinlogError:

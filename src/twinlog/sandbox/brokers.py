@@ -236,14 +236,20 @@ class LocalCluster:
             try:
                 self._wait_ready(nodes)
             except EnvironmentMissing:
-                # somebody else took a port between our look and the broker's bind: take others
-                if attempt == _PORT_ATTEMPTS or "Address already in use" not in self.logs():
+                if attempt == _PORT_ATTEMPTS or not self._may_start_better(nodes):
                     raise
                 for node in nodes:
                     node.kill()
                 self._kill_zookeeper()
             else:
                 return
+
+    def _may_start_better(self, nodes: Iterable[Node]) -> bool:
+        """Somebody else took a port between our look and the broker's bind; or a process ended
+        before it had said a word, which is no fault of its configuration.
+        """
+        ended_silent = any(not node.alive and not node.log_tail() for node in nodes)
+        return ended_silent or "Address already in use" in self.logs()
 
     def _zookeeper(self) -> ZooKeeper | None:
         """For brokers that need one; it listens where a KRaft controller would."""

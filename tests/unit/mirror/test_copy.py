@@ -356,6 +356,14 @@ def test_aborted_data_is_skipped_and_what_follows_its_marker_is_not() -> None:
     assert attributes == [0, 0], "the transactional bit is ours alone to set"
 
 
+def test_offsets_left_out_between_batches_are_noted_and_skipped_ones_are_not() -> None:
+    intake = an_intake()
+    data = fetched(batch(0, 2), control(2, 50), batch(5, 1), of_producer(6, 2, 50), batch(10, 1))
+    intake.take(data, [Aborted(50, 6)], FOREVER)
+    assert intake.jumps == [(3, 5), (8, 10)]
+    assert intake.position == 11
+
+
 def test_read_uncommitted_keeps_aborted_data_and_skips_markers() -> None:
     intake = an_intake(read_committed=False)
     data = fetched(of_producer(0, 2, 50), control(2, 50, commit=False), of_producer(3, 1, 50))
