@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import uuid
@@ -54,6 +55,20 @@ def pytest_runtest_makereport(
             if isinstance(cluster, LocalCluster) and cluster.folder is not None:
                 report.sections.append((f"brokers of {name}", cluster.logs()))
     return report
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command that a test runs in this process sets logging up for the whole of it."""
+    loggers = [logging.getLogger(name) for name in ("", "twinlog", "py4j", "pyspark")]
+    levels = [logger.level for logger in loggers]
+    handlers = [(each, each.level, each.formatter) for each in loggers[0].handlers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+    for handler, level, formatter in handlers:
+        handler.setLevel(level)
+        handler.setFormatter(formatter)
 
 
 @pytest.fixture(autouse=True)
