@@ -15,6 +15,7 @@ from tests.support.mirror import Mirror
 from tests.support.share import begin_at, from_the_start, in_group, stands_at, take
 from tests.support.topics import create_topic, delete_records
 from twinlog.cluster.share_groups import fetch_furthest_offsets
+from twinlog.control.share_sync import WITHOUT_SYNC
 from twinlog.mirror.checkpoints import Skipped
 from twinlog.sandbox import LocalCluster
 
@@ -73,11 +74,26 @@ def test_group_may_be_further_than_brokers_tell(
     assert told() == (10, 10)  # nothing lags
 
 
-def filled(folder: Path, a: LocalCluster, b: LocalCluster) -> Pair:
-    pair = Pair(folder, a, b, both_ways=False)
+def filled(folder: Path, a: LocalCluster, b: LocalCluster, *, sync: bool = True) -> Pair:
+    pair = Pair(folder, a, b, sync=sync, both_ways=False)
     create_topic(a, pair.topic)
     produce(a, pair.topic, numbered(0, 10))
     return pair
+
+
+def test_without_the_sync_they_are_listed_with_the_reason(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    pair = filled(tmp_path, source_cluster, target_cluster, sync=False)
+    begin_at(pair.a, pair.topic, {pair.group: 4})
+    with Mirror(pair.config) as mirror:
+        eventually(
+            lambda: (
+                [flow.skipped_groups for flow in mirror.snapshots] == [{pair.group: WITHOUT_SYNC}]
+            ),
+            30,
+        )
+        mirror.stop()
 
 
 def test_idle_share_groups_follow_and_others_are_left_alone(

@@ -123,6 +123,8 @@ class CheckpointDuty:
         selected = {name: group for name, group in found.items() if self._config.selects(name)}
         self._groups = tuple(name for name, group in selected.items() if group.has_offsets)
         self._shares.choose(selected.values())
+        if self._config.sync_s is None:
+            self._flow.groups.skipped = self._shares.skipped
         if not found and not sees_groups(self._source):
             self._flow.tell_once(unseen_line(self._flow.config))
 

@@ -28,6 +28,10 @@ SHARE_GROUPS: Final = GroupKind(
     is_of=lambda group: group.is_share, fetch=fetch_furthest_offsets, commit=alter_start_offsets
 )
 
+WITHOUT_SYNC: Final = (
+    "share groups have no checkpoints: sync.group.offsets.enabled=true sets their start offsets"
+)
+
 
 class ShareGroups:
     """The share groups of one flow; for one thread."""
@@ -47,13 +51,8 @@ class ShareGroups:
     def choose(self, selected: Iterable[Group]) -> None:
         """Those of the source's groups that are share groups are ours."""
         self._names = tuple(sorted(group.name for group in selected if group.is_share))
-        if self._names and self._flow.config.groups.sync_s is None:
-            self._flow.tell_once(
-                f"{self._flow.name}: {plural(len(self._names), 'share group')} of "
-                f"{self._here.client.alias} left out ({first_few(self._names)}): there are no "
-                "checkpoints of them; sync.group.offsets.enabled=true sets their start offsets on "
-                f"{self._there.client.alias}"
-            )
+        if self._flow.config.groups.sync_s is None:
+            self.skipped = dict.fromkeys(self._names, WITHOUT_SYNC)
 
     def forget(self) -> None:
         """Find every place on the target anew."""
