@@ -8,6 +8,7 @@ version; the version is chosen when it is sent, from what the broker offers.
 from __future__ import annotations
 
 import struct
+import threading
 from typing import Any, Final, TypeAlias
 
 from kafka.protocol.api_header import ResponseClassRegistry
@@ -23,6 +24,13 @@ API_VERSIONS: Final = 18
 _HEADER: Final = struct.Struct(">ihhi")
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
+
+_first_decoding: Final = threading.Lock()
+"""The library compiles a decoder at the first answer of its kind, and while it does so changes what
+another thread would compile: of two at once one may keep a decoder that fails, for good.
+"""
+_decoded: Final[set[tuple[int, int]]] = set()
+"""(API key, version) of which there is a decoder."""
 
 
 def api_key(request: Message) -> int:
@@ -96,7 +104,12 @@ def decode_response(key: int, version: int, body: memoryview) -> Message:
     """The answer as the client library's message; ApiVersions in version 0 where it is an error."""
     response = ResponseClassRegistry._response_class_registry[key]
     try:
-        return response.decode(body, version=version)
+        if (key, version) in _decoded:
+            return response.decode(body, version=version)
+        with _first_decoding:
+            message = response.decode(body, version=version)
+            _decoded.add((key, version))
+            return message
     except (ValueError, IndexError, TypeError, struct.error, EOFError) as error:
         raise CorruptData(
             f"an answer to {api_name(key)} v{version} of {len(body)} bytes cannot be read: {error}"
