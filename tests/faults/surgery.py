@@ -48,20 +48,19 @@ def flip_byte(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int 
 
 def spoil_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
     """The batch that begins here says that it is shorter than any batch can be."""
-    log = log_file(cluster, tp, node)
-    at = next(at for header, at in _batches(log) if header.base_offset == offset)
-    with log.open("r+b") as file:
-        file.seek(at + 8)
-        file.write(b"\x00\x00\x00\x05")
+    _write_length(log_file(cluster, tp, node), offset, 5)
 
 
 def swell_length(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:
     """The batch that begins here says that it is longer than the log."""
-    log = log_file(cluster, tp, node)
+    _write_length(log_file(cluster, tp, node), offset, 0x10000000)
+
+
+def _write_length(log: Path, offset: int, length: int) -> None:
     at = next(at for header, at in _batches(log) if header.base_offset == offset)
     with log.open("r+b") as file:
         file.seek(at + 8)
-        file.write(b"\x10\x00\x00\x00")
+        file.write(length.to_bytes(4, "big"))
 
 
 def swallow(cluster: LocalCluster, tp: TopicPartition, offset: int, node: int = 1) -> None:

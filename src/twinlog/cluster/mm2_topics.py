@@ -10,11 +10,10 @@ from twinlog.cluster.errors_table import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
-from twinlog.cluster.topics import create_topic, wait_for_topic
+from twinlog.cluster.topics import DEFAULT, create_topic, wait_for_topic
 from twinlog.errors import ClusterError, Unauthorized
 
 DEFAULT_REPLICAS: Final = 3
-BROKERS_DEFAULT: Final = -1
 
 
 def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> None:
@@ -36,7 +35,7 @@ def ensure_mm2_topic(client: ClusterClient, name: str, replicas: int | None) -> 
     except ClusterError as refused:
         if replicas is not None or refused.code != "REPLICATION_FACTOR":
             raise
-        _create(client, name, BROKERS_DEFAULT)
+        _create(client, name, DEFAULT)
     try:
         wait_for_topic(client, name)
     except Unauthorized:

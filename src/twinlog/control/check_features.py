@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
@@ -23,11 +22,9 @@ from twinlog.config.schema import FlowConfig
 from twinlog.control.check_report import FlowReport, Problem
 from twinlog.control.check_rights import denied, may
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
-from twinlog.mirror.filters import policy_of
+from twinlog.mirror.filters import offset_syncs_topic, policy_of
 from twinlog.mirror.naming import HEARTBEATS_TOPIC
 from twinlog.quantities import first_few, plural
-
-BROKERS_DEFAULT: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +73,9 @@ def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> 
             )
     syncs = flow.offset_syncs
     if syncs is not None:
-        other = flow.source_alias if syncs.on_target else flow.target_alias
         yield _Written(
             client=target if syncs.on_target else source,
-            topic=policy.offset_syncs_topic(other),
+            topic=offset_syncs_topic(flow, syncs),
             so="offset syncs are not written",
             hint="set emit.offset-syncs.enabled=false"
             if syncs.on_target
@@ -96,7 +92,7 @@ def _missing(one: _Written) -> TwinlogError | None:
         return next((denied(client.alias, right.name, topic) for right in lacking), None)
     hidden = seen.topics[topic].error == TOPIC_AUTHORIZATION_FAILED
     try:
-        admin.validate_topic(client, topic, partitions=1, replication_factor=BROKERS_DEFAULT)
+        admin.validate_topic(client, topic, partitions=1, replication_factor=admin.DEFAULT)
     except Unauthorized as error:
         return hidden_topic(client, topic, may_create=False) if hidden else error
     except (BrokerRefused, Unsupported):

@@ -13,7 +13,7 @@ from twinlog.config.schema import FlowConfig
 from twinlog.control.committed_log import read_committed
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.earlier import Pair
-from twinlog.mirror.filters import policy_of
+from twinlog.mirror.filters import offset_syncs_topic
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import OffsetSync
 
@@ -35,10 +35,8 @@ class SyncsTopic:
         """None where emit.offset-syncs.enabled=false."""
         if flow.offset_syncs is None:
             return None
-        on_target = flow.offset_syncs.on_target
-        # the name is that of the cluster at the other end
-        other = flow.source_alias if on_target else flow.target_alias
-        return cls(name=policy_of(flow).offset_syncs_topic(other), on_target=on_target)
+        syncs = flow.offset_syncs
+        return cls(name=offset_syncs_topic(flow, syncs), on_target=syncs.on_target)
 
 
 def read_pairs(client: ClusterClient, topic: str) -> tuple[Pairs, str]:

@@ -14,7 +14,7 @@ from twinlog.cluster.mm2_topics import ensure_mm2_topic
 from twinlog.config.schema import OffsetSyncsConfig
 from twinlog.control.duties import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
-from twinlog.mirror.filters import policy_of
+from twinlog.mirror.filters import offset_syncs_topic
 from twinlog.mirror.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.offset_syncs import (
     SyncPoint,
@@ -60,13 +60,10 @@ class OffsetSyncs:
     ends_once = True
 
     def __init__(self, flow: LedFlow, config: OffsetSyncsConfig) -> None:
-        policy = policy_of(flow.config)
         self._flow = flow
         self._config = config
         self._client = ClusterClient(flow.target if config.on_target else flow.source)
-        # the name is that of the cluster at the other end
-        other = flow.config.source_alias if config.on_target else flow.config.target_alias
-        self._topic = policy.offset_syncs_topic(other)
+        self._topic = offset_syncs_topic(flow.config, config)
         self._written: dict[PartitionKey, _Written] = {}
         self._found: dict[TopicPartition, OffsetSync] | None = None
         """What was in the topic at the start, newest by partition; None: not read yet."""

@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from typing import Self
 
 from twinlog.config.patterns import NamePattern
-from twinlog.config.schema import FlowConfig
+from twinlog.config.schema import FlowConfig, OffsetSyncsConfig
 from twinlog.mirror.naming import (
     DefaultReplicationPolicy,
     ReplicationPolicy,
@@ -20,6 +20,12 @@ from twinlog.mirror.policies import policy_from
 def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
     """The replication policy that a flow's configuration asks for."""
     return policy_from(flow.policy, flow.source_alias)
+
+
+def offset_syncs_topic(flow: FlowConfig, syncs: OffsetSyncsConfig) -> str:
+    """MirrorMaker 2's: its name is that of the cluster at the other end."""
+    other = flow.source_alias if syncs.on_target else flow.target_alias
+    return policy_of(flow).offset_syncs_topic(other)
 
 
 class Verdict(StrEnum):
