@@ -18,7 +18,7 @@ from benchmarks.launches import DEFAULT_LINGER, JVM_OPTIONS, LINGER_0, TUNED
 from benchmarks.load import BATCH_BYTES
 from benchmarks.others import TOO_MUCH
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES
-from benchmarks.results import MIRROR_MAKER, TWINLOG, Latency, RunResult
+from benchmarks.results import MIRROR_MAKER, TWINLOG, WARM_UP, Latency, RunResult
 from benchmarks.rows import Row
 from benchmarks.scale import Scale
 from benchmarks.stage import BROKER_HEAP_MB
@@ -67,6 +67,10 @@ class Report:
         """Write the JSON file; its folder is made."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
+
+    @property
+    def _counting(self) -> list[RunResult]:
+        return [run for run in self.runs if run.round != WARM_UP]
 
     def _notes(self) -> list[str]:
         notes = [
@@ -118,7 +122,7 @@ class Report:
         return ["\n".join(notes)] if notes else []
 
     def _others(self) -> list[str]:
-        disturbed = [run for run in self.runs if (run.used_by_others or 0) > TOO_MUCH]
+        disturbed = [run for run in self._counting if (run.used_by_others or 0) > TOO_MUCH]
         if not disturbed:
             return []
         shares = ", ".join(
@@ -131,7 +135,7 @@ class Report:
 
     def _cost_of_no_protection(self) -> list[str]:
         def rate(case: str) -> float | None:
-            ours = [run for run in self.runs if run.case == case and run.system == TWINLOG]
+            ours = [run for run in self._counting if run.case == case and run.system == TWINLOG]
             return median(run.records_per_s for run in ours if not run.failure)
 
         protected, unprotected = rate("backlog"), rate("unprotected")
@@ -145,7 +149,7 @@ class Report:
     def _phases(self) -> list[str]:
         parts = []
         for system in (TWINLOG, MIRROR_MAKER):
-            runs = [run for run in self.runs if run.system == system and run.phases]
+            runs = [run for run in self._counting if run.system == system and run.phases]
             names = dict.fromkeys(name for run in runs for name in run.phases)
             if names:
                 cells = [

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["MIRROR_MAKER", "TWINLOG", "Latency", "RunResult"]
+__all__ = ["MIRROR_MAKER", "TWINLOG", "WARM_UP", "Latency", "RunResult"]
 
 MIRROR_MAKER = "MirrorMaker 2"
 TWINLOG = "Twinlog"
+
+WARM_UP = 0
+"""The number of the round that counts in no row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from benchmarks.others import Others
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES
 from benchmarks.phases import phases_of
 from benchmarks.progress import Progress
-from benchmarks.results import MIRROR_MAKER, TWINLOG, Latency, RunResult
+from benchmarks.results import MIRROR_MAKER, TWINLOG, WARM_UP, Latency, RunResult
 from benchmarks.stage import (
     BACKLOG_TOPIC,
     GROUPS_TOPIC,
@@ -35,7 +35,7 @@ from benchmarks.stage import (
     STEADY_TOPIC,
     Stage,
 )
-from benchmarks.summary import geometric_mean
+from benchmarks.summary import geometric_mean, median
 from benchmarks.watch import watch_copy
 
 __all__ = ["LINGERS", "Rounds"]
@@ -55,10 +55,12 @@ class Rounds:
     rounds: int
     floor: Latency | None = None
     """Latency of a consumer on the source itself, without any copier."""
-    _linger: str = ""
 
     def run(self) -> Iterator[RunResult]:
         """Every run, one after the other; a failed one is a result as well."""
+        if self.stage.scale.warms_up and "backlog" in self.cases:
+            for system in self.systems:
+                yield self._one(RunResult(round=WARM_UP, case="backlog", system=system, alias=""))
         for number in range(1, self.rounds + 1):
             order = self.systems if number % 2 else tuple(reversed(self.systems))
             for case in self.cases:
@@ -77,17 +79,16 @@ class Rounds:
                 RunResult(round=number, case=case, system=system, alias="", variant=variant)
             )
             return
-        results = []
-        for linger in [self._linger] if self._linger else list(LINGERS):
-            result = RunResult(round=number, case=case, system=system, alias="", variant=linger)
-            results.append(self._one(result))
-            yield results[-1]
-        self._linger = self._linger or better_linger(results)
+        for linger in LINGERS:
+            yield self._one(
+                RunResult(round=number, case=case, system=system, alias="", variant=linger)
+            )
 
     def _one(self, result: RunResult) -> RunResult:
         result = replace(result, alias=self.stage.next_alias())
         what = " ".join(filter(None, (result.system, result.variant)))
-        self.progress.say(f"round {result.round}/{self.rounds}, {result.case}: {what}")
+        turn = f"round {result.round}/{self.rounds}" if result.round else "warm-up"
+        self.progress.say(f"{turn}, {result.case}: {what}")
         with Ballast(self.stage.scale.ballast_bytes(result.case)) as ballast, Others() as others:
             try:
                 result = self._measured(result)
@@ -222,16 +223,25 @@ class Rounds:
         self.stage.source_topics.delete([STEADY_TOPIC])
 
 
-def better_linger(results: Sequence[RunResult]) -> str:
-    """MirrorMaker 2's better linger over all three percentiles; empty when neither ran."""
-    scores = {
-        result.variant: geometric_mean(
-            [result.latency.p50, result.latency.p99, result.latency.p99_9]
+def better_linger(results: Iterable[RunResult]) -> str:
+    """MirrorMaker 2's better linger, by the medians of all three percentiles over the rounds;
+    empty when neither ran.
+    """
+    taken: dict[str, list[Latency]] = {}
+    for result in results:
+        if result.system == MIRROR_MAKER and result.variant and result.latency is not None:
+            taken.setdefault(result.variant, []).append(result.latency)
+
+    def score(variant: str) -> float:
+        latencies = taken[variant]
+        medians = (
+            median(one.p50 for one in latencies),
+            median(one.p99 for one in latencies),
+            median(one.p99_9 for one in latencies),
         )
-        for result in results
-        if result.latency is not None and result.variant
-    }
-    return min(scores, key=lambda variant: scores[variant]) if scores else ""
+        return geometric_mean([value for value in medians if value is not None])
+
+    return min(taken, key=score, default="")
 
 
 def _told(result: RunResult) -> str:

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         runs.extend(rounds.run())
         progress.say("stopping the clusters")
-    linger = better_linger([run for run in runs if run.system == MIRROR_MAKER and run.round == 1])
+    linger = better_linger(runs)
     report = Report(
         scale=scale,
         rounds=scale.rounds,

@@ -36,6 +36,8 @@ class Scale:
     partitions: int = 4
     rate: int = 1000
     seed: int = 20240229
+    warms_up: bool = True
+    """Whether each copier first copies the backlog once for nothing."""
 
     def ballast_bytes(self, case: str) -> int:
         """What a run will need: heaps, and the copy of a backlog in the page cache."""
@@ -56,6 +58,7 @@ FULL: Final = Scale(
     rounds=3, backlog_records=2_000_000, old_records=1_000_000, warm_up_s=15, window_s=60
 )
 QUICK: Final = Scale(
+    warms_up=False,
     rounds=1,
     backlog_records=500_000,
     old_records=200_000,

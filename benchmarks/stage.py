@@ -138,7 +138,7 @@ def _cluster(name: str) -> LocalCluster:
 
 
 def _warm_up(stage: Stage, progress: Progress) -> None:
-    """Let the target's broker compile its code, or the first copier would pay for all others."""
+    """Let the target's broker compile most of its code, or the first copier would pay for all."""
     progress.say("warming the target up")
     topics, name = stage.target_topics, "warm-up"
     topics.create(name, stage.scale.partitions)

@@ -105,6 +105,18 @@ def test_mirror_maker_counts_with_its_better_linger_only() -> None:
     assert (found.theirs, found.ours, found.verdict) == (3, 1, "met")
 
 
+def test_one_disturbed_round_does_not_choose_the_linger() -> None:
+    runs = [steady(MIRROR_MAKER, p50, "linger 0") for p50 in (60, 3, 4)]
+    runs += [steady(MIRROR_MAKER, p50, "default linger") for p50 in (6, 7, 8)]
+    assert better_linger(runs) == "linger 0"
+
+
+def test_the_warm_up_counts_in_no_row() -> None:
+    runs = [backlog(MIRROR_MAKER, 100), backlog(TWINLOG, 1, number=0), backlog(TWINLOG, 500)]
+    found = row(make_rows(runs, ["backlog"], ""), "backlog", "throughput")
+    assert (found.ours, found.verdict) == (500, "met")
+
+
 def test_there_is_no_better_linger_when_none_ran() -> None:
     assert better_linger([backlog(MIRROR_MAKER, 1)]) == ""
 
