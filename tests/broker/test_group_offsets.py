@@ -15,12 +15,14 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.group_list import list_groups
 from twinlog.cluster.group_offsets import (
+    GROUPS_AT_ONCE,
     Committed,
+    OffsetReader,
     commit_offsets,
     fetch_offsets,
     is_refused_as_active,
-    list_groups,
 )
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
@@ -99,3 +101,22 @@ def test_many_groups_in_one_call(
 def test_group_that_nobody_knows_has_no_offsets(coordinators: Coordinators, name: str) -> None:
     assert fetch_offsets(coordinators, [name]) == {name: {}}
     assert name not in list_groups(coordinators)
+
+
+def test_what_did_not_change_is_not_decoded_again(
+    source_cluster: LocalCluster, coordinators: Coordinators, fresh_topic: str, name: str
+) -> None:
+    create_topic(source_cluster, fresh_topic, 2)
+    here = [TopicPartition(fresh_topic, partition) for partition in range(2)]
+    groups = [f"{name}-{number:02}" for number in range(GROUPS_AT_ONCE + 1)]
+    commit_offsets(coordinators, {group: {here[0]: Committed(offset=1)} for group in groups})
+    reader = OffsetReader(coordinators)
+    first, second = reader.read(groups), reader.read(reversed(groups))
+    assert first == {group: {here[0]: Committed(offset=1)} for group in groups}
+    assert all(second[group] is first[group] for group in groups)
+
+    now = {here[0]: Committed(offset=2), here[1]: Committed(offset=5, metadata="new")}
+    commit_offsets(coordinators, {groups[-1]: now})
+    third = reader.read([*groups, f"{name}-unknown"])
+    assert third == first | {groups[-1]: now, f"{name}-unknown": {}}
+    assert all(third[group] is first[group] for group in groups[:GROUPS_AT_ONCE])

@@ -14,12 +14,12 @@ from typing import Any
 from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.group_list import list_groups
 from twinlog.cluster.group_offsets import (
     Committed,
     commit_offsets,
     fetch_offsets,
     is_refused_as_active,
-    list_groups,
 )
 from twinlog.cluster.share_groups import alter_start_offsets, fetch_start_offsets
 from twinlog.errors import FlowError, TwinlogError

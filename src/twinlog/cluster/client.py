@@ -9,7 +9,8 @@ Not for several threads: give each its own client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
 from kafka.protocol.metadata import MetadataRequest
@@ -148,13 +149,34 @@ class ClusterClient:
         minimum: int | None = None,
     ) -> Any:
         """The answer of that broker (None: of any), asked once, within ANSWER_TIMEOUT_S or less."""
+        with self._asking(node, timeout_s) as (connection, within_s):
+            return connection.request(request, timeout_s=within_s, maximum=maximum, minimum=minimum)
+
+    def attempt_unless(
+        self,
+        node: int | None,
+        request: Message,
+        known: bytes,
+        *,
+        maximum: int | None = None,
+        minimum: int | None = None,
+    ) -> tuple[bytes, Any]:
+        """As `attempt`, for what is asked again and again: the digest of the answer, and the
+        answer, which is not decoded (None) where its digest is the known one.
+        """
+        with self._asking(node, None) as (connection, within_s):
+            connection.begin(request, maximum=maximum, minimum=minimum)
+            return connection.finish_unless(known, timeout_s=within_s)
+
+    @contextmanager
+    def _asking(
+        self, node: int | None, timeout_s: float | None
+    ) -> Iterator[tuple[Connection, float]]:
         if timeout_s is None:
             timeout_s = min(ANSWER_TIMEOUT_S, self.settings.request_timeout_ms / 1000)
         connection = self.connection_to(node)
         try:
-            return connection.request(
-                request, timeout_s=timeout_s, maximum=maximum, minimum=minimum
-            )
+            yield connection, timeout_s
         except Disconnected:
             self._pool.failed(connection)
             raise

@@ -7,6 +7,7 @@ copy loop, which drives it itself.
 
 from __future__ import annotations
 
+import hashlib
 import select
 import socket
 import ssl
@@ -21,6 +22,8 @@ from twinlog.errors import CorruptData, Disconnected, TwinlogError, Unsupported
 UNSUPPORTED_VERSION: Final = 35
 HANDSHAKE_FRAME_BYTES: Final = 1 << 20
 """More than any broker says before authentication; what exceeds it is not Kafka's protocol."""
+
+DIGEST_BYTES: Final = 16
 
 
 class Connection:
@@ -153,6 +156,12 @@ class Connection:
     def finish(self, *, timeout_s: float | None = None) -> Any:
         """The answer to the request that `begin` sent."""
         return self._decode(*self._receive_body(timeout_s))
+
+    def finish_unless(self, known: bytes, *, timeout_s: float | None = None) -> tuple[bytes, Any]:
+        """The digest of the answer, and the answer, or None where its digest is the known one."""
+        key, version, body = self._receive_body(timeout_s)
+        digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
+        return digest, None if digest == known else self._decode(key, version, body)
 
     def _decode(self, key: int, version: int, body: memoryview) -> Message:
         try:

@@ -18,8 +18,11 @@ STEP_BYTES: Final = 1024 * 1024
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Larger answers are single batches; their buffers are not kept."""
 
-KEPT: Final = 3
-"""One that is being filled, and those whose batches are on their way to the target."""
+MOST_KEPT: Final = 16
+"""As many as a backlog keeps busy: one is being filled, the others' batches wait for the target."""
+
+KEPT_AT_REST: Final = 3
+"""Of those that nobody holds, once answers are small."""
 
 
 class FramePool:
@@ -31,18 +34,23 @@ class FramePool:
     def take(self, size: int) -> memoryview:
         """A writable buffer of this size; its content is whatever it was before."""
         if not POOLED_FROM_BYTES <= size <= MOST_BYTES:
+            if len(self._kept) > KEPT_AT_REST:
+                self._rest()
             return memoryview(bytearray(size))
         for _ in range(len(self._kept)):
             frame = self._kept.popleft()
-            if len(frame) >= size and _is_free(frame):
-                self._kept.append(frame)
-                return memoryview(frame)[:size]
             self._kept.append(frame)
+            if len(frame) >= size and _is_free(frame):
+                return memoryview(frame)[:size]
         frame = bytearray(-(-size // STEP_BYTES) * STEP_BYTES)
-        if len(self._kept) == KEPT:
+        if len(self._kept) == MOST_KEPT:
             self._kept.popleft()  # it goes when its last slice does
         self._kept.append(frame)
         return memoryview(frame)[:size]
+
+    def _rest(self) -> None:
+        while len(self._kept) > KEPT_AT_REST and _is_free(self._kept[0]):
+            self._kept.popleft()
 
 
 def _is_free(frame: bytearray) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
 from twinlog.cluster.connection import Connection
@@ -27,55 +26,21 @@ NON_EMPTY_GROUP: Final = 68
 STALE_MEMBER_EPOCH: Final = 113
 REFUSED_AS_ACTIVE: Final = frozenset({UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, STALE_MEMBER_EPOCH})
 
-WITH_STATES: Final = 4
-"""ListGroups since Kafka 2.6 says the states of groups (KIP-518)."""
-
 MANY_GROUPS: Final = 8
 """OffsetFetch since Kafka 3.0 takes many groups (KIP-709)."""
 
 BY_NAME: Final = 9
 """OffsetFetch and OffsetCommit name topics by id from version 10 on."""
 
-MISSING_IS_DEAD: Final = 5
-GROUPS_AT_ONCE: Final = 1_000
-"""Of 100 partitions each these are 2 MB."""
+GROUPS_AT_ONCE: Final = 50
+"""Few enough that one group that committed does not have many others decoded again with it."""
+
+READING: Final = "reading offsets of"
 
 COMMITS_AT_ONCE: Final = 8
 """There is one commit a group. A broker answers it when the replicas have it, and takes the
 requests of one connection one after the other: so several connections are used.
 """
-
-EMPTY: Final = "Empty"
-DEAD: Final = "Dead"
-CONSUMERS: Final = frozenset({"", "consumer"})
-"""Protocol types with offsets of consumers; the empty one has only simple commits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """A group as its coordinator lists it."""
-
-    name: str
-    protocol_type: str
-    state: str
-    """Kafka's word: `Stable`, `Empty`, ..; empty where the broker is too old to say."""
-    kind: str
-    """`classic`, `consumer`, `share`, ..; empty before Kafka 4."""
-
-    @property
-    def has_offsets(self) -> bool:
-        """Whether it commits as consumers do."""
-        return self.protocol_type in CONSUMERS and not self.is_share
-
-    @property
-    def is_share(self) -> bool:
-        """Whether its members share partitions record by record (KIP-932)."""
-        return self.kind.lower() == "share"
-
-    @property
-    def is_active(self) -> bool:
-        """Whether somebody is, or may be, in it."""
-        return self.state not in (EMPTY, DEAD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,35 +54,6 @@ class Committed:
 GroupOffsets: TypeAlias = Mapping[TopicPartition, Committed]
 
 
-def list_groups(coordinators: Coordinators) -> dict[str, Group]:
-    """Every group that our user may see, asked of every broker; raises when one does not answer.
-
-    Without DESCRIBE on the cluster those are the groups that we may describe, without an error.
-    """
-    client = coordinators.client
-
-    def ask() -> dict[str, Group]:
-        out: dict[str, Group] = {}
-        for node in client.metadata([]).brokers:
-            answer = client.attempt(node, ListGroupsRequest(states_filter=[], types_filter=[]))
-            if answer.error_code:
-                raise error_for(
-                    answer.error_code,
-                    cluster=client.alias,
-                    doing="listing groups",
-                    acl="DESCRIBE on the cluster, or on the groups",
-                )
-            for one in answer.groups:
-                group = _group(one)
-                out[group.name] = group
-                coordinators.learn(group.name, node)
-        return out
-
-    groups = client.retrying(ask)
-    unknown = [group.name for group in groups.values() if not group.state]
-    return groups | _described(coordinators, unknown)
-
-
 def fetch_offsets(
     coordinators: Coordinators, groups: Iterable[str]
 ) -> dict[str, GroupOffsets | TwinlogError]:
@@ -125,14 +61,72 @@ def fetch_offsets(
 
     Offsets of topics that our user may not describe are left out by the broker, without an error.
     """
+    return OffsetReader(coordinators).read(groups)
 
-    def ask(node: int, some: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
-        out: dict[str, GroupOffsets | TwinlogError] = {}
-        for start in range(0, len(some), GROUPS_AT_ONCE):
-            out |= _fetch(coordinators, node, some[start : start + GROUPS_AT_ONCE])
+
+class OffsetReader:
+    """Reads offsets of groups again and again; for one thread.
+
+    An answer with the same bytes as the last one to the same question is not decoded again: with
+    very many groups that would be nearly all the work of a round. Then the offsets of a group are
+    the same object as the time before.
+    """
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._coordinators = coordinators
+        self._last: dict[_Question, _Answer] = {}
+
+    def read(self, groups: Iterable[str]) -> dict[str, GroupOffsets | TwinlogError]:
+        """As `fetch_offsets`."""
+        last, self._last = self._last, {}
+
+        def ask(node: int, some: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
+            out: dict[str, GroupOffsets | TwinlogError] = {}
+            for start in range(0, len(some), GROUPS_AT_ONCE):
+                question = _Question(node, tuple(some[start : start + GROUPS_AT_ONCE]))
+                out |= self._ask(question, last.get(question))
+            return out
+
+        return self._coordinators.ask(sorted(groups), ask, doing=READING)
+
+    def _ask(
+        self, question: _Question, last: _Answer | None
+    ) -> Mapping[str, GroupOffsets | TwinlogError]:
+        client = self._coordinators.client
+        connection = client.connection_to(question.node)
+        if connection.api_versions.get(OffsetFetchRequest.API_KEY, (0, 0))[1] < MANY_GROUPS:
+            return _fetch_one_by_one(self._coordinators, question)
+        one = OffsetFetchRequest.OffsetFetchRequestGroup
+        wanted = [
+            one(group_id=group, member_id=None, member_epoch=-1, topics=None)
+            for group in question.groups
+        ]
+        digest, message = client.attempt_unless(
+            question.node,
+            OffsetFetchRequest(groups=wanted, require_stable=False),
+            b"" if last is None else last.digest,
+            minimum=MANY_GROUPS,
+            maximum=BY_NAME,
+        )
+        if message is None and last is not None:
+            self._last[question] = last
+            return last.offsets
+        found = {str(each.group_id): each for each in message.groups}
+        out = {group: _of_group(self._coordinators, group, one) for group, one in found.items()}
+        offsets = {group: one for group, one in out.items() if not isinstance(one, TwinlogError)}
+        if len(offsets) == len(out):
+            self._last[question] = _Answer(digest, offsets)
         return out
 
-    return coordinators.ask(groups, ask, doing="reading offsets of")
+
+class _Question(NamedTuple):
+    node: int
+    groups: tuple[str, ...]
+
+
+class _Answer(NamedTuple):
+    digest: bytes
+    offsets: Mapping[str, GroupOffsets]
 
 
 CommitResult: TypeAlias = Mapping[TopicPartition, TwinlogError | None]
@@ -171,63 +165,26 @@ def is_refused_as_active(error: TwinlogError) -> bool:
     return getattr(error, "kafka_error", 0) in REFUSED_AS_ACTIVE
 
 
-def _group(one: Message) -> Group:
-    return Group(
-        name=str(one.group_id),
-        protocol_type=str(one.protocol_type or ""),
-        state=str(one.group_state or ""),
-        kind=str(one.group_type or ""),
-    )
-
-
-def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
-    """States of groups, asked for where ListGroups does not say them."""
-
-    def ask(node: int, some: Sequence[str]) -> dict[str, Group | TwinlogError]:
-        out: dict[str, Group | TwinlogError] = {}
-        request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
-        for one in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
-            name, code = str(one.group_id), int(one.error_code)
-            out[name] = Group(
-                name=name,
-                protocol_type=str(one.protocol_type or ""),
-                state=str(one.group_state or ""),
-                kind="",
-            )
-            if code:
-                out[name] = coordinators.error(code, "describing", name)
-        return out
-
-    found = coordinators.ask(names, ask, doing="describing") if names else {}
-    return {name: group for name, group in found.items() if isinstance(group, Group)}
-
-
-def _fetch(
-    coordinators: Coordinators, node: int, groups: Sequence[str]
+def _fetch_one_by_one(
+    coordinators: Coordinators, question: _Question
 ) -> dict[str, GroupOffsets | TwinlogError]:
-    client, doing = coordinators.client, "reading offsets of"
-    offered = client.connection_to(node).api_versions.get(OffsetFetchRequest.API_KEY, (0, 0))[1]
-    if offered >= MANY_GROUPS:
-        one = OffsetFetchRequest.OffsetFetchRequestGroup
-        wanted = [one(group_id=g, member_id=None, member_epoch=-1, topics=None) for g in groups]
-        request = OffsetFetchRequest(groups=wanted, require_stable=False)
-        answers = client.attempt(node, request, minimum=MANY_GROUPS, maximum=BY_NAME).groups
-        found = {str(answer.group_id): answer for answer in answers}
-    else:
-        found = {}
-        for group in groups:
-            request = OffsetFetchRequest(group_id=group, topics=None, require_stable=False)
-            found[group] = client.attempt(node, request, minimum=2, maximum=MANY_GROUPS - 1)
     out: dict[str, GroupOffsets | TwinlogError] = {}
-    for group, answer in found.items():
-        code = int(answer.error_code)
-        if code == GROUP_ID_NOT_FOUND:
-            out[group] = {}
-        elif code:
-            out[group] = coordinators.error(code, doing, group)
-        else:
-            out[group] = _offsets(answer)
+    for group in question.groups:
+        request = OffsetFetchRequest(group_id=group, topics=None, require_stable=False)
+        answer = coordinators.client.attempt(
+            question.node, request, minimum=2, maximum=MANY_GROUPS - 1
+        )
+        out[group] = _of_group(coordinators, group, answer)
     return out
+
+
+def _of_group(
+    coordinators: Coordinators, group: str, answer: Message
+) -> GroupOffsets | TwinlogError:
+    code = int(answer.error_code)
+    if code == GROUP_ID_NOT_FOUND:
+        return {}
+    return coordinators.error(code, READING, group) if code else _offsets(answer)
 
 
 def _offsets(answer: Message) -> dict[TopicPartition, Committed]:

@@ -14,7 +14,7 @@ from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
 from twinlog.cluster.errors_table import TOPIC_AUTHORIZATION_FAILED
-from twinlog.cluster.group_offsets import list_groups
+from twinlog.cluster.group_list import list_groups
 from twinlog.cluster.groups import may_describe_groups, unreadable_groups
 from twinlog.cluster.metadata import Operation
 from twinlog.cluster.mm2_topics import hidden_topic

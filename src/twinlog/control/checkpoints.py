@@ -14,15 +14,16 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.group_offsets import Committed, fetch_offsets, list_groups
+from twinlog.cluster.group_list import list_groups
+from twinlog.cluster.group_offsets import OffsetReader
 from twinlog.cluster.internal_log import append, read_to_end
 from twinlog.cluster.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties import Duty, LedFlow
-from twinlog.control.group_rights import refused_line, sees_groups, unseen_line
+from twinlog.control.group_rights import readable, sees_groups, unseen_line
 from twinlog.control.group_sync import GroupSyncer
 from twinlog.control.places import Places
 from twinlog.control.share_sync import ShareGroups
-from twinlog.control.translated import Key, Translations
+from twinlog.control.translated import Translations
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.checkpoints import is_due
 from twinlog.mirror.filters import policy_of
@@ -62,6 +63,7 @@ class CheckpointDuty:
         self._source = ClusterClient(flow.source)
         self._target = ClusterClient(flow.target)
         self._groups_there = Coordinators(self._source)
+        self._offsets = OffsetReader(self._groups_there)
         there, places = Coordinators(self._target), Places(flow, self._source, self._target)
         self._translations = Translations(places)
         self._syncer = GroupSyncer(flow, there)
@@ -71,7 +73,8 @@ class CheckpointDuty:
         """The newest in the topic; None: not read yet."""
         self._before_us: dict[tuple[str, TopicPartition], Checkpoint] = {}
         """What the topic held when we first read it."""
-        self._took_s = 0.0
+        self._took_s = self._asked_s = 0.0
+        """The last round, and how much of it went into asking for offsets."""
         self._looked_ms = 0
         self._began = time.monotonic()
         self._next_groups = self._next_write = self._next_sync = self._next_look = 0.0
@@ -83,8 +86,8 @@ class CheckpointDuty:
         if interval > 1 and self._is_warming_up:
             interval = 1.0
         # a commit just after a round still has its checkpoint within the second; but a cluster
-        # with very many groups is not asked all the time
-        return interval if interval > 1 else max(QUICK_S, 2 * self._took_s)
+        # with very many groups is asked no more than half of the time
+        return interval if interval > 1 else max(QUICK_S, self._took_s + self._asked_s)
 
     @property
     def _is_warming_up(self) -> bool:
@@ -131,16 +134,10 @@ class CheckpointDuty:
     def _translate(self) -> None:
         """Bring what is known of every commit up to date."""
         self._looked_ms = int(time.time() * 1000)
-        now: dict[Key, Committed] = {}
-        refused: dict[str, TwinlogError] = {}
-        for group, offsets in fetch_offsets(self._groups_there, self._groups).items():
-            if isinstance(offsets, TwinlogError):
-                refused[group] = offsets
-                continue
-            now.update((Key(group, tp), committed) for tp, committed in offsets.items())
-        if refused:
-            self._flow.tell_once(refused_line(self._flow.config, refused))
-        self._translations.update(now)
+        began = time.monotonic()
+        found = self._offsets.read(self._groups)
+        self._asked_s = time.monotonic() - began
+        self._translations.update(readable(self._flow, found))
 
     def _sync(self) -> None:
         self._syncer.sync(self._translations.to_set(self._before_us))

@@ -8,10 +8,12 @@ from typing import Final
 from twinlog.cluster.admin import describe_cluster
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.group_offsets import fetch_offsets, list_groups
+from twinlog.cluster.group_list import list_groups
+from twinlog.cluster.group_offsets import GroupOffsets, fetch_offsets
 from twinlog.cluster.groups import may_describe_groups
 from twinlog.cluster.metadata import Operation
 from twinlog.config.schema import FlowConfig
+from twinlog.control.duties import LedFlow
 from twinlog.errors import TwinlogError
 from twinlog.quantities import first_few, plural
 
@@ -43,6 +45,16 @@ def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
         f"{flow.flow}: offsets of {plural(len(refused), 'group')} of {flow.flow.source} are not "
         f"read ({first_few(sorted(refused))}): {refused[min(refused)]}"
     )
+
+
+def readable(
+    flow: LedFlow, found: Mapping[str, GroupOffsets | TwinlogError]
+) -> dict[str, GroupOffsets]:
+    """Offsets of the groups that could be read; of the others one line tells."""
+    refused = {name: one for name, one in found.items() if isinstance(one, TwinlogError)}
+    if refused:
+        flow.tell_once(refused_line(flow.config, refused))
+    return {name: one for name, one in found.items() if not isinstance(one, TwinlogError)}
 
 
 def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:

@@ -10,20 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from twinlog.cluster import admin
 from twinlog.cluster.coordinators import Coordinators
 from twinlog.cluster.errors_table import GROUP_AUTHORIZATION_FAILED, lookup
+from twinlog.cluster.group_list import Group, list_groups
 from twinlog.cluster.group_offsets import (
     CommitResult,
     Committed,
-    Group,
     GroupOffsets,
+    OffsetReader,
     commit_offsets,
-    fetch_offsets,
     is_refused_as_active,
-    list_groups,
 )
 from twinlog.control.duties import REFUSED_PAUSE_S, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
@@ -31,20 +30,24 @@ from twinlog.mirror.checkpoints import GroupSync, Skipped, TargetGroup, group_sy
 from twinlog.quantities import first_few, plural
 from twinlog.wire.mm2_records import Checkpoint
 
+ReadOffsets: TypeAlias = Callable[[Iterable[str]], Mapping[str, GroupOffsets | TwinlogError]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupKind:
     """How offsets of one kind of groups are read and set."""
 
     is_of: Callable[[Group], bool]
-    fetch: Callable[[Coordinators, Iterable[str]], Mapping[str, GroupOffsets | TwinlogError]]
+    reader: Callable[[Coordinators], ReadOffsets]
     commit: Callable[
         [Coordinators, Mapping[str, GroupOffsets]], Mapping[str, CommitResult | TwinlogError]
     ]
 
 
 CONSUMER_GROUPS: Final = GroupKind(
-    is_of=lambda group: group.has_offsets, fetch=fetch_offsets, commit=commit_offsets
+    is_of=lambda group: group.has_offsets,
+    reader=lambda there: OffsetReader(there).read,
+    commit=commit_offsets,
 )
 
 
@@ -57,6 +60,7 @@ class GroupSyncer:
         self._flow = flow
         self._there = there
         self._kind = kind
+        self._read = kind.reader(there)
         self._refused_until: dict[str, float] = {}
         self._refused: dict[str, Unauthorized] = {}
         """Of this round."""
@@ -94,7 +98,7 @@ class GroupSyncer:
                 out[group] = TargetGroup(
                     is_active=found.is_active, has_offsets=self._kind.is_of(found), offsets={}
                 )
-        for group, offsets in self._kind.fetch(self._there, idle).items():
+        for group, offsets in self._read(idle).items():
             if isinstance(offsets, TwinlogError):
                 self._skip(group, Skipped.REFUSED, self._as_needed(group, offsets))
                 continue

@@ -12,7 +12,8 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.group_offsets import fetch_offsets, list_groups
+from twinlog.cluster.group_list import list_groups
+from twinlog.cluster.group_offsets import fetch_offsets
 from twinlog.control.duties import Duty, LedFlow
 from twinlog.errors import TwinlogError
 from twinlog.quantities import first_few, plural

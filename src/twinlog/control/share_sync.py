@@ -7,25 +7,28 @@ RemoteClusterUtils would hand them to somebody who commits them, for a consumer 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.group_offsets import Group
+from twinlog.cluster.group_list import Group
 from twinlog.cluster.share_groups import (
     alter_start_offsets,
     fetch_furthest_offsets,
     fetch_start_offsets,
 )
 from twinlog.control.duties import LedFlow
-from twinlog.control.group_rights import refused_line
+from twinlog.control.group_rights import readable
 from twinlog.control.group_sync import GroupKind, GroupSyncer
 from twinlog.control.places import Places
-from twinlog.control.translated import Key, Translations
-from twinlog.errors import TwinlogError, Unsupported
+from twinlog.control.translated import Translations
+from twinlog.errors import Unsupported
 from twinlog.quantities import first_few, plural
 
 SHARE_GROUPS: Final = GroupKind(
-    is_of=lambda group: group.is_share, fetch=fetch_furthest_offsets, commit=alter_start_offsets
+    is_of=lambda group: group.is_share,
+    reader=lambda there: partial(fetch_furthest_offsets, there),
+    commit=alter_start_offsets,
 )
 
 WITHOUT_SYNC: Final = (
@@ -68,16 +71,7 @@ class ShareGroups:
         except Unsupported:
             self._leave_out(self._here)
             return
-        refused = {name: one for name, one in found.items() if isinstance(one, TwinlogError)}
-        if refused:
-            self._flow.tell_once(refused_line(self._flow.config, refused))
-        now = {
-            Key(name, tp): committed
-            for name, offsets in found.items()
-            if not isinstance(offsets, TwinlogError)
-            for tp, committed in offsets.items()
-        }
-        self._translations.update(now)
+        self._translations.update(readable(self._flow, found))
         try:
             self._syncer.sync(self._translations.to_set({}))
         except Unsupported:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from twinlog.cluster.group_offsets import Committed
+from twinlog.cluster.group_offsets import Committed, GroupOffsets
 from twinlog.control.places import Place, Places
 from twinlog.mirror.checkpoints import Skipped
 from twinlog.model import TopicPartition
@@ -40,48 +40,74 @@ Newest = Mapping[tuple[str, TopicPartition], Checkpoint]
 """The newest checkpoint of each group and partition of the target."""
 
 
+@dataclass(slots=True)
+class _Group:
+    read: GroupOffsets
+    translated: dict[TopicPartition, Translated]
+    is_settled: bool = False
+    """Nothing is to be found anew as long as the group commits nothing."""
+
+
 class Translations:
     """Of the groups of one flow; for one thread."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._known: dict[Key, Translated] = {}
+        self._groups: dict[str, _Group] = {}
         self._way_back_done: dict[Key, int] = {}
         """Commits of topics that came from the target, for which groups there were seen to."""
 
     def __iter__(self) -> Iterator[Translated]:
-        return iter(self._known.values())
+        for group in self._groups.values():
+            yield from group.translated.values()
 
     def forget(self) -> None:
         """Find every place anew: the target topic may have been deleted and copied again."""
-        self._known.clear()
+        self._groups.clear()
 
-    def update(self, now: Mapping[Key, Committed]) -> None:
+    def update(self, now: Mapping[str, GroupOffsets]) -> None:
         """These are all commits now."""
-        changed = {key: one for key, one in now.items() if self._is_new(key, one)}
+        before, self._groups = self._groups, {}
+        changed: dict[Key, Committed] = {}
+        moved: list[_Group] = []
+        for name, offsets in now.items():
+            group = before.get(name)
+            if group is None or group.read is not offsets or not group.is_settled:
+                group = _Group(offsets, _still_right(group, offsets))
+                changed.update(
+                    (Key(name, tp), committed)
+                    for tp, committed in offsets.items()
+                    if tp not in group.translated
+                )
+                moved.append(group)
+            self._groups[name] = group
         places = self._places.find({key.tp for key in changed}) if changed else {}
-        self._known = {key: one for key, one in self._known.items() if key in now}
         for key, committed in changed.items():
-            self._known[key] = _translation(key, committed, places.get(key.tp))
-
-    def _is_new(self, key: Key, committed: Committed) -> bool:
-        known = self._known.get(key)
-        return known is None or not known.is_exact or known.committed != committed
+            self._groups[key.group].translated[key.tp] = _translation(
+                key, committed, places.get(key.tp)
+            )
+        for group in moved:
+            group.is_settled = all(one.is_exact for one in group.translated.values())
 
     def to_set(self, before: Newest) -> dict[str, list[Checkpoint]]:
         """What groups of the target should have; `before`: what was known when we started."""
         wanted: dict[str, list[Checkpoint]] = {}
-        for key, one in self._known.items():
+        for key, one in self._all():
             if one.checkpoint is not None and not self._is_done(key, one, before):
                 wanted.setdefault(key.group, []).append(one.checkpoint)
         return wanted
 
     def seen_to(self, skipped: Mapping[str, str]) -> None:
         """All that was `to_set` is set, but for groups that were left as they are, and why."""
-        for key, one in self._known.items():
+        for key, one in self._all():
             is_seen_to = skipped.get(key.group) in (None, Skipped.AHEAD.value)
             if one.is_way_back and is_seen_to:
                 self._way_back_done[key] = one.committed.offset
+
+    def _all(self) -> Iterator[tuple[Key, Translated]]:
+        for name, group in self._groups.items():
+            for tp, one in group.translated.items():
+                yield Key(name, tp), one
 
     def _is_done(self, key: Key, one: Translated, before: Newest) -> bool:
         if not one.is_way_back or one.checkpoint is None:
@@ -89,6 +115,16 @@ class Translations:
         last = before.get((key.group, one.checkpoint.topic_partition))
         seen = -1 if last is None else last.upstream_offset
         return self._way_back_done.get(key, seen) == one.committed.offset
+
+
+def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, Translated]:
+    if group is None:
+        return {}
+    return {
+        tp: one
+        for tp, one in group.translated.items()
+        if one.is_exact and now.get(tp) == one.committed
+    }
 
 
 def _translation(key: Key, committed: Committed, place: Place | None) -> Translated:

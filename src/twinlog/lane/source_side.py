@@ -268,9 +268,12 @@ class SourceSide:
                 self._seek_home(tp)
 
     def _share(self) -> int:
-        """Bytes that one partition may hold before it is left out."""
+        """Bytes that one partition may hold before it is left out: what two answers bring, or up to
+        four where there is memory. What is read long before it can be sent only costs memory.
+        """
         least = 2 * self.tuning.partition_fetch_bytes
-        return max(least, self.memory_bytes // max(1, len(self.partitions)))
+        fair = self.memory_bytes // max(1, len(self.partitions))
+        return max(least, min(2 * least, fair))
 
     # -- in
     # ------------------------------------------------------------------------------------------

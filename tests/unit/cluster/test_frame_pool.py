@@ -1,6 +1,12 @@
 """A buffer is given out again only once nobody holds a slice of it."""
 
-from twinlog.cluster.frame_pool import KEPT, MOST_BYTES, POOLED_FROM_BYTES, FramePool
+from twinlog.cluster.frame_pool import (
+    KEPT_AT_REST,
+    MOST_BYTES,
+    MOST_KEPT,
+    POOLED_FROM_BYTES,
+    FramePool,
+)
 
 SIZE = POOLED_FROM_BYTES + 1
 
@@ -11,7 +17,7 @@ def test_buffer_of_which_a_slice_lives_is_not_given_out_again() -> None:
     first[:5] = b"order"
     batch = first[:5]
     del first
-    others = [pool.take(SIZE) for _ in range(2 * KEPT)]
+    others = [pool.take(SIZE) for _ in range(2 * MOST_KEPT)]
     for other in others:
         other[:5] = b"xxxxx"
     assert bytes(batch) == b"order"
@@ -37,3 +43,15 @@ def test_small_and_huge_answers_have_buffers_of_their_own() -> None:
         frame = pool.take(size)
         assert isinstance(frame.obj, bytearray)
         assert len(frame) == len(frame.obj) == size
+
+
+def test_buffers_of_a_backlog_are_all_used_again_and_few_are_kept_after_it() -> None:
+    pool = FramePool()
+    homes = set()
+    for _ in range(3):
+        frames = [pool.take(SIZE) for _ in range(MOST_KEPT)]
+        homes |= {id(frame.obj) for frame in frames}
+        del frames
+    assert len(homes) == MOST_KEPT
+    pool.take(4)
+    assert len(pool._kept) == KEPT_AT_REST
