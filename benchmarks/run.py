@@ -29,7 +29,7 @@ _EXAMPLES = """\
 cases:
 {cases}
 examples:
-  scripts/bench                       all rows, three rounds, under 25 minutes
+  scripts/bench                       all rows, three rounds, under 35 minutes
   scripts/bench --quick               all rows, one round with fewer records, under 6 minutes
   scripts/bench backlog --rounds 1    throughput, CPU, memory and start-up once
   scripts/bench latency startup       two cases

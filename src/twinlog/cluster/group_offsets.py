@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
@@ -43,8 +42,7 @@ requests of one connection one after the other: so several connections are used.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class Committed(NamedTuple):
     """Where a group goes on in one partition."""
 
     offset: int

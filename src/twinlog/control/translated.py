@@ -25,8 +25,7 @@ class Key(NamedTuple):
     """On the source."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Translated:
+class Translated(NamedTuple):
     """What was made of a commit."""
 
     committed: Committed

@@ -57,8 +57,7 @@ class Known:
         return cls(runs=()) if known is None else cls(runs=known.runs, before=known.before)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Translation:
+class Translation(NamedTuple):
     """An offset on the other side."""
 
     offset: int
