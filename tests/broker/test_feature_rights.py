@@ -18,6 +18,7 @@ from tests.support.client import Outgoing, Seen, produce, read_all
 from tests.support.eventually import eventually
 from tests.support.mirror import EmittingMirror
 from tests.support.rights import Grant, SecuredPair, secured_pair
+from tests.support.share import begin_at, stands_at
 from tests.support.topics import create_topic, delete_topic, topic_names
 from twinlog.config.load import load
 from twinlog.control import adoption
@@ -456,3 +457,33 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
     assert scene.works(missing) == (not missing.is_off)
     assert {p.code for p in found.partitions} == {""}
     assert flow.is_copied()
+
+
+class ShareScene(Scene):
+    """A share group, synced; also the right to see it is one that may be missing."""
+
+    def __init__(self, flow: Flow) -> None:
+        super().__init__(flow, SYNC)
+        self.group = f"{self.group}-shared"
+        begin_at(self.source, flow.topic, {self.group: 7})
+
+    def rights(self) -> list[tuple[str, Grant]]:
+        return [(side, one) for side, one in super().rights() if one.name != self.group]
+
+
+@pytest.mark.parametrize("missing", ["", "source", "target"])
+def test_share_groups_need_the_rights_of_other_groups(
+    missing: str, flow: Flow, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = ShareScene(flow)
+    needed = {row.cluster: row for row in ROWS if row.on == GROUPS}
+    config = scene.config([row for side, row in needed.items() if side != missing])
+    said = checked(config)
+    scene.run(config)
+    assert flow.is_copied()
+    assert stands_at(scene.target, scene.group, flow.remote) == (-1 if missing else 7)
+    lines = warned(caplog)
+    assert len(said) == len(lines) == bool(missing), (said, lines)
+    if missing:
+        acl = needed[missing].says or f"grant READ on group {scene.group}"
+        assert all(acl in one and f"[{GROUP}]" in one for one in [*said, *lines])

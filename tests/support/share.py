@@ -10,7 +10,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.support.client import connection_of
 from tests.support.eventually import eventually
-from tests.support.settings import settings_for
+from tests.support.settings import settings_of
 from tests.support.topics import admin
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.coordinators import Coordinators
@@ -98,7 +98,7 @@ def _answer(client: ShareConsumer, message: Message, values: list[bytes], wanted
 def begin_at(cluster: LocalCluster, topic: str, groups: Mapping[str, int]) -> None:
     """Set start offsets of partition 0, as an operator does."""
     tp = TopicPartition(topic, 0)
-    with ClusterClient(settings_for(cluster.bootstrap)) as client:
+    with ClusterClient(settings_of(cluster)) as client:
         wanted = {group: {tp: Committed(offset=offset)} for group, offset in groups.items()}
         for answer in alter_start_offsets(Coordinators(client), wanted).values():
             assert answer == {tp: None}
@@ -108,7 +108,7 @@ def stands_at(
     cluster: LocalCluster, group: str, topic: str, fetch: Fetch = fetch_start_offsets
 ) -> int:
     """-1 where the group has no start offset in partition 0."""
-    with ClusterClient(settings_for(cluster.bootstrap)) as client:
+    with ClusterClient(settings_of(cluster)) as client:
         found = fetch(Coordinators(client), [group])[group]
     assert not isinstance(found, TwinlogError), found
     tp = TopicPartition(topic, 0)

@@ -120,7 +120,11 @@ def _source_group(flow: FlowConfig, source: ClusterClient, report: FlowReport) -
 
 def _groups_to_set(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> Iterator[str]:
     found = list_groups(Coordinators(source))
-    chosen = [n for n, one in found.items() if one.has_offsets and flow.groups.selects(n)]
+    chosen = [
+        name
+        for name, one in found.items()
+        if (one.has_offsets or one.is_share) and flow.groups.selects(name)
+    ]
     refused = unreadable_groups(target, chosen)
     if refused:
         yield (
