@@ -12,7 +12,7 @@ HURRIED = Patience(backoff=Backoff(initial_ms=20, cap_ms=200))
 
 
 def settings_of(cluster: LocalCluster) -> ClusterSettings:
-    """Those of somebody who may do everything; a secured one is entered by its internal listener."""
+    """Of somebody who may do everything; a secured cluster is entered by its internal listener."""
     if cluster.listeners.credentials is None:
         return settings_for(cluster.bootstrap)
     user, password = cluster.listeners.credentials
