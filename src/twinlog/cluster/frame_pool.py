@@ -21,8 +21,8 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 MOST_KEPT: Final = 16
 """As many as a backlog keeps busy: one is being filled, the others' batches wait for the target."""
 
-KEPT_AT_REST: Final = 3
-"""Of those that nobody holds, once answers are small."""
+MOST_FREE: Final = 3
+"""Of those that nobody holds: memory beside what is queued."""
 
 
 class FramePool:
@@ -34,23 +34,31 @@ class FramePool:
     def take(self, size: int) -> memoryview:
         """A writable buffer of this size; its content is whatever it was before."""
         if not POOLED_FROM_BYTES <= size <= MOST_BYTES:
-            if len(self._kept) > KEPT_AT_REST:
-                self._rest()
+            if len(self._kept) > MOST_FREE:
+                self._reuse(size)
             return memoryview(bytearray(size))
-        for _ in range(len(self._kept)):
-            frame = self._kept.popleft()
+        frame = self._reuse(size)
+        if frame is None:
+            frame = bytearray(-(-size // STEP_BYTES) * STEP_BYTES)
+            if len(self._kept) == MOST_KEPT:
+                self._kept.popleft()  # it goes when its last slice does
             self._kept.append(frame)
-            if len(frame) >= size and _is_free(frame):
-                return memoryview(frame)[:size]
-        frame = bytearray(-(-size // STEP_BYTES) * STEP_BYTES)
-        if len(self._kept) == MOST_KEPT:
-            self._kept.popleft()  # it goes when its last slice does
-        self._kept.append(frame)
         return memoryview(frame)[:size]
 
-    def _rest(self) -> None:
-        while len(self._kept) > KEPT_AT_REST and _is_free(self._kept[0]):
-            self._kept.popleft()
+    def _reuse(self, size: int) -> bytearray | None:
+        """A buffer that is large enough and that nobody holds; lets go of those too many."""
+        found: bytearray | None = None
+        free = 0
+        for _ in range(len(self._kept)):
+            frame = self._kept.popleft()
+            if _is_free(frame):
+                free += 1
+                if found is None and len(frame) >= size:
+                    found = frame
+                elif free > MOST_FREE:
+                    continue
+            self._kept.append(frame)
+        return found
 
 
 def _is_free(frame: bytearray) -> bool:

@@ -1,8 +1,8 @@
 """A buffer is given out again only once nobody holds a slice of it."""
 
 from twinlog.cluster.frame_pool import (
-    KEPT_AT_REST,
     MOST_BYTES,
+    MOST_FREE,
     MOST_KEPT,
     POOLED_FROM_BYTES,
     FramePool,
@@ -45,13 +45,13 @@ def test_small_and_huge_answers_have_buffers_of_their_own() -> None:
         assert len(frame) == len(frame.obj) == size
 
 
-def test_buffers_of_a_backlog_are_all_used_again_and_few_are_kept_after_it() -> None:
+def test_of_buffers_that_nobody_holds_few_are_kept() -> None:
     pool = FramePool()
-    homes = set()
-    for _ in range(3):
-        frames = [pool.take(SIZE) for _ in range(MOST_KEPT)]
-        homes |= {id(frame.obj) for frame in frames}
-        del frames
-    assert len(homes) == MOST_KEPT
+    frames = [pool.take(SIZE) for _ in range(MOST_KEPT)]
+    homes = {id(frame.obj) for frame in frames}
+    del frames[: MOST_FREE - 1]
+    frames += [pool.take(SIZE) for _ in range(MOST_FREE - 1)]
+    assert {id(frame.obj) for frame in frames} == homes
+    del frames
     pool.take(4)
-    assert len(pool._kept) == KEPT_AT_REST
+    assert len(pool._kept) == MOST_FREE
