@@ -43,8 +43,8 @@ T = TypeVar("T")
 
 TICK_S: Final = 0.1
 STOP_WITHIN_S: Final = 6.5
-"""Lanes get so long to drain; then their jobs are cancelled, which is harmless. What follows took up
-to 2.3 s on a busy machine, and the whole is to take less than 10.
+"""Lanes get so long to drain; then their jobs are cancelled, which is harmless. What follows took
+up to 2.3 s on a busy machine, and the whole is to take less than 10.
 """
 
 LEAVE_WITHIN_S: Final = 2.0
