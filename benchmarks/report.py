@@ -18,7 +18,7 @@ from benchmarks.launches import DEFAULT_LINGER, JVM_OPTIONS, LINGER_0, TUNED
 from benchmarks.load import BATCH_BYTES
 from benchmarks.others import TOO_MUCH
 from benchmarks.payload import KEY_BYTES, VALUE_BYTES
-from benchmarks.results import MIRROR_MAKER, TWINLOG, WARM_UP, Latency, RunResult
+from benchmarks.results import MIRROR_MAKER, TWINLOG, Latency, RunResult
 from benchmarks.rows import Row
 from benchmarks.scale import Scale
 from benchmarks.stage import BROKER_HEAP_MB
@@ -70,7 +70,7 @@ class Report:
 
     @property
     def _counting(self) -> list[RunResult]:
-        return [run for run in self.runs if run.round != WARM_UP]
+        return [run for run in self.runs if not run.is_warm_up]
 
     def _notes(self) -> list[str]:
         notes = [

@@ -67,6 +67,11 @@ class RunResult:
     warnings: list[str] = field(default_factory=list)
     """The first lines of the copier's output that are warnings or worse."""
 
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether it counts in no row."""
+        return self.round == WARM_UP
+
     def as_json(self) -> dict[str, Any]:
         """Plain values, without what was not measured."""
         return {

@@ -87,7 +87,7 @@ class Rounds:
     def _one(self, result: RunResult) -> RunResult:
         result = replace(result, alias=self.stage.next_alias())
         what = " ".join(filter(None, (result.system, result.variant)))
-        turn = f"round {result.round}/{self.rounds}" if result.round else "warm-up"
+        turn = "warm-up" if result.is_warm_up else f"round {result.round}/{self.rounds}"
         self.progress.say(f"{turn}, {result.case}: {what}")
         with Ballast(self.stage.scale.ballast_bytes(result.case)) as ballast, Others() as others:
             try:

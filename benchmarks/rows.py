@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.results import MIRROR_MAKER, TWINLOG, WARM_UP, RunResult
+from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
 from benchmarks.summary import median, ratio
 
 __all__ = ["MEASURES", "Goal", "Measure", "Row", "make_rows"]
@@ -176,7 +176,7 @@ def make_rows(runs: Iterable[RunResult], cases: Sequence[str], linger: str) -> l
 
     `linger` is MirrorMaker 2's better variant in the latency case: its other runs do not count.
     """
-    usable = [run for run in runs if run.round != WARM_UP and run.variant != _other(linger)]
+    usable = [run for run in runs if not run.is_warm_up and run.variant != _other(linger)]
     wanted = [measure for measure in MEASURES if measure.cases[0] in cases]
     return [_row(measure, usable) for measure in wanted]
 

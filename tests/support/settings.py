@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tests.support.client import connection_of
 from twinlog.cluster.retry import Backoff, Patience
 from twinlog.cluster.security_settings import SecuritySettings
 from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
@@ -13,16 +16,17 @@ HURRIED = Patience(backoff=Backoff(initial_ms=20, cap_ms=200))
 
 def settings_of(cluster: LocalCluster) -> ClusterSettings:
     """Of somebody who may do everything; a secured cluster is entered by its internal listener."""
-    if cluster.listeners.credentials is None:
-        return settings_for(cluster.bootstrap)
-    user, password = cluster.listeners.credentials
-    return ClusterSettings(
-        alias="A",
-        bootstrap=parse_bootstrap(cluster.bootstrap_for(cluster.listeners.internal)),
-        security=SecuritySettings(
-            protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", username=user, password=password
-        ),
+    keys = connection_of(cluster)
+    plain = settings_for(keys["bootstrap.servers"])
+    if "security.protocol" not in keys:
+        return plain
+    security = SecuritySettings(
+        protocol=keys["security.protocol"],
+        sasl_mechanism=keys["sasl.mechanism"],
+        username=keys["sasl.username"],
+        password=keys["sasl.password"],
     )
+    return replace(plain, security=security)
 
 
 def settings_for(bootstrap: str, alias: str = "A") -> ClusterSettings:

@@ -20,10 +20,10 @@ from typing import Final
 from kafka.protocol.admin import DescribeGroupsRequest
 
 from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.errors_table import GROUP_ID_NOT_FOUND
 from twinlog.cluster.groups import MISSING_IS_DEAD
 from twinlog.errors import TwinlogError
 
-GROUP_ID_NOT_FOUND: Final = 69
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">hh")

@@ -66,7 +66,7 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
                     acl="DESCRIBE on the cluster, or on the groups",
                 )
             for one in answer.groups:
-                group = _group(one)
+                group = _group(one, str(one.group_type or ""))
                 out[group.name] = group
                 coordinators.learn(group.name, node)
         return out
@@ -76,12 +76,12 @@ def list_groups(coordinators: Coordinators) -> dict[str, Group]:
     return groups | _described(coordinators, unknown)
 
 
-def _group(one: Message) -> Group:
+def _group(one: Message, kind: str) -> Group:
     return Group(
         name=str(one.group_id),
         protocol_type=str(one.protocol_type or ""),
         state=str(one.group_state or ""),
-        kind=str(one.group_type or ""),
+        kind=kind,
     )
 
 
@@ -93,14 +93,8 @@ def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Gr
         request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
         for one in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
             name, code = str(one.group_id), int(one.error_code)
-            out[name] = Group(
-                name=name,
-                protocol_type=str(one.protocol_type or ""),
-                state=str(one.group_state or ""),
-                kind="",
-            )
-            if code:
-                out[name] = coordinators.error(code, "describing", name)
+            error = coordinators.error(code, "describing", name) if code else None
+            out[name] = error or _group(one, "")
         return out
 
     found = coordinators.ask(names, ask, doing="describing") if names else {}

@@ -14,13 +14,16 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
 from twinlog.cluster.connection import Connection
 from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.errors_table import TOPIC_AUTHORIZATION_FAILED, error_for
+from twinlog.cluster.errors_table import (
+    GROUP_ID_NOT_FOUND,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_MEMBER_ID,
+    error_for,
+)
 from twinlog.cluster.protocol import Message
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
-GROUP_ID_NOT_FOUND: Final = 69
-UNKNOWN_MEMBER_ID: Final = 25
 NON_EMPTY_GROUP: Final = 68
 STALE_MEMBER_EPOCH: Final = 113
 REFUSED_AS_ACTIVE: Final = frozenset({UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, STALE_MEMBER_EPOCH})
@@ -94,9 +97,9 @@ class OffsetReader:
         connection = client.connection_to(question.node)
         if connection.api_versions.get(OffsetFetchRequest.API_KEY, (0, 0))[1] < MANY_GROUPS:
             return _fetch_one_by_one(self._coordinators, question)
-        one = OffsetFetchRequest.OffsetFetchRequestGroup
+        group_of = OffsetFetchRequest.OffsetFetchRequestGroup
         wanted = [
-            one(group_id=group, member_id=None, member_epoch=-1, topics=None)
+            group_of(group_id=group, member_id=None, member_epoch=-1, topics=None)
             for group in question.groups
         ]
         digest, message = client.attempt_unless(

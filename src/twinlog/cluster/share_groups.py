@@ -22,12 +22,12 @@ from typing import Final, TypeAlias
 
 from twinlog.cluster.coordinators import Coordinators
 from twinlog.cluster.errors_table import (
+    GROUP_ID_NOT_FOUND,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
 )
 from twinlog.cluster.group_offsets import (
-    GROUP_ID_NOT_FOUND,
     CommitResult,
     Committed,
     GroupOffsets,

@@ -46,6 +46,10 @@ class _Group:
     is_settled: bool = False
     """Nothing is to be found anew as long as the group commits nothing."""
 
+    @property
+    def unknown(self) -> list[TopicPartition]:
+        return [tp for tp in self.read if tp not in self.translated]
+
 
 class Translations:
     """Of the groups of one flow; for one thread."""
@@ -67,53 +71,44 @@ class Translations:
     def update(self, now: Mapping[str, GroupOffsets]) -> None:
         """These are all commits now."""
         before, self._groups = self._groups, {}
-        changed: dict[Key, Committed] = {}
-        moved: list[_Group] = []
+        moved: dict[str, _Group] = {}
         for name, offsets in now.items():
             group = before.get(name)
             if group is None or group.read is not offsets or not group.is_settled:
-                group = _Group(offsets, _still_right(group, offsets))
-                changed.update(
-                    (Key(name, tp), committed)
-                    for tp, committed in offsets.items()
-                    if tp not in group.translated
-                )
-                moved.append(group)
+                group = moved[name] = _Group(offsets, _still_right(group, offsets))
             self._groups[name] = group
-        places = self._places.find({key.tp for key in changed}) if changed else {}
-        for key, committed in changed.items():
-            self._groups[key.group].translated[key.tp] = _translation(
-                key, committed, places.get(key.tp)
-            )
-        for group in moved:
+        wanted = {tp for group in moved.values() for tp in group.unknown}
+        places = self._places.find(wanted) if wanted else {}
+        for name, group in moved.items():
+            for tp in group.unknown:
+                group.translated[tp] = _translation(name, group.read[tp], places.get(tp))
             group.is_settled = all(one.is_exact for one in group.translated.values())
 
     def to_set(self, before: Newest) -> dict[str, list[Checkpoint]]:
         """What groups of the target should have; `before`: what was known when we started."""
         wanted: dict[str, list[Checkpoint]] = {}
-        for key, one in self._all():
-            if one.checkpoint is not None and not self._is_done(key, one, before):
-                wanted.setdefault(key.group, []).append(one.checkpoint)
+        for name, tp, one in self._all():
+            if one.checkpoint is not None and not self._is_done(name, tp, one, before):
+                wanted.setdefault(name, []).append(one.checkpoint)
         return wanted
 
     def seen_to(self, skipped: Mapping[str, str]) -> None:
         """All that was `to_set` is set, but for groups that were left as they are, and why."""
-        for key, one in self._all():
-            is_seen_to = skipped.get(key.group) in (None, Skipped.AHEAD.value)
-            if one.is_way_back and is_seen_to:
-                self._way_back_done[key] = one.committed.offset
+        for name, tp, one in self._all():
+            if one.is_way_back and skipped.get(name) in (None, Skipped.AHEAD.value):
+                self._way_back_done[Key(name, tp)] = one.committed.offset
 
-    def _all(self) -> Iterator[tuple[Key, Translated]]:
+    def _all(self) -> Iterator[tuple[str, TopicPartition, Translated]]:
         for name, group in self._groups.items():
             for tp, one in group.translated.items():
-                yield Key(name, tp), one
+                yield name, tp, one
 
-    def _is_done(self, key: Key, one: Translated, before: Newest) -> bool:
+    def _is_done(self, group: str, tp: TopicPartition, one: Translated, before: Newest) -> bool:
         if not one.is_way_back or one.checkpoint is None:
             return False
-        last = before.get((key.group, one.checkpoint.topic_partition))
+        last = before.get((group, one.checkpoint.topic_partition))
         seen = -1 if last is None else last.upstream_offset
-        return self._way_back_done.get(key, seen) == one.committed.offset
+        return self._way_back_done.get(Key(group, tp), seen) == one.committed.offset
 
 
 def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, Translated]:
@@ -126,14 +121,14 @@ def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition
     }
 
 
-def _translation(key: Key, committed: Committed, place: Place | None) -> Translated:
+def _translation(group: str, committed: Committed, place: Place | None) -> Translated:
     if place is None:
         return Translated(committed=committed, checkpoint=None, is_exact=False)
     found = place.translate(committed.offset)
     if not found.is_exact and not place.runs:  # nothing was copied yet: there is no news
         return Translated(committed=committed, checkpoint=None, is_exact=False)
     checkpoint = Checkpoint(
-        group=key.group,
+        group=group,
         topic_partition=place.target,
         upstream_offset=committed.offset,
         downstream_offset=found.offset,
