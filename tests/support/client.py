@@ -6,7 +6,7 @@ What the mirror did is never judged by the mirror's own code.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -113,13 +113,22 @@ def produce(
 
 
 def produce_transaction(
-    cluster: LocalCluster | str, topic: str, records: Iterable[Outgoing], *, commit: bool
+    cluster: LocalCluster | str,
+    topic: str,
+    records: Iterable[Outgoing],
+    *,
+    commit: bool,
+    before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Produce records in one transaction of a new transactional id and end it."""
+    """Produce records in one transaction of a new transactional id and end it.
+
+    `before` is called when everything but its end is on the brokers.
+    """
     client = producer(cluster, config={"transactional.id": f"test-{uuid.uuid4()}"})
     client.init_transactions(_SECONDS)
     client.begin_transaction()
     count = _send(client, topic, records)
+    before()
     if commit:
         client.commit_transaction(_SECONDS)
     else:

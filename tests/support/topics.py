@@ -50,6 +50,7 @@ _LEADER_MOVED = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._NOENT,  # no leader at all: a broker that was frozen for 9 s is fenced
     }
 )
 _SECONDS = 30.0

@@ -18,10 +18,13 @@ STEP_BYTES: Final = 1024 * 1024
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Larger answers are single batches; their buffers are not kept."""
 
+SPARE_BYTES: Final = 2 * STEP_BYTES
+"""A larger buffer may not be held by a small answer: what is queued is counted without it."""
+
 MOST_KEPT: Final = 16
 """As many as a backlog keeps busy: one is being filled, the others' batches wait for the target."""
 
-MOST_FREE: Final = 3
+MOST_FREE_BYTES: Final = 4 * 1024 * 1024
 """Of those that nobody holds: memory beside what is queued."""
 
 
@@ -33,11 +36,9 @@ class FramePool:
 
     def take(self, size: int) -> memoryview:
         """A writable buffer of this size; its content is whatever it was before."""
-        if not POOLED_FROM_BYTES <= size <= MOST_BYTES:
-            if len(self._kept) > MOST_FREE:
-                self._reuse(size)
-            return memoryview(bytearray(size))
         frame = self._reuse(size)
+        if not POOLED_FROM_BYTES <= size <= MOST_BYTES:
+            return memoryview(bytearray(size))
         if frame is None:
             frame = bytearray(-(-size // STEP_BYTES) * STEP_BYTES)
             if len(self._kept) == MOST_KEPT:
@@ -46,17 +47,18 @@ class FramePool:
         return memoryview(frame)[:size]
 
     def _reuse(self, size: int) -> bytearray | None:
-        """A buffer that is large enough and that nobody holds; lets go of those too many."""
+        """A buffer that fits and that nobody holds; lets go of those too many."""
         found: bytearray | None = None
         free = 0
         for _ in range(len(self._kept)):
             frame = self._kept.popleft()
             if _is_free(frame):
-                free += 1
-                if found is None and len(frame) >= size:
+                if found is None and size <= len(frame) <= size + SPARE_BYTES:
                     found = frame
-                elif free > MOST_FREE:
-                    continue
+                else:
+                    free += len(frame)
+                    if free > MOST_FREE_BYTES:
+                        continue
             self._kept.append(frame)
         return found
 

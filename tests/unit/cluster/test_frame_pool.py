@@ -2,9 +2,11 @@
 
 from twinlog.cluster.frame_pool import (
     MOST_BYTES,
-    MOST_FREE,
+    MOST_FREE_BYTES,
     MOST_KEPT,
     POOLED_FROM_BYTES,
+    SPARE_BYTES,
+    STEP_BYTES,
     FramePool,
 )
 
@@ -45,13 +47,24 @@ def test_small_and_huge_answers_have_buffers_of_their_own() -> None:
         assert len(frame) == len(frame.obj) == size
 
 
-def test_of_buffers_that_nobody_holds_few_are_kept() -> None:
+def test_small_answer_does_not_hold_a_large_buffer() -> None:
     pool = FramePool()
-    frames = [pool.take(SIZE) for _ in range(MOST_KEPT)]
-    homes = {id(frame.obj) for frame in frames}
-    del frames[: MOST_FREE - 1]
-    frames += [pool.take(SIZE) for _ in range(MOST_FREE - 1)]
-    assert {id(frame.obj) for frame in frames} == homes
+    large = pool.take(SPARE_BYTES + 2 * STEP_BYTES)
+    home = id(large.obj)
+    del large
+    small = pool.take(STEP_BYTES)
+    assert id(small.obj) != home
+    assert id(pool.take(SPARE_BYTES + STEP_BYTES).obj) == home
+
+
+def test_of_buffers_that_nobody_holds_few_bytes_are_kept() -> None:
+    pool = FramePool()
+    size = SPARE_BYTES + STEP_BYTES
+    frames = [pool.take(size) for _ in range(MOST_KEPT)]
+    home = id(frames[0].obj)
+    del frames[0]
+    frames.append(pool.take(size))
+    assert id(frames[-1].obj) == home
     del frames
     pool.take(4)
-    assert len(pool._kept) == MOST_FREE
+    assert 0 < sum(map(len, pool._kept)) <= MOST_FREE_BYTES
