@@ -37,14 +37,14 @@ def flow(
         yield rig
 
 
-def fill(rig: Rig, topic: str, megabytes: int) -> None:
+def fill(rig: Rig, topic: str, megabytes: int, *, batch_bytes: int = 16_384) -> None:
     """A backlog that does not compress, in small batches."""
     create_topic(rig.source, topic, PARTITIONS)
     records = (
         Outgoing(value=os.urandom(RECORD_BYTES), partition=number % PARTITIONS)
         for number in range(megabytes * MEGABYTE // RECORD_BYTES)
     )
-    produce(rig.source, topic, records, linger_ms=50, config={"batch.size": 16_384})
+    produce(rig.source, topic, records, linger_ms=50, config={"batch.size": batch_bytes})
 
 
 RECORD_BYTES = 5_000
@@ -100,8 +100,9 @@ def test_flow_stays_within_its_budget(flow: Rig) -> None:
 
 def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig) -> None:
     payments, quiet = f"payments-{flow.alias}", f"quiet-{flow.alias}"
-    fill(flow, flow.topic, 20)
-    fill(flow, payments, 40)
+    # one whole batch in each fetch of either, and half of the next in those of the larger
+    fill(flow, flow.topic, 20, batch_bytes=36_500)
+    fill(flow, payments, 40, batch_bytes=36_500)
     create_topic(flow.source, quiet, 1)
     keys = {
         f"{flow.flow}.topics": f"{flow.topic}, {payments}, {quiet}",

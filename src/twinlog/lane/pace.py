@@ -48,8 +48,7 @@ class TopicBuckets:
 
     def take(self, topic: str, size: int) -> None:
         """So many bytes were fetched."""
-        if self._is_bound:
-            self._left[topic] = self._left.get(topic, 0.0) - size
+        self._left[topic] = self._left.get(topic, 0.0) - size
 
     def most(self, topic: str, unbound: int, *, partitions: int) -> int:
         """How much one fetch of one of the topic's partitions should bring at the most."""

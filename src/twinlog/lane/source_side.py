@@ -34,6 +34,7 @@ from twinlog.lane.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.pace import TopicBuckets
 from twinlog.mirror.fan_out import Copy
 from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.wire.record_batch import read_headers
 
 LONG_WAIT_MS: Final = 500
 UNSEEN_AFTER_S: Final = 5.0
@@ -318,7 +319,6 @@ class SourceSide:
         if not fetched.records:
             return
         copy = state.copy
-        self.pace.take(tp.topic, len(fetched.records))
         try:
             copy.on_fetched(fetched.records, fetched.aborted, int(time.time() * 1000))
         except TwinlogError as error:
@@ -327,6 +327,10 @@ class SourceSide:
         if copy.intake.jumps:
             self.on_jumps(tp, copy.intake.jumps)
             copy.intake.jumps = []
+        if self.pace.is_bound:
+            # without the part of a batch at the end, which comes again: how much that is depends
+            # on the topic's share, and would change it
+            self.pace.take(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, tp, copy)
         self.on_arrived(copy)
 
@@ -459,3 +463,14 @@ def _at(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
     return PartitionError(
         f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate
     )
+
+
+def _whole_bytes(records: memoryview) -> int:
+    """Bytes of the batches that a Fetch answer holds from their first byte to their last."""
+    total = 0
+    try:
+        for header, _ in read_headers(records):
+            total += header.length
+    except CorruptData:
+        pass  # the copy tells, once what stands before it is on the target
+    return total
