@@ -206,9 +206,9 @@ class Rig:
         mirror.leases.prelude = prelude
         return mirror
 
-    def copy_once(self, keys: Mapping[str, str] = NO_KEYS) -> None:
+    def copy_once(self, keys: Mapping[str, str] = NO_KEYS, *, prelude: str = "") -> None:
         """A whole run with `--once` that must end without a failure."""
-        with self.mirror(once=True, keys=keys) as mirror:
+        with self.mirror(once=True, keys=keys, prelude=prelude) as mirror:
             (flow,) = mirror.wait(40)
         assert [(p.state, p.code, p.message) for p in flow.partitions] == [("DONE", "", "")]
 

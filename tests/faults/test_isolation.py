@@ -257,6 +257,22 @@ def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(rig: Rig
         mirror.__exit__(None, None, None)
 
 
+def test_once_ends_before_an_open_transaction_with_nothing_in_front_of_it(rig: Rig) -> None:
+    rig.create(cleanup_policy="compact", min_cleanable_dirty_ratio="1")
+    rig.put([0])
+    rig.put([1])
+    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+
+    def mirrored_meanwhile() -> None:
+        surgery.swallow(rig.source, rig.here, 1)
+        rig.copy_once(prelude=STALLS_SOON)
+        assert rig.numbers() == [0]
+
+    rig.put_at_once([rig.record(2)], before=mirrored_meanwhile)
+    rig.copy_once()
+    assert rig.numbers() == [0, 2]
+
+
 def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.control.supervisor.RETRY_FAILED_S", 1.0)
     rig.create()

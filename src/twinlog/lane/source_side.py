@@ -92,6 +92,8 @@ class Asked(NamedTuple):
     node: int
     throttled: int
     """How many answers of this broker a quota held back so far."""
+    is_bounded: bool
+    """Its copy ends at or before the end that the source has now."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -439,12 +441,21 @@ class SourceSide:
             position = state.copy.intake.position
             is_behind = position < state.source_end and state.copy.wants_fetch
             if is_behind and broker is not None and self.sees_end(tp):
-                yield Asked(tp, position, node, broker.throttled)
+                is_bounded = state.copy.end <= state.source_end
+                yield Asked(tp, position, node, broker.throttled, is_bounded)
 
     def position_of(self, tp: TopicPartition) -> int:
         """Where it is read next; -1 when it is not here."""
         state = self.partitions.get(tp)
         return -1 if state is None else state.copy.intake.position
+
+    def end_at(self, tp: TopicPartition, position: int, end: int) -> None:
+        """Nothing is left from `position` to `end`: a copy that ends there is at its end."""
+        state = self.partitions.get(tp)
+        if state is not None and state.copy.intake.position == position and state.copy.end <= end:
+            state.copy.end = position
+            self._unplace(tp)
+            self.on_arrived(state.copy)
 
     def ask_anew(self, tp: TopicPartition) -> None:
         """Ask as if for the first time, and the leader: what was asked before sees nothing."""

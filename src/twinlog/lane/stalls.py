@@ -19,7 +19,8 @@ An empty answer has harmless reasons, and none of them may look like this one:
 - the end of a compacted log: its last records may be gone (tombstones, markers), so that nothing
   lies between position and end. It is told from damage by reading further on: where something does
   lie behind, a sound log would have sent that from our position as well. Where nothing can be read
-  there either, a compacted log gets no code: nothing is known to be missing.
+  there either, a compacted log gets no code: nothing is known to be missing, and a copy that is to
+  end there (`--once`) has ended.
 
 A log that is not compacted has no gaps, so there one empty answer is proof. A topic whose
 configuration may not be read counts as compacted.
@@ -49,6 +50,9 @@ log = logging.getLogger(__name__)
 STALLED_AFTER_S: float = 60.0
 """Only then is it looked at: a slow broker or a new leader has long answered."""
 
+BOUNDED_AFTER_S: Final = 10.0
+"""A copy that has an end is not kept waiting for longer by what may be a gap in front of it."""
+
 ASK_S: Final = 10.0
 LOOK_BYTES: Final = 1 << 16
 PLACES: Final = 8
@@ -60,10 +64,12 @@ class Stalled(NamedTuple):
 
     position: int
     end: int
+    is_gap: bool
+    """Compaction left nothing there, as far as can be seen; False: something must be there."""
 
 
 Found = dict[TopicPartition, Stalled | None]
-"""None: there is something to read, or nothing is known to be missing."""
+"""None: there is something to read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +95,7 @@ class StallWatch:
         due = {
             tp: one.position
             for tp, (one, began) in self._since.items()
-            if now - began >= STALLED_AFTER_S
+            if now - began >= _patience_s(one)
         }
         if due and not self._is_looking:
             self._is_looking = True
@@ -99,7 +105,9 @@ class StallWatch:
         self._is_looking = False
         for tp, stalled in found.items():
             self._since.pop(tp, None)
-            if stalled is None:
+            if stalled is not None and stalled.is_gap:
+                self.source.end_at(tp, stalled.position, stalled.end)
+            if stalled is None or stalled.is_gap:
                 self.source.ask_anew(tp)
             elif self.source.position_of(tp) == stalled.position:
                 self.source.on_trouble(tp, self._error(tp, stalled))
@@ -127,21 +135,21 @@ class StallWatch:
             client = self.side.client
             found: Found = dict.fromkeys(due)
             silent = {
-                tp: Stalled(due[tp], self._end(answer))
+                tp: self._end(answer)
                 for tp, answer in self._read(client, due).items()
                 if not answer.throttle_ms and not answer.records and self._end(answer) > due[tp]
             }
             compacted = may_lack_offsets(client, {tp.topic for tp in silent})
-            for tp, stalled in silent.items():
-                if tp.topic not in compacted or self._goes_on(client, tp, stalled):
-                    found[tp] = stalled
+            for tp, end in silent.items():
+                is_gap = tp.topic in compacted and not self._goes_on(client, tp, due[tp], end)
+                found[tp] = Stalled(due[tp], end, is_gap)
         return found
 
-    def _goes_on(self, client: ClusterClient, tp: TopicPartition, stalled: Stalled) -> bool:
+    def _goes_on(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
         """Something lies further on, below the end."""
         return any(
-            header.base_offset < stalled.end
-            for place in _places(*stalled)
+            header.base_offset < end
+            for place in _places(position, end)
             for answer in self._read(client, {tp: place}).values()
             for header, _ in read_headers(answer.records)
         )
@@ -159,6 +167,10 @@ class StallWatch:
 
     def _end(self, answer: FetchedRecords) -> int:
         return answer.last_stable_offset if self.read_committed else answer.high_watermark
+
+
+def _patience_s(asked: Asked) -> float:
+    return min(STALLED_AFTER_S, BOUNDED_AFTER_S) if asked.is_bounded else STALLED_AFTER_S
 
 
 def _places(position: int, end: int) -> Iterator[int]:
