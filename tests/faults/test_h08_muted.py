@@ -15,6 +15,7 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster import admin
 from twinlog.cluster.connection import Connection
+from twinlog.cluster.frame_pool import FramePool
 from twinlog.cluster.hot_connection import HotConnection
 from twinlog.cluster.produce import PRODUCE, VERSION_BY_NAME, produce_request
 from twinlog.model import NO_TOPIC_ID
@@ -41,7 +42,9 @@ def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None
     host, _, port = rig.target.bootstrap.rpartition(":")
     settings = settings_for(rig.target.bootstrap)
     connection = HotConnection(
-        Connection.open(host, int(port), settings, timeout_s=10, user_timeout_ms=0), client_id
+        Connection.open(host, int(port), settings, timeout_s=10, user_timeout_ms=0),
+        client_id,
+        FramePool(0),
     )
     for at in range(8):
         batch = lane.batch([rig.record(at, age_ms=OLD, size=BATCH_BYTES)], at)

@@ -24,14 +24,14 @@ SPARE_BYTES: Final = 2 * STEP_BYTES
 MOST_KEPT: Final = 16
 """As many as a backlog keeps busy: one is being filled, the others' batches wait for the target."""
 
-MOST_FREE_BYTES: Final = 4 * 1024 * 1024
-"""Of those that nobody holds: memory beside what is queued."""
-
 
 class FramePool:
-    """The large buffers of one connection."""
+    """The large buffers of one thread's connections; those that nobody holds are `free_bytes` at
+    the most, beside the one that is used next.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, free_bytes: int) -> None:
+        self._free_bytes = free_bytes
         self._kept: deque[bytearray] = deque()
 
     def take(self, size: int) -> memoryview:
@@ -57,7 +57,7 @@ class FramePool:
                     found = frame
                 else:
                     free += len(frame)
-                    if free > MOST_FREE_BYTES:
+                    if free > self._free_bytes:
                         continue
             self._kept.append(frame)
         return found

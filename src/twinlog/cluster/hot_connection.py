@@ -38,7 +38,7 @@ class HotConnection:
     do).
     """
 
-    def __init__(self, connection: Connection, client_id: str) -> None:
+    def __init__(self, connection: Connection, client_id: str, pool: FramePool) -> None:
         self._sock: socket.socket = connection.detach()
         self._sock.setblocking(False)
         self._is_tls = isinstance(self._sock, ssl.SSLSocket)
@@ -52,7 +52,7 @@ class HotConnection:
         self._scratch = bytearray(SCRATCH_BYTES)
         self._held = 0  # bytes of the scratch buffer that wait for the rest of their frame
         self._failure: Disconnected | CorruptData | None = None
-        self._pool = FramePool()
+        self._pool = pool
         self._frame: memoryview | None = None
         self._frame_got = 0
         self.bytes_sent = 0

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.connection import Connection
+from twinlog.cluster.frame_pool import FramePool
 from twinlog.cluster.hot_connection import HotConnection
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.errors import Disconnected, TwinlogError
@@ -69,6 +70,8 @@ class ClusterSide:
     settings: ClusterSettings
     background: Background
     selector: selectors.BaseSelector
+    pool: FramePool
+    """Of all its hot connections."""
     user_timeout_ms: int = 0
     """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this; 0 leaves its
     default.
@@ -209,7 +212,7 @@ class ClusterSide:
                 timeout_s=CONNECT_TIMEOUT_S,
                 user_timeout_ms=self.user_timeout_ms,
             )
-            return HotConnection(connection, self.settings.client_id)
+            return HotConnection(connection, self.settings.client_id, self.pool)
 
         def opened(connection: HotConnection) -> None:
             self._connecting.discard(node)

@@ -2,7 +2,6 @@
 
 from twinlog.cluster.frame_pool import (
     MOST_BYTES,
-    MOST_FREE_BYTES,
     MOST_KEPT,
     POOLED_FROM_BYTES,
     SPARE_BYTES,
@@ -11,10 +10,11 @@ from twinlog.cluster.frame_pool import (
 )
 
 SIZE = POOLED_FROM_BYTES + 1
+FREE_BYTES = 4 * STEP_BYTES
 
 
 def test_buffer_of_which_a_slice_lives_is_not_given_out_again() -> None:
-    pool = FramePool()
+    pool = FramePool(FREE_BYTES)
     first = pool.take(SIZE)
     first[:5] = b"order"
     batch = first[:5]
@@ -30,7 +30,7 @@ def test_buffer_of_which_a_slice_lives_is_not_given_out_again() -> None:
 
 
 def test_buffer_that_nobody_holds_is_used_again() -> None:
-    pool = FramePool()
+    pool = FramePool(FREE_BYTES)
     frame = pool.take(SIZE)
     home = id(frame.obj)
     del frame
@@ -40,7 +40,7 @@ def test_buffer_that_nobody_holds_is_used_again() -> None:
 
 
 def test_small_and_huge_answers_have_buffers_of_their_own() -> None:
-    pool = FramePool()
+    pool = FramePool(FREE_BYTES)
     for size in (4, POOLED_FROM_BYTES - 1, MOST_BYTES + 1):
         frame = pool.take(size)
         assert isinstance(frame.obj, bytearray)
@@ -48,7 +48,7 @@ def test_small_and_huge_answers_have_buffers_of_their_own() -> None:
 
 
 def test_small_answer_does_not_hold_a_large_buffer() -> None:
-    pool = FramePool()
+    pool = FramePool(FREE_BYTES)
     large = pool.take(SPARE_BYTES + 2 * STEP_BYTES)
     home = id(large.obj)
     del large
@@ -58,7 +58,7 @@ def test_small_answer_does_not_hold_a_large_buffer() -> None:
 
 
 def test_of_buffers_that_nobody_holds_few_bytes_are_kept() -> None:
-    pool = FramePool()
+    pool = FramePool(FREE_BYTES)
     size = SPARE_BYTES + STEP_BYTES
     frames = [pool.take(size) for _ in range(MOST_KEPT)]
     home = id(frames[0].obj)
@@ -67,4 +67,4 @@ def test_of_buffers_that_nobody_holds_few_bytes_are_kept() -> None:
     assert id(frames[-1].obj) == home
     del frames
     pool.take(4)
-    assert 0 < sum(map(len, pool._kept)) <= MOST_FREE_BYTES
+    assert 0 < sum(map(len, pool._kept)) <= FREE_BYTES

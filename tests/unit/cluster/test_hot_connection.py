@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from twinlog.cluster.connection import Connection
+from twinlog.cluster.frame_pool import FramePool
 from twinlog.cluster.hot_connection import HotConnection
 from twinlog.cluster.settings import ClusterSettings
 from twinlog.errors import CorruptData, Disconnected
@@ -20,7 +21,7 @@ class Peer:
     def __init__(self) -> None:
         ours, self.sock = socket.socketpair()
         settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", 1),))
-        self.hot = HotConnection(Connection(ours, "127.0.0.1", 1, settings), "us")
+        self.hot = HotConnection(Connection(ours, "127.0.0.1", 1, settings), "us", FramePool(0))
         for context in "abc":
             self.hot.submit(0, 9, [b"question"], context)
         assert self.hot.flush()
