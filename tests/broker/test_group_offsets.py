@@ -120,3 +120,36 @@ def test_what_did_not_change_is_not_decoded_again(
     third = reader.read([*groups, f"{name}-unknown"])
     assert third == first | {groups[-1]: now, f"{name}-unknown": {}}
     assert all(third[group] is first[group] for group in groups[:GROUPS_AT_ONCE])
+
+
+def test_equal_and_changed_answers_of_a_coordinator_that_has_moved(
+    target3: LocalCluster, fresh_topic: str, name: str
+) -> None:
+    create_topic(target3, fresh_topic, replication_factor=3)
+    here = TopicPartition(fresh_topic, 0)
+    with ClusterClient(settings_for(target3.bootstrap)) as client:
+        coordinators = Coordinators(client)
+        reader = OffsetReader(coordinators)
+
+        def node() -> int | TwinlogError:
+            asked = coordinators.ask([name], lambda at, some: dict.fromkeys(some, at), doing="at")
+            return asked[name]
+
+        def read() -> object:
+            return reader.read([name])[name]
+
+        commit_offsets(coordinators, {name: {here: Committed(offset=1)}})
+        first, killed = read(), node()
+        assert read() is first
+        assert isinstance(killed, int)
+        target3.kill(killed)
+        try:
+            eventually(lambda: read() == {here: Committed(offset=1)}, 60)
+            assert node() != killed
+            again = read()
+            assert again is read()
+            commit_offsets(coordinators, {name: {here: Committed(offset=2)}})
+            assert read() == {here: Committed(offset=2)}
+        finally:
+            target3.restart(killed)
+        assert read() == {here: Committed(offset=2)}
