@@ -67,8 +67,8 @@ MARK_S: Final = 5.0
 """How often a topic that may not be ours alone gets a mark."""
 
 FREE_SHARE: Final = 4
-"""This part of a lane's memory, on top, may be buffers that wait for the next answer. Of 4 MB
-answers with 64 MB, 5 % need a fresh one; with a half of it 30 %, with a quarter of it 50 %.
+"""Beside a lane's memory, a quarter as much may be buffers that wait for the next answer. Of the
+4 MB answers of a backlog 5 % then need a fresh one; with half as many 30 %, with a quarter 50 %.
 """
 
 
