@@ -5,7 +5,7 @@ and it is tried again soon and recovers by itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -231,22 +231,33 @@ def test_segment_that_the_source_jumps_over_in_one_go(
     assert [line for line in caplog.messages if "upstream offsets [0, 10): 10 of them" in line]
 
 
-def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(rig: Rig) -> None:
+def compacted(rig: Rig) -> None:
+    """Records 0 and 1 of a topic whose next record begins a segment."""
     rig.create(cleanup_policy="compact", min_cleanable_dirty_ratio="1")
     rig.put([0])
     rig.put([1])
     alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
 
+
+def swallow_last(rig: Rig) -> None:
+    """Before an open transaction: its offset is the last stable one, and nothing is at 1."""
+    surgery.swallow(rig.source, rig.here, 1)
+
+
+def partitions(mirror: Mirror) -> list[PartitionSnapshot]:
+    return [part for flow in mirror.snapshots for part in flow.partitions]
+
+
+def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(rig: Rig) -> None:
+    compacted(rig)
+
     def mirrored_meanwhile() -> None:
-        # offset 1 is gone, and the last stable offset is the first one of the next segment
-        surgery.swallow(rig.source, rig.here, 1)
+        swallow_last(rig)
         mirror.__enter__()
         rig.copied(1)
         time.sleep(5 * STALLS_AFTER_S)
-        assert [(part.code, part.upstream, part.lag) for part in parts()] == [("", 1, 1)]
-
-    def parts() -> Sequence[PartitionSnapshot]:
-        return [part for flow in mirror.snapshots for part in flow.partitions]
+        found = [(part.code, part.upstream, part.lag) for part in partitions(mirror)]
+        assert found == [("", 1, 1)]
 
     mirror = rig.mirror(prelude=STALLS_SOON)
     try:
@@ -258,19 +269,25 @@ def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(rig: Rig
 
 
 def test_once_ends_before_an_open_transaction_with_nothing_in_front_of_it(rig: Rig) -> None:
-    rig.create(cleanup_policy="compact", min_cleanable_dirty_ratio="1")
-    rig.put([0])
-    rig.put([1])
-    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+    compacted(rig)
 
     def mirrored_meanwhile() -> None:
-        surgery.swallow(rig.source, rig.here, 1)
+        swallow_last(rig)
         rig.copy_once(prelude=STALLS_SOON)
         assert rig.numbers() == [0]
 
     rig.put_at_once([rig.record(2)], before=mirrored_meanwhile)
     rig.copy_once()
     assert rig.numbers() == [0, 2]
+
+
+def test_once_does_not_end_before_a_damaged_last_batch(rig: Rig) -> None:
+    compacted(rig)
+    surgery.swell_length(rig.source, rig.here, 1)
+    with rig.mirror(once=True, prelude=STALLS_SOON) as mirror:
+        rig.copied(1)
+        time.sleep(5 * STALLS_AFTER_S)
+        assert [(part.state, part.lag) for part in partitions(mirror)] == [("COPYING", 1)]
 
 
 def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

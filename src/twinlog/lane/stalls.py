@@ -19,8 +19,10 @@ An empty answer has harmless reasons, and none of them may look like this one:
 - the end of a compacted log: its last records may be gone (tombstones, markers), so that nothing
   lies between position and end. It is told from damage by reading further on: where something does
   lie behind, a sound log would have sent that from our position as well. Where nothing can be read
-  there either, a compacted log gets no code: nothing is known to be missing, and a copy that is to
-  end there (`--once`) has ended.
+  there either, a compacted log gets no code: nothing is known to be missing. A copy that is to end
+  there (`--once`) has ended only where an open transaction holds the end back and the log, read
+  without regard to it, goes on there: damage in that segment would have stopped such a read, too
+  (over that in an earlier one brokers jump: see `gaps`).
 
 A log that is not compacted has no gaps, so there one empty answer is proof. A topic whose
 configuration may not be read counts as compacted.
@@ -32,6 +34,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
@@ -65,11 +68,13 @@ class Stalled(NamedTuple):
     position: int
     end: int
     is_gap: bool
-    """Compaction left nothing there, as far as can be seen; False: something must be there."""
+    """Compaction left nothing up to the end, and the log goes on behind it; False: something must
+    be there.
+    """
 
 
 Found = dict[TopicPartition, Stalled | None]
-"""None: there is something to read."""
+"""None: there is something to read, or nothing is known to be missing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,13 +141,18 @@ class StallWatch:
             found: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)
-                for tp, answer in self._read(client, due).items()
+                for tp, answer in self._read(
+                    client, due, read_committed=self.read_committed
+                ).items()
                 if not answer.throttle_ms and not answer.records and self._end(answer) > due[tp]
             }
             compacted = may_lack_offsets(client, {tp.topic for tp in silent})
             for tp, end in silent.items():
-                is_gap = tp.topic in compacted and not self._goes_on(client, tp, due[tp], end)
-                found[tp] = Stalled(due[tp], end, is_gap)
+                place = (client, tp, due[tp], end)
+                if tp.topic not in compacted or self._goes_on(*place):
+                    found[tp] = Stalled(due[tp], end, is_gap=False)
+                elif self._is_gap(*place):
+                    found[tp] = Stalled(due[tp], end, is_gap=True)
         return found
 
     def _goes_on(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
@@ -150,17 +160,25 @@ class StallWatch:
         return any(
             header.base_offset < end
             for place in _places(position, end)
-            for answer in self._read(client, {tp: place}).values()
+            for answer in self._read(
+                client, {tp: place}, read_committed=self.read_committed
+            ).values()
             for header, _ in read_headers(answer.records)
         )
 
+    def _is_gap(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
+        """The log's next batch is one of the open transaction that holds the end back."""
+        answers = self._read(client, {tp: position}, read_committed=False).values()
+        headers = (header for answer in answers for header, _ in read_headers(answer.records))
+        return any(header.base_offset >= end for header in islice(headers, 1))
+
     def _read(
-        self, client: ClusterClient, offsets: dict[TopicPartition, int]
+        self, client: ClusterClient, offsets: dict[TopicPartition, int], *, read_committed: bool
     ) -> dict[TopicPartition, FetchedRecords]:
         answers = fetch_records(
             client,
             {tp: (offset, LOOK_BYTES) for tp, offset in offsets.items()},
-            isolation=Isolation(self.read_committed),
+            isolation=Isolation(read_committed),
             timeout_s=ASK_S,
         )
         return {tp: one for tp, one in answers.items() if not isinstance(one, TwinlogError)}
