@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.clusters import (
-    private_cluster,
+    Lent,
     running_cluster,
     session_owner,
     shared_cluster,
@@ -29,7 +29,10 @@ settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 
 # Tests that share something heavy or breakable run in one process, one after the other.
 _GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
+_PAIR = {"fault_source", "fault_target"}
+"""Every process has one: its tests may go to any process, file by file."""
 _BROKER_FIXTURES = {"source_cluster", "target_cluster", "source3", "target3"}
+_LENT = Lent()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
@@ -39,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if used & _BROKER_FIXTURES:
             item.add_marker(pytest.mark.broker)
         groups = {group for fixture, group in _GROUPS.items() if fixture in used}
+        if used & _PAIR and not groups:
+            groups = {item.path.stem}
         if groups and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(min(groups)))
 
@@ -112,18 +117,25 @@ def _shared(name: str, folder: Path) -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
-def source3() -> Iterator[LocalCluster]:
+@pytest.fixture
+def source3() -> LocalCluster:
     """Three brokers to kill, freeze and restart; a test leaves all of them running."""
-    with private_cluster("source3", 3) as cluster:
-        yield cluster
+    return _LENT.cluster("source3")
 
 
-@pytest.fixture(scope="session")
-def target3() -> Iterator[LocalCluster]:
+@pytest.fixture
+def target3() -> LocalCluster:
     """The target of the same kind."""
-    with private_cluster("target3", 3) as cluster:
-        yield cluster
+    return _LENT.cluster("target3")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Stop the clusters of three when the next test needs none of them."""
+    del item
+    yield
+    if not {"source3", "target3"} & set(getattr(nextitem, "fixturenames", ())):
+        _LENT.give_back()
 
 
 @pytest.fixture

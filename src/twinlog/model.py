@@ -67,3 +67,12 @@ SEQUENCE_MODULUS = 1 << 31
 def sequence_of(ordinal: int) -> int:
     """The producer sequence of a record's ordinal."""
     return ordinal % SEQUENCE_MODULUS
+
+
+def sequences_ahead(sequence: int, expected: int) -> int:
+    """How many sequences one lies behind (+) or before (-) the expected one, over the wrap.
+
+    Half of all sequences are behind and half before, as in serial number arithmetic (RFC 1982).
+    """
+    half = SEQUENCE_MODULUS // 2
+    return (sequence - expected + half) % SEQUENCE_MODULUS - half

@@ -15,8 +15,9 @@ from unittest.mock import patch
 
 from tests.support.mirror import Mirror
 from twinlog.cluster.client import ClusterClient
-from twinlog.control import adoption, flow_setup
-from twinlog.mirror.offset_map import ChunkRow
+from twinlog.control.adopt import adoption
+from twinlog.control.flow import flow_setup
+from twinlog.mirror.map.offset_map import ChunkRow
 
 POINTS = {"some rows": 1, "copying": None}
 """How many rows it writes."""

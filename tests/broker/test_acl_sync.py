@@ -16,12 +16,12 @@ from tests.support.led import led_flow
 from tests.support.mirror import Mirror
 from tests.support.rights import SecuredPair, secured_pair
 from tests.support.topics import allow, create_topic, forbid, topic_configs
-from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
 from twinlog.config.load import load
-from twinlog.control.acl_sync import AclSync, acl_sync, find_acl_changes
-from twinlog.control.check import check
-from twinlog.control.duties import Duties, Duty
+from twinlog.control.check.mirror_check import check
+from twinlog.control.duties.acl_sync import AclSync, acl_sync, find_acl_changes
+from twinlog.control.duties.rounds import Duties, Duty
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
@@ -231,7 +231,7 @@ def test_without_an_authorizer_there_is_nothing_to_do(
 def test_many_acls_go_in_several_requests(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.cluster.acls.ACLS_PER_REQUEST", 2)
+    monkeypatch.setattr("twinlog.cluster.topics.acls.ACLS_PER_REQUEST", 2)
     flow, _ = led_flow(guarded.config("twinlog.sync.topic.acls.removal = true"))
     acls = [
         TopicAcl(

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.settings import HURRIED, settings_for
-from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.raw_log import produce_batch
+from twinlog.cluster.logs.raw_log import produce_batch
+from twinlog.cluster.topics import admin
 from twinlog.errors import BrokerRefused
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.sandbox import LocalCluster

@@ -12,15 +12,15 @@ from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, delete_records, end_offsets
-from twinlog.client.exact import ExactMap
 from twinlog.cluster.client import ClusterClient
+from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
-from twinlog.config.offset_storage import offset_storage
-from twinlog.control import adoption
+from twinlog.control.adopt import adoption
 from twinlog.errors import AdoptionRefused
-from twinlog.mirror.naming import DefaultReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.exact_map import ExactMap
 
 pytestmark = pytest.mark.broker
 

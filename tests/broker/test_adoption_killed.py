@@ -13,7 +13,7 @@ import pytest
 from tests.support.client import produce
 from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.topics import create_topic
-from twinlog.control import adoption
+from twinlog.control.adopt import adoption
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker

@@ -14,9 +14,9 @@ from tests.support.mirror import Mirror
 from tests.support.topics import allow, create_topic, partition_count, topic_names
 from twinlog.cli.main import run
 from twinlog.config.load import load
-from twinlog.control.check import check
-from twinlog.control.check_report import CheckReport, Plan
-from twinlog.mirror.naming import PROBE_TOPIC
+from twinlog.control.check.mirror_check import check
+from twinlog.control.check.report import CheckReport, Plan
+from twinlog.mirror.names.naming import PROBE_TOPIC
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 from twinlog.sandbox.layout import free_ports
 
@@ -160,7 +160,27 @@ def test_a_replication_factor_above_the_live_brokers(
     report = checked.report(f"topics = {fresh_topic}", f"{checked.flow}.replication.factor = 3")
     (problem,) = report.problems
     assert problem.code == "REPLICATION_FACTOR"
-    assert "replication.factor = 3, but only 1 brokers" in problem.message
+    assert "is alive, so 1 topic cannot be created" in problem.message
+    assert "but only 1 broker of" in problem.message
+
+
+def test_a_name_that_is_too_long_is_a_problem_and_does_not_stretch_the_table(
+    checked: Checked,
+    source_cluster: LocalCluster,
+    fresh_topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = fresh_topic + "x" * (249 - len(fresh_topic))
+    create_topic(source_cluster, long)
+    create_topic(source_cluster, fresh_topic)
+    topics = f"topics = {fresh_topic}.*"
+    (problem,) = checked.report(topics).problems
+    assert (problem.code, problem.topic) == ("NAME_TOO_LONG", long)
+    assert f"with {len(checked.source) + 1 + 249} characters" in problem.message
+    assert run(["check", str(checked.write(topics))]) == 1
+    rows = [line for line in capsys.readouterr().out.splitlines() if "would be created" in line]
+    assert len(rows) == 2
+    assert max(map(len, rows)) < 250
 
 
 def test_the_identity_policy_on_one_cluster(

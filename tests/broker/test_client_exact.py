@@ -11,7 +11,7 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.client import GroupOffset, MirrorClient, TopicPartition, Translation
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import append, ensure_compacted_topic
+from twinlog.cluster.topics.internal_log import append, ensure_compacted_topic
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.records import Record

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.broker
 
 PARTITIONS = 96
 COUNT_READS = """
-import twinlog.lane.log_view as view
+import twinlog.lane.sides.log_view as view
 real, count = view.fetch_records, 0
 def counted(*args, **options):
     global count

@@ -5,26 +5,28 @@ testReplicateSourceDefault, testReplicateTargetDefault).
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.support.client import eventually
+from tests.support.client import Outgoing, eventually, produce
 from tests.support.led import led_flow
 from tests.support.mirror import Mirror
 from tests.support.topics import alter_topic_configs, create_topic, topic_configs
-from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
 from twinlog.config.load import load
-from twinlog.control.check import check
-from twinlog.control.config_sync import ConfigSync, config_sync, find_drift
-from twinlog.control.duties import LedFlow
+from twinlog.control.check.mirror_check import check
+from twinlog.control.duties.config_sync import LINES_SHOWN, ConfigSync, config_sync, find_drift
+from twinlog.control.duties.rounds import LedFlow
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
 
+BEFORE_MAX, AFTER_MAX = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 RETENTION, SEGMENT, CLEANUP = "retention.ms", "segment.bytes", "cleanup.policy"
 
 
@@ -91,15 +93,71 @@ def test_a_running_mirror_follows_and_overwrites_what_others_change(
         assert pair.there == {RETENTION: "7200000", CLEANUP: "compact,delete"}
         alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000", SEGMENT: "1048577"})
         pair.unset(pair.source, pair.topic, CLEANUP)
-        eventually(lambda: pair.there == {RETENTION: "3600000", SEGMENT: "1048577"}, 20)
+        eventually(lambda: pair.there == {RETENTION: "3600000", SEGMENT: "1048577"}, 90)
         assert lines_of(caplog, logging.WARNING) == [], "nobody changed the target"
         mine = {RETENTION: "1111111", "min.insync.replicas": "1"}
         alter_topic_configs(pair.target, pair.remote, mine)
-        eventually(lambda: pair.there[RETENTION] == "3600000", 20)
+        eventually(lambda: pair.there[RETENTION] == "3600000", 90)
         mirror.stop()
     assert pair.there["min.insync.replicas"] == "1", "excluded configs are left alone"
     (line,) = lines_of(caplog, logging.WARNING)
-    assert line.endswith(f"config of {pair.remote}: retention.ms 1111111 -> 3600000")
+    assert f"config of {pair.remote}: retention.ms 1111111 -> 3600000: " in line
+    assert line.endswith(
+        "to keep a value of the target's own, add its name to the list of "
+        "config.properties.exclude [CONFIG_OVERWRITTEN]"
+    )
+
+
+def test_what_somebody_set_again_and_again_is_said_each_time(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair.create({RETENTION: "7200000"}, {RETENTION: "7200000"})
+    duty, _, _ = pair.duty()
+    duty.round()
+    for _ in range(3):
+        alter_topic_configs(pair.target, pair.remote, {"max.message.bytes": "500"})
+        duty.round()
+    assert len(lines_of(caplog, logging.WARNING)) == 3
+
+
+def test_a_value_set_by_hand_is_named_however_many_topics_change(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "twinlog.control")
+    others = [f"{pair.topic}-{n:02}" for n in range(LINES_SHOWN + 5)]
+    for name in others:
+        create_topic(pair.source, name)
+        create_topic(pair.target, f"{pair.alias}.{name}")
+    pair.create({}, {})
+    duty, _, _ = pair.duty(topics=f"{pair.topic}.*")
+    duty.round()
+    for name in others:
+        alter_topic_configs(pair.source, name, {RETENTION: "7200000"})
+    last = f"{pair.alias}.{others[-1]}"
+    alter_topic_configs(pair.target, last, {"max.message.bytes": "2000000"})
+    duty.round()
+    by_hand = [line for line in lines_of(caplog, logging.WARNING) if "CONFIG_OVERWRITTEN" in line]
+    assert len(by_hand) == 1
+    assert f"{last}: " in by_hand[0]
+    assert "max.message.bytes 2000000 -> (default)" in by_hand[0]
+
+
+def test_limits_of_timestamps_are_neither_copied_nor_undone(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(pair.source, pair.topic, configs={RETENTION: "7200000000"})
+    old_ms = int(time.time() * 1000) - 7_200_000
+    produce(pair.source, pair.topic, [Outgoing(value=b"v", timestamp=old_ms) for _ in range(10)])
+    alter_topic_configs(pair.source, pair.topic, {BEFORE_MAX: "3600000", AFTER_MAX: "1800000"})
+    with Mirror(pair.config(), lanes=1) as mirror:
+        mirror.eventually(lambda parts: [(p.state, p.records) for p in parts] == [("AT_END", 10)])
+        assert pair.there == {RETENTION: "7200000000"}
+        alter_topic_configs(pair.target, pair.remote, {AFTER_MAX: "86400000", BEFORE_MAX: "9"})
+        alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000000"})
+        eventually(lambda: pair.there[RETENTION] == "3600000000", 90)
+        mirror.stop()
+    assert (pair.there[AFTER_MAX], pair.there[BEFORE_MAX]) == ("86400000", "9")
+    assert lines_of(caplog, logging.WARNING) == []
 
 
 def test_once_ends_with_a_round(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:

@@ -54,7 +54,7 @@ class Follower:
             remote = self.remote(name)
             return remote in topic_names(self.target) and end_offsets(self.target, remote) == ends
 
-        eventually(has_arrived, 15, what=f"{name} on the target")
+        eventually(has_arrived, 90, what=f"{name} on the target")
 
     def remotes(self) -> set[str]:
         """Those that were mirrored; the checkpoints topic is made beside them."""
@@ -165,16 +165,67 @@ def test_internal_topics_and_what_came_from_there_are_left_out(follower: Followe
     assert follower.remotes() == {follower.remote("first")}
 
 
-def test_a_replication_factor_above_the_live_brokers_creates_nothing(follower: Follower) -> None:
+FACTOR_3 = {"B.replication.factor": "3", "twinlog.state.topic.replication.factor": "1"}
+
+
+def test_a_replication_factor_above_the_live_brokers_creates_nothing(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.0)
     create_topic(follower.source, follower.topic("first"))
-    keys = {"B.replication.factor": "3", "twinlog.state.topic.replication.factor": "1"}
-    keys[f"{follower.alias}->B.replication.factor"] = "3"
+    keys = {**FACTOR_3, f"{follower.alias}->B.replication.factor": "3"}
     with follower.mirror(keys, once=True) as mirror:
         (flow,) = mirror.wait()
     assert (flow.state, flow.code) == ("FAILED", "REPLICATION_FACTOR")
-    assert "replication.factor = 3, but only 1 brokers" in flow.reason
-    assert [error.exit_code for error in mirror.supervisor.errors] == [2]
+    assert "replication.factor = 3, but only 1 broker of B is alive, so 1 topic " in flow.reason
+    # a broker that is down for a minute looks the same: neither usage nor configuration
+    assert [error.exit_code for error in mirror.supervisor.errors] == [1]
     assert follower.remotes() == set()
+
+
+def test_a_mirror_waits_for_the_brokers_that_a_replication_factor_needs(
+    follower: Follower,
+) -> None:
+    create_topic(follower.source, follower.topic("first"))
+    with follower.mirror({**FACTOR_3, f"{follower.alias}->B.replication.factor": "3"}) as mirror:
+        tried = "REPLICATION_FACTOR"
+        eventually(lambda: any(f.errors.get(tried, 0) >= 2 for f in mirror.snapshots), 90)
+        assert mirror.snapshots[0].state == "DEGRADED"
+        create_topic(follower.target, follower.remote("first"))
+        follower.put("first", 1)
+        mirror.eventually(lambda parts: [p.records for p in parts] == [5], 90)
+        mirror.stop()
+
+
+def test_topics_that_cannot_be_made_do_not_keep_the_others(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.0)
+    for name in ("first", "second", "third"):
+        create_topic(follower.source, follower.topic(name))
+        follower.put(name, 1)
+    create_topic(follower.target, follower.remote("second"))
+    keys = {**FACTOR_3, f"{follower.alias}->B.replication.factor": "3"}
+    with follower.mirror(keys, once=True) as mirror:
+        (flow,) = mirror.wait()
+    found = {p.topic: (p.state, p.code, p.records) for p in flow.partitions}
+    assert found[follower.topic("second")] == ("DONE", "", 5)
+    assert {found[follower.topic(name)][1] for name in ("first", "third")} == {"REPLICATION_FACTOR"}
+    assert follower.remotes() == {follower.remote("second")}
+
+
+def test_a_name_that_is_too_long_for_kafka_has_a_code_of_its_own(follower: Follower) -> None:
+    long = follower.topic("x" * (249 - len(follower.topic(""))))
+    create_topic(follower.source, long)
+    create_topic(follower.source, follower.topic("first"))
+    follower.put("first", 1)
+    with follower.mirror({}, once=True) as mirror:
+        (flow,) = mirror.wait()
+    assert {p.topic: p.code for p in flow.partitions} == {
+        long: "NAME_TOO_LONG",
+        follower.topic("first"): "",
+    }
+    assert follower.remotes() == {follower.remote("first")}
 
 
 # -- nothing is made -----------------------------------------------------------------------

@@ -21,10 +21,10 @@ from tests.support.rights import Grant, SecuredPair, secured_pair
 from tests.support.share import begin_at, stands_at
 from tests.support.topics import create_topic, delete_topic, topic_names
 from twinlog.config.load import load
-from twinlog.control import adoption
-from twinlog.control.check import check
-from twinlog.control.snapshot import FlowSnapshot
-from twinlog.mirror.naming import HEARTBEATS_TOPIC, PROBE_TOPIC, STATE_TOPIC
+from twinlog.control.adopt import adoption
+from twinlog.control.check.mirror_check import check
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.mirror.names.naming import HEARTBEATS_TOPIC, PROBE_TOPIC, STATE_TOPIC
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.connect_positions import PositionKey, encode_position

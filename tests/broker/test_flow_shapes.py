@@ -108,7 +108,7 @@ class Shape:
         def has_arrived() -> bool:
             return topic in topic_names(there) and end_offsets(there, topic) == {0: count}
 
-        eventually(has_arrived, 30, what=f"{count} records of {topic} in {cluster}")
+        eventually(has_arrived, 90, what=f"{count} records of {topic} in {cluster}")
 
     def marked(self, cluster: str) -> set[str]:
         """All topics of the test that are there."""
@@ -194,7 +194,7 @@ def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
         # a coordinator that is still coming up says so in here only
         return all(one.error is None for one in answer.result(30).topic_partitions)
 
-    eventually(is_taken, 30)
+    eventually(is_taken, 90)
 
 
 def committed(cluster: LocalCluster, group: str, topic: str) -> int:

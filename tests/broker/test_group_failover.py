@@ -83,7 +83,7 @@ def commit(
         # a coordinator that is still coming up says so in here only
         return all(one.error is None for answer in answers for one in answer.topic_partitions)
 
-    eventually(is_taken, 30)
+    eventually(is_taken, 90)
 
 
 def committed(cluster: LocalCluster, group: str, topic: str) -> int:
@@ -113,7 +113,7 @@ def goes_on(cluster: LocalCluster, group: str, topic: str, at_most: int = 10_000
                 client.commit(message=message, asynchronous=False)
             return len(values) >= at_most
 
-        eventually(is_done, 30)
+        eventually(is_done, 90)
         return values
     finally:
         client.close()
@@ -154,7 +154,7 @@ def with_compaction(pair: Pair) -> None:
         found = goes_on(pair.a, group, pair.topic)
         return [value for value in found if value != b"last"] == b"2 4 5 8 9 10 11".split()
 
-    eventually(is_compacted, 60, what="compaction")
+    eventually(is_compacted, 90, what="compaction")
 
 
 @pytest.mark.parametrize("fill", [with_transactions, with_compaction])
@@ -176,7 +176,7 @@ def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
 
     with Mirror(pair.config) as mirror:
         for group in groups:
-            eventually(lambda: committed(pair.b, group, pair.remote) >= 0, 30)  # noqa: B023
+            eventually(lambda: committed(pair.b, group, pair.remote) >= 0, 90)  # noqa: B023
         read = [goes_on(pair.b, group, pair.remote, at_most=2) for group in groups]
         assert read == [values[:2] for values in expected]
 
@@ -189,6 +189,6 @@ def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
                 commit(pair.a, copy, pair.topic, max(committed(pair.a, group, pair.topic), 0))
                 return goes_on(pair.a, copy, pair.topic) == left
 
-            eventually(is_back, 30, what=f"{group} back on A")
+            eventually(is_back, 90, what=f"{group} back on A")
             assert goes_on(pair.a, group, pair.topic) == left
         mirror.stop()

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.settings import HURRIED, settings_for
-from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import (
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import (
     FetchedRecords,
     append,
     ensure_compacted_topic,

@@ -24,7 +24,9 @@ def test_lease_changes_of_different_flows_are_apart(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:
     """All at once would double the lanes of all flows at once."""
-    create_topic(source_cluster, fresh_topic)
+    # one cluster by two names: each flow has a topic of its own
+    for topic in (fresh_topic, f"{fresh_topic}-2"):
+        create_topic(source_cluster, topic)
     one, other = (f"{name}{uuid.uuid4().hex[:8]}" for name in "ab")
     path = tmp_path / "mm2.properties"
     path.write_text(
@@ -33,7 +35,8 @@ def test_lease_changes_of_different_flows_are_apart(
         f"{other}.bootstrap.servers = {source_cluster.bootstrap}\n"
         f"B.bootstrap.servers = {target_cluster.bootstrap}\n"
         f"{one}->B.enabled = true\n{other}->B.enabled = true\n"
-        f"topics = {fresh_topic}\nreplication.factor = 1\n"
+        f"{one}->B.topics = {fresh_topic}\n{other}->B.topics = {fresh_topic}-2\n"
+        "replication.factor = 1\n"
     )
     mirror = Mirror(path, lanes=1, lease_s=LEASE_S)
     began: list[float] = []
@@ -45,7 +48,7 @@ def test_lease_changes_of_different_flows_are_apart(
 
     mirror.leases.start = noted  # type: ignore[method-assign]
     with mirror:
-        eventually(lambda: len(began) >= 4, 25, what="a first lease and a change of each flow")
+        eventually(lambda: len(began) >= 4, 90, what="a first lease and a change of each flow")
         mirror.stop()
     first, changes = began[:2], began[2:4]
     assert first[1] - first[0] < LEASE_S / 8, "both start at once"

@@ -25,16 +25,16 @@ from tests.support.topics import (
     topic_configs,
     topic_names,
 )
-from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.security import load_security
-from twinlog.cluster.settings import ClusterSettings
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.security_keys import load_security
+from twinlog.cluster.topics import admin
 from twinlog.config.load import load
-from twinlog.control.check import check
-from twinlog.control.offline_status import offline_status
-from twinlog.control.snapshot import FlowSnapshot
+from twinlog.control.check.mirror_check import check
+from twinlog.control.check.offline_status import offline_status
+from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Unauthorized
-from twinlog.mirror.naming import PROBE_TOPIC, STATE_TOPIC
+from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("least-privilege")]
 
@@ -356,9 +356,9 @@ def test_create_is_not_needed_for_what_exists(flow: Flow, caplog: pytest.LogCapt
 def test_a_right_that_is_given_later_is_noticed(flow: Flow) -> None:
     rights = [row for row in ROWS if row.on != GROUP]
     with Mirror(flow.only(rights)) as mirror:
-        eventually(lambda: "GROUP_UNAUTHORIZED" in mirror.supervisor.snapshots()[0].reason, 10)
+        eventually(lambda: "GROUP_UNAUTHORIZED" in mirror.supervisor.snapshots()[0].reason, 90)
         flow.grant("READ", GROUP).give(flow.pair.target, flow.users[1])
-        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), within=20)
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), within=90)
         assert flow.is_copied()
         mirror.stop()
 
@@ -401,7 +401,7 @@ def test_the_users_of_a_migration(
     with Mirror(config) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         flow.fill()
-        mirror.eventually(lambda parts: sum(p.records for p in parts) == 60, within=10)
+        mirror.eventually(lambda parts: sum(p.records for p in parts) == 60, within=90)
         assert flow.is_copied()
         mirror.stop()
     (status,) = offline_status(loaded)
@@ -506,6 +506,6 @@ def _emit(flow: Flow, config: Path) -> None:
     flow.fill()
     with EmittingMirror(config) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
-        eventually(lambda: beats() > before + 2, 30)
+        eventually(lambda: beats() > before + 2, 90)
         mirror.stop()
     assert flow.is_copied()

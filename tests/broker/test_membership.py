@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.support.settings import settings_for
-from twinlog.cluster.membership import Membership, MembershipState, Role
+from twinlog.cluster.groups.membership import Membership, MembershipState, Role
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -25,7 +25,7 @@ SESSION_MS = 6_000
 MEMBER_PROGRAM = """
 import sys
 from tests.support.settings import settings_for
-from twinlog.cluster.membership import Membership
+from twinlog.cluster.groups.membership import Membership
 member = Membership(settings_for(sys.argv[1]), sys.argv[2], session_timeout_ms=int(sys.argv[3]))
 member.start()
 print(member.wait_until_leading(30), flush=True)
@@ -240,7 +240,7 @@ def test_coordinator_that_died_is_found_again(source3: LocalCluster, group: str)
         for node in list(source3.broker_pids):
             source3.kill(node)
             source3.restart(node)
-        eventually(lambda: member.is_leading and member.state.problem is None, within=60)
+        eventually(lambda: member.is_leading and member.state.problem is None, within=90)
         assert leads(member.state)
     finally:
         member.leave()

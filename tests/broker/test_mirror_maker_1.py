@@ -16,13 +16,13 @@ from tests.support.client import Outgoing, consumer, produce, read_all
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, partition_count, topic_configs, topic_names
-from twinlog.config.canonical import canonical
+from twinlog.config.advice.canonical import canonical
+from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load, load_raw
-from twinlog.config.mirror_maker_1 import PairOptions, read_pair
-from twinlog.config.schema import MirrorConfig
-from twinlog.control.check import check
-from twinlog.control.offline_status import offline_status
-from twinlog.mirror.partitioner import partition_for_key
+from twinlog.control.check.mirror_check import check
+from twinlog.control.check.offline_status import offline_status
+from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -179,16 +179,16 @@ def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(
         def follows(end: int) -> bool:
             return committed(source_cluster, group, fresh_topic, 1) == {0: end}
 
-        eventually(lambda: follows(5), within=60)
+        eventually(lambda: follows(5), within=90)
         member = consumer(source_cluster, config={"group.id": group})
         member.subscribe([fresh_topic])
-        eventually(lambda: bool(member.consume(1, 0.2)) or bool(member.assignment()), within=60)
+        eventually(lambda: bool(member.consume(1, 0.2)) or bool(member.assignment()), within=90)
         produce(source_cluster, fresh_topic, records(1, 5, begin=5))
-        eventually(lambda: len(read_all(target_cluster, fresh_topic)) == 10, within=60)
-        eventually(lambda: "the group has members" in caplog.text, within=60)
+        eventually(lambda: len(read_all(target_cluster, fresh_topic)) == 10, within=90)
+        eventually(lambda: "the group has members" in caplog.text, within=90)
         assert follows(5)
         member.close()
-        eventually(lambda: follows(10), within=60)
+        eventually(lambda: follows(10), within=90)
         mirror.stop()
     assert caplog.text.count("the group has members") == 1
 
@@ -283,8 +283,8 @@ def test_groups_of_topics_placed_by_key_are_named_and_others_translated(
         def translated(group: str) -> bool:
             return committed_there(target_cluster, group, pair.remote) == 4
 
-        eventually(lambda: translated(both) and translated(other), within=60)
-        eventually(lambda: set(left_alone()) == {one, both}, within=60)
+        eventually(lambda: translated(both) and translated(other), within=90)
+        eventually(lambda: set(left_alone()) == {one, both}, within=90)
         assert f"records of {keyed_topic} are placed by key" in left_alone()[one]
         mirror.stop()
     said = "offsets of groups are not translated in 1 topic"

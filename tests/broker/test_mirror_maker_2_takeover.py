@@ -22,17 +22,17 @@ from tests.support.mirror_maker import mirror_maker, one_cluster_file
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.cli.main import run
-from twinlog.client.exact import ExactMap
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.connect_group import connect_group
-from twinlog.cluster.coordinators import Coordinators
+from twinlog.cluster.groups.connect_group import connect_group
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
-from twinlog.config.offset_storage import offset_storage
-from twinlog.control.run import flow_setup
+from twinlog.control.flow.setups import flow_setup
 from twinlog.errors import AdoptionRefused
-from twinlog.mirror.naming import DefaultReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.connect_positions import PositionKey, decode_position
 
 pytestmark = [

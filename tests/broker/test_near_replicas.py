@@ -17,7 +17,7 @@ from twinlog.sandbox import QUICK_JVM, LocalCluster
 pytestmark = pytest.mark.broker
 
 NOTES_WHO_BROUGHT_RECORDS = """
-from twinlog.lane.source_side import SourceSide
+from twinlog.lane.sides.source_side import SourceSide
 read = SourceSide.on_readable
 def noting(self, node, connection):
     before = [state.copy.intake.position for state in self.states()]
@@ -61,14 +61,14 @@ def test_the_replica_in_our_rack_is_read_until_it_fails(
         keys = {f"{rig.alias}.consumer.client.rack": f"rack-{near}"}
         prelude = NOTES_WHO_BROUGHT_RECORDS.format(notes=str(notes))
         with rig.mirror(keys=keys, prelude=prelude) as mirror:
-            eventually(lambda: str(near) in brought(), 30, what="records from the near replica")
+            eventually(lambda: str(near) in brought(), 90, what="records from the near replica")
             assert str(led_by) not in brought()
             rig.put(range(10, 20))
             mirror.eventually(lambda parts: sum(p.records for p in parts) == 20)
             assert str(led_by) not in brought()
             racks.kill(near)
             rig.put(range(20, 30))
-            mirror.eventually(lambda parts: sum(p.records for p in parts) == 30, 60)
+            mirror.eventually(lambda parts: sum(p.records for p in parts) == 30, 90)
             assert str(led_by) in brought(), "the leader was read when the replica was gone"
             mirror.stop()
         rig.same()

@@ -12,8 +12,8 @@ from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.cli.main import run
 from twinlog.config.load import load
-from twinlog.control.offline_status import offline_status
-from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.check.offline_status import offline_status
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.layout import free_ports
 
@@ -93,7 +93,7 @@ def test_markers_of_transactions_are_no_lag(
 
 
 def test_a_cluster_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twinlog.control.offline_status.GIVES_UP_S", 1.0)
+    monkeypatch.setattr("twinlog.control.check.offline_status.GIVES_UP_S", 1.0)
     path = tmp_path / "mm2.properties"
     one, two = free_ports(2)
     path.write_text(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -44,13 +45,21 @@ def test_every_recipe_is_tried() -> None:
 
 @pytest.mark.parametrize("name", ARRIVES)
 def test_recipe_copies_what_its_page_says(
-    name: str, source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    name: str,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
+    cleanup = ExitStack()
+    request.addfinalizer(cleanup.close)
     mark = uuid.uuid4().hex[:6]
     text = (RECIPES / f"{name}.properties").read_text()
     senders = {source for source, *_ in ARRIVES[name]}
     aliases = [alias.strip() for alias in text.split("clusters = ")[1].splitlines()[0].split(",")]
     clusters = {a: source_cluster if a in senders else target_cluster for a in aliases}
+    more = sorted(senders)[1:]  # two names of one cluster would be one source
+    clusters |= {alias: cleanup.enter_context(LocalCluster(alias)) for alias in more}
     text = re.sub(r"(replication\.factor) = 3", r"\1 = 1", text)
     for alias, cluster in clusters.items():
         address = f"{alias}.bootstrap.servers = {cluster.bootstrap}"
@@ -60,9 +69,10 @@ def test_recipe_copies_what_its_page_says(
     topics = {topic for _, topic, *_ in ARRIVES[name]} | {t for _, t in STAYS.get(name, ())}
     selected = r"(?m)^(.*\.topics) = .*$"
     text = re.sub(selected, rf"\1 = {mark}\\.(?:{'|'.join(map(re.escape, topics))})", text)
-    for topic in topics:
-        create_topic(source_cluster, f"{mark}.{topic}", 1)
-        produce(source_cluster, f"{mark}.{topic}", [Outgoing(value=b"1"), Outgoing(value=b"2")])
+    for cluster in (clusters[sender] for sender in senders):
+        for topic in topics:
+            create_topic(cluster, f"{mark}.{topic}", 1)
+            produce(cluster, f"{mark}.{topic}", [Outgoing(value=b"1"), Outgoing(value=b"2")])
     file = tmp_path / f"{name}.properties"
     file.write_text(text)
     with Mirror(file, once=True) as mirror:

@@ -12,6 +12,7 @@ from tests.support.client import Outgoing, produce, read_all
 from tests.support.topics import allow, create_topic
 from twinlog.errors import UsageError
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
+from twinlog.sandbox.state import STATE_FILE
 
 pytestmark = pytest.mark.broker
 
@@ -112,6 +113,17 @@ def test_admin_of_the_tests_may_do_everything(secure: LocalCluster, fresh_topic:
 def test_secured_broker_restarts_and_keeps_its_users(secure: LocalCluster, java: Any) -> None:
     secure.restart(1)
     topics_seen(java, secure.client_properties("SASL_SSL", "alice", mechanism="SCRAM-SHA-512"))
+
+
+def test_passwords_and_data_are_for_this_user_alone(secure: LocalCluster) -> None:
+    assert secure.folder is not None
+    for node in secure.folder.glob("node-*"):
+        assert node.stat().st_mode & 0o777 == 0o700
+        assert (node / "data").stat().st_mode & 0o777 == 0o700
+        assert (node / "server.properties").stat().st_mode & 0o777 == 0o600
+        assert (node / "broker.log").stat().st_mode & 0o777 == 0o600
+    (state,) = secure.folder.glob(STATE_FILE)
+    assert state.stat().st_mode & 0o777 == 0o600
 
 
 def test_unknown_listener_is_named(secure: LocalCluster) -> None:

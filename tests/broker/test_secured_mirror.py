@@ -12,8 +12,8 @@ from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
 from tests.support.topics import allow, create_topic, end_offsets, forbid
 from twinlog.config.load import load
-from twinlog.control.check import check
-from twinlog.control.snapshot import PartitionSnapshot
+from twinlog.control.check.mirror_check import check
+from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("secured-mirror")]
@@ -232,8 +232,8 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("twinlog.control.partitions.RETRY_FAILED_S", 1.0)
-    monkeypatch.setattr("twinlog.control.supervisor.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.supervisor.RETRY_FAILED_S", 1.0)
     bad = f"{fresh_topic}-bad"
     for topic in (fresh_topic, bad):
         create_topic(source, topic)
@@ -258,16 +258,16 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
         for operations in (["read"], ["describe"]):  # without both it looks as if it were deleted
             forbid(source, READER, operations, topic=bad)
             produce(source, bad, records(10))
-            mirror.eventually(lambda parts: states(parts)[bad] != healthy, 15)
+            mirror.eventually(lambda parts: states(parts)[bad] != healthy, 90)
             (said,) = [part for part in mirror.snapshots[0].partitions if part.topic == bad]
             assert (said.state, said.code) in {("FAILED", "TOPIC_UNAUTHORIZED"), ("RELEASED", "")}
             before = end_offsets(target, f"A.{fresh_topic}")[0]
             produce(source, fresh_topic, records(10))
             wanted = before + 10
             eventually(lambda: end_offsets(target, f"A.{fresh_topic}")[0] == wanted, 5)  # noqa: B023
-        mirror.eventually(lambda parts: states(parts)[bad] == ("RELEASED", ""), 15)
+        mirror.eventually(lambda parts: states(parts)[bad] == ("RELEASED", ""), 90)
         allow(source, READER, ["read", "describe"], topic=bad)
-        mirror.eventually(lambda parts: states(parts)[bad] == healthy, 15)
+        mirror.eventually(lambda parts: states(parts)[bad] == healthy, 90)
         assert len(mirror.leases.jobs) == 1, "no new lease was needed"
         mirror.stop()
     assert read_all(target, f"A.{bad}") == read_all(source, bad)

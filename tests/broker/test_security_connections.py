@@ -18,9 +18,9 @@ from kafka.protocol.admin import AlterUserScramCredentialsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from tests.support.certificates import Issued, authority, shared_authority
-from twinlog.cluster.connection import Connection
-from twinlog.cluster.security import load_security
-from twinlog.cluster.settings import ClusterSettings
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.security_keys import load_security
 from twinlog.errors import AuthenticationFailed, ClusterError, Disconnected, Fate, TwinlogError
 from twinlog.sandbox.kafka_jars import find_or_fetch
 from twinlog.sandbox.layout import (

@@ -14,9 +14,9 @@ from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
 from tests.support.share import begin_at, from_the_start, in_group, stands_at, take
 from tests.support.topics import create_topic, delete_records
-from twinlog.cluster.share_groups import fetch_furthest_offsets
-from twinlog.control.share_sync import WITHOUT_SYNC
-from twinlog.mirror.checkpoints import Skipped
+from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
+from twinlog.control.groups.share_sync import WITHOUT_SYNC
+from twinlog.mirror.map.checkpoints import Skipped
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -37,8 +37,8 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
     assert take(pair.a, done, pair.topic, 10) == IN_ORDER
 
     with Mirror(pair.config) as mirror:
-        eventually(lambda: stands_at(pair.b, part, pair.remote) >= 0, 30)
-        eventually(lambda: stands_at(pair.b, done, pair.remote) >= 0, 30)
+        eventually(lambda: stands_at(pair.b, part, pair.remote) >= 0, 90)
+        eventually(lambda: stands_at(pair.b, done, pair.remote) >= 0, 90)
         # brokers tell where it stood before its last acknowledgement: 3 comes again
         assert take(pair.b, part, pair.remote, 7) == IN_ORDER[3:]
         produce(pair.a, pair.topic, [Outgoing(value=b"sign")])
@@ -46,7 +46,7 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
 
         assert take(pair.b, part, pair.remote, 1) == [b"sign"]  # now nothing of it lags
         here = stands_at(pair.a, part, pair.topic)
-        eventually(lambda: stands_at(pair.a, part, pair.topic) > here, 30, what="back on A")
+        eventually(lambda: stands_at(pair.a, part, pair.topic) > here, 90, what="back on A")
         mirror.stop()
     produce(pair.a, pair.topic, [Outgoing(value=b"more")])
     assert take(pair.a, part, pair.topic, 1) == [b"more"]
@@ -118,23 +118,23 @@ def test_idle_share_groups_follow_and_others_are_left_alone(
     begin_at(pair.a, pair.topic, dict.fromkeys((new, active, taken, ahead), 6))
     begin_at(pair.b, pair.remote, {ahead: 8})
     with caplog.at_level(logging.WARNING), in_group(pair.b, active, pair.remote) as member:
-        eventually(lambda: bool(len(member.poll(0.5))), 40)
+        eventually(lambda: bool(len(member.poll(0.5))), 90)
         with Mirror(pair.config) as mirror:
 
             def skipped() -> dict[str, str]:
                 return {g: r for flow in mirror.snapshots for g, r in flow.skipped_groups.items()}
 
-            eventually(lambda: stands_at(pair.b, new, pair.remote) == 5, 30)
+            eventually(lambda: stands_at(pair.b, new, pair.remote) == 5, 90)
             reasons = {
                 active: Skipped.ACTIVE,
                 ahead: Skipped.AHEAD,
                 taken: Skipped.NOT_A_CONSUMER,
             }
-            eventually(lambda: skipped() == reasons, 30)
+            eventually(lambda: skipped() == reasons, 90)
             assert stands_at(pair.b, active, pair.remote) == 3
             assert stands_at(pair.b, ahead, pair.remote) == 8
             begin_at(pair.a, pair.topic, {new: 2})  # back on the source: not moved back
-            eventually(lambda: skipped().get(new) == Skipped.AHEAD, 30)
+            eventually(lambda: skipped().get(new) == Skipped.AHEAD, 90)
             assert stands_at(pair.b, new, pair.remote) == 5
             assert committed(pair.b, consumers, pair.remote) == 3
             mirror.stop()

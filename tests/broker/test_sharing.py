@@ -16,7 +16,7 @@ from tests.support.client import read_all
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
-from twinlog.control.sharing import Sharing
+from twinlog.control.flow.sharing import Sharing
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("several-processes")]
@@ -32,17 +32,24 @@ class Site:
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         self.source, self.target = source, target
         mark = secrets.token_hex(3)
-        self.topic = f"orders-{mark}"
         self.aliases = [f"S{mark}{number}" for number in range(FLOWS)]
-        create_topic(source, self.topic)
+        # one cluster by several names: each flow has a topic of its own, all get the same records
+        self.topics = {alias: f"orders-{alias}" for alias in self.aliases}
+        for topic in self.topics.values():
+            create_topic(source, topic)
         lines = [f"clusters = {', '.join(self.aliases)}, T{mark}"]
         lines += [f"{alias}.bootstrap.servers = {source.bootstrap}" for alias in self.aliases]
         lines += [f"T{mark}.bootstrap.servers = {target.bootstrap}"]
         lines += [f"{alias}->T{mark}.enabled = true" for alias in self.aliases]
-        lines += [f"topics = {self.topic}", "replication.factor = 1", "tasks.max = 1"]
+        lines += [f"{a}->T{mark}.topics = {topic}" for a, topic in self.topics.items()]
+        lines += ["replication.factor = 1", "tasks.max = 1"]
         lines += ["twinlog.state.topic.replication.factor = 1", "emit.checkpoints.enabled = false"]
         self.path = folder / "mm2.properties"
         self.path.write_text("\n".join(lines) + "\n")
+
+    def load(self) -> Load:
+        first, *more = self.topics.values()
+        return Load(self.source, first, per_second=100, more=more)
 
     def process(self) -> Mirror:
         mirror = self.real_process()
@@ -55,14 +62,15 @@ class Site:
 
     def same(self) -> None:
         """Every remote topic has what the source has, once and in order."""
-        there = [record.value for record in read_all(self.source, self.topic)]
-        for alias in self.aliases:
-            here = [record.value for record in read_all(self.target, f"{alias}.{self.topic}")]
+        for alias, topic in self.topics.items():
+            there = [record.value for record in read_all(self.source, topic)]
+            here = [record.value for record in read_all(self.target, f"{alias}.{topic}")]
             assert here == there, alias
 
     def ended(self, count: int) -> bool:
         return all(
-            len(read_all(self.target, f"{alias}.{self.topic}")) >= count for alias in self.aliases
+            len(read_all(self.target, f"{alias}.{topic}")) >= count
+            for alias, topic in self.topics.items()
         )
 
 
@@ -98,36 +106,34 @@ def until_settled(*mirrors: Mirror) -> None:
             last, since = now, time.monotonic()
         return time.monotonic() - since > 6 * SETTLE_S
 
-    eventually(is_settled, 60)
+    eventually(is_settled, 90)
 
 
 def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) -> None:
-    quiet = Load(site.source, site.topic, per_second=100)
-    with quiet as load, site.process() as first:
-        eventually(lambda: states(first) == ["RUNNING"] * FLOWS, 30)
+    with site.load() as load, site.process() as first:
+        eventually(lambda: states(first) == ["RUNNING"] * FLOWS, 90)
         with site.process() as second:
-            eventually(lambda: leads(first, second) == [2, 2], 60, what="two flows each")
-            eventually(lambda: states(first) == states(second) == HALF, 30)
+            eventually(lambda: leads(first, second) == [2, 2], 90, what="two flows each")
+            eventually(lambda: states(first) == states(second) == HALF, 90)
             with site.process() as third:
                 # 2, 2 and 0: the newcomer gets one or two, and then the difference is one
                 until_settled(first, second, third)
                 assert sorted(leads(first, second, third)) == [1, 1, 2]
-            eventually(lambda: sum(leads(first, second)) == FLOWS, 30, what="the third's flow")
-        eventually(lambda: leads(first) == [FLOWS], 30, what="all flows with the last process")
+            eventually(lambda: sum(leads(first, second)) == FLOWS, 90, what="the third's flow")
+        eventually(lambda: leads(first) == [FLOWS], 90, what="all flows with the last process")
         count = load.stop()
-        eventually(lambda: site.ended(count), 30)
+        eventually(lambda: site.ended(count), 90)
     site.same()
 
 
 def test_flows_of_processes_that_are_started_together_are_spread_soon(site: Site) -> None:
-    quiet = Load(site.source, site.topic, per_second=100)
-    with quiet as load, site.real_process() as first:
-        eventually(lambda: leads(first) == [FLOWS], 30)
+    with site.load() as load, site.real_process() as first:
+        eventually(lambda: leads(first) == [FLOWS], 90)
         with site.real_process() as second, site.real_process() as third:
             # less than twice the time for which a difference must stand between older ones
             eventually(
                 lambda: sorted(leads(first, second, third)) == [1, 1, 2], 55, what="fair parts"
             )
             count = load.stop()
-            eventually(lambda: site.ended(count), 30)
+            eventually(lambda: site.ended(count), 90)
     site.same()

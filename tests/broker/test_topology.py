@@ -13,7 +13,7 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import append
+from twinlog.cluster.topics.internal_log import append
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.mm2_records import Heartbeat

@@ -10,7 +10,7 @@ import pytest
 from tests.faults import raw
 from tests.faults.rig import Rig
 from tests.support.client import read_all
-from twinlog.cluster.raw_log import fetch_records
+from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import TwinlogError
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec, read_headers

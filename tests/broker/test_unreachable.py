@@ -14,24 +14,25 @@ from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.forwarder import Forwarder
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
-from twinlog.cli.mirror import MirrorReport
-from twinlog.control import check, flow_run, managed_flow, supervisor
-from twinlog.control.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.run import MirrorResult
+from twinlog.cli.commands.mirror import MirrorReport
+from twinlog.control.check import mirror_check
+from twinlog.control.flow import flow_run, managed_flow, supervisor
+from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
+from twinlog.control.process.run import MirrorResult
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.layout import free_ports
 
 pytestmark = [pytest.mark.broker]
 
 MINUTE_S = 60.0
-PATIENT_S = 5.0
+MAX_PAUSE_S = 3.0
 
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for minutes here."""
-    monkeypatch.setattr("twinlog.control.flow_setup.REACHED_WITHIN_S", 0.2)
-    monkeypatch.setattr("twinlog.control.supervisor.MAX_SETUP_PAUSE_S", 0.8)
+    monkeypatch.setattr("twinlog.control.flow.flow_setup.REACHED_WITHIN_S", 0.2)
+    monkeypatch.setattr("twinlog.control.flow.supervisor.MAX_SETUP_PAUSE_S", 0.8)
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def config(
 
 
 def test_the_promised_times() -> None:
-    gives_up = (supervisor.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, check.GIVES_UP_S)
+    gives_up = (supervisor.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, mirror_check.GIVES_UP_S)
     assert set(gives_up) == {MINUTE_S}
     assert managed_flow.ONE_LINE_EVERY_S == MINUTE_S
 
@@ -65,8 +66,9 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     file, remote, door = config
-    monkeypatch.setattr("twinlog.control.supervisor.ONCE_GIVES_UP_S", 1.0)
-    monkeypatch.setattr("twinlog.control.supervisor.ONE_LINE_EVERY_S", 2.0)
+    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.supervisor.ONE_LINE_EVERY_S", 2.0)
+    monkeypatch.setattr("twinlog.control.flow.supervisor.MAX_SETUP_PAUSE_S", MAX_PAUSE_S)
     tries: list[float] = []
     prepare = FlowSetup.prepare
 
@@ -76,17 +78,21 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
 
     monkeypatch.setattr(FlowSetup, "prepare", counted)
     with caplog.at_level(logging.WARNING), Mirror(file) as mirror:
-        time.sleep(PATIENT_S)
+        began = time.monotonic()
+
+        def told() -> list[str]:
+            return [r.getMessage() for r in caplog.records if "trying again" in r.getMessage()]
+
+        eventually(lambda: len(told()) >= 2 and len(tries) > 5)
         (flow,) = mirror.snapshots
         assert flow.state == "DEGRADED"
         assert "cluster B" in flow.reason
         assert flow.reason.endswith("[UNREACHABLE]")
-        told = [r.getMessage() for r in caplog.records if "trying again" in r.getMessage()]
-        assert 2 <= len(told) <= 3, told
+        assert len(told()) <= 2 + (time.monotonic() - began) / 2.0, "one line in two seconds"
         pauses = [after - before for before, after in itertools.pairwise(tries)]
-        assert pauses[0] < pauses[-1] < 2.0, "it tries less often, and never stops"
+        assert min(pauses[-2:]) >= MAX_PAUSE_S > min(pauses[:2]), "less often, and it never stops"
         with door.open_to(target_cluster.bootstrap):
-            eventually(lambda: "RUNNING" in {flow.state for flow in mirror.snapshots}, 20)
+            eventually(lambda: "RUNNING" in {flow.state for flow in mirror.snapshots}, 90)
             mirror.eventually(lambda parts: [p.records for p in parts] == [50])
         mirror.stop()
     assert len(read_all(target_cluster, remote)) == 50
@@ -95,11 +101,11 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
 def test_once_gives_up_with_exit_code_1(
     config: tuple[Path, str, Forwarder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.supervisor.ONCE_GIVES_UP_S", 1.5)
+    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.5)
     began = time.monotonic()
     with Mirror(config[0], once=True) as mirror:
-        flows = mirror.wait(10)
-    assert 1.5 < time.monotonic() - began < 8
+        flows = mirror.wait()
+    assert 1.5 < time.monotonic() - began < MINUTE_S / 2
     assert [(flow.state, flow.code) for flow in flows] == [("FAILED", "UNREACHABLE")]
     errors = tuple(mirror.supervisor.errors)
     report = MirrorReport(MirrorResult(flows=tuple(flows), seconds=0.0, errors=errors), once=True)
@@ -116,7 +122,7 @@ def test_once_gives_up_a_cluster_that_went_away_under_it(
 ) -> None:
     """The flow was set up, then its lane finds nobody."""
     file, _, door = config
-    monkeypatch.setattr("twinlog.control.flow_run.ONCE_GIVES_UP_S", 1.5)
+    monkeypatch.setattr("twinlog.control.flow.flow_run.ONCE_GIVES_UP_S", 1.5)
     with door.open_to(target_cluster.bootstrap):
         mirror = Mirror(file, once=True)
         mirror.leases.prelude = (

@@ -16,7 +16,7 @@ from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import end_offsets
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import read_to_end
+from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 from twinlog.wire.mm2_records import Checkpoint

@@ -13,20 +13,20 @@ import pytest
 from py4j.java_collections import JavaList
 
 from tests.support.java import kafka_jvm
-from twinlog.config.client_keys import CLIENT_KEYS, Role, is_connection_key
-from twinlog.config.flow_keys import FLOW_KEYS
-from twinlog.config.key_types import Kind
-from twinlog.config.keys import DEFINITIONS, RENAMED
-from twinlog.config.origin import Setting, Settings
-from twinlog.config.own_keys import OWN_KEYS
-from twinlog.config.properties import decode, parse_properties
-from twinlog.config.resolve import (
+from twinlog.config.files.properties import decode, parse_properties
+from twinlog.config.flow.precedence import (
     candidate_flows,
     cluster_settings,
     data_producer,
     flow_settings,
 )
-from twinlog.config.switches import enabled
+from twinlog.config.flow.switches import enabled
+from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
+from twinlog.config.keys.flow_keys import FLOW_KEYS
+from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
+from twinlog.config.keys.key_types import Kind
+from twinlog.config.keys.own_keys import OWN_KEYS
+from twinlog.config.values.origin import Setting, Settings
 from twinlog.model import Flow
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 

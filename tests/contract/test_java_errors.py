@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twinlog.cluster.errors_table import ERRORS
+from twinlog.wire.error_codes import ERRORS
 
 ERRORS_PACKAGE = "org.apache.kafka.common.errors"
 

@@ -12,9 +12,8 @@ from tests.support.java import kafka_jvm
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import ensure_compacted_topic
-from twinlog.control.probe import ensure_probe_topic
-from twinlog.mirror.naming import (
+from twinlog.cluster.topics.internal_log import ensure_compacted_topic
+from twinlog.mirror.names.naming import (
     PROBE_TOPIC,
     STATE_TOPIC,
     DefaultReplicationPolicy,
@@ -24,6 +23,7 @@ from twinlog.mirror.naming import (
 )
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
+from twinlog.survey.capabilities import ensure_probe_topic
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 

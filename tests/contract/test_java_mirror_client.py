@@ -15,7 +15,7 @@ from tests.support.topics import create_topic
 from twinlog import client as api
 from twinlog.client import GroupOffset, MirrorClient
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import append, ensure_compacted_topic
+from twinlog.cluster.topics.internal_log import append, ensure_compacted_topic
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster

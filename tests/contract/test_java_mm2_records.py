@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.java import kafka_jvm
-from twinlog.mirror.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 from twinlog.model import TopicPartition
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 from twinlog.wire.mm2_records import Checkpoint, Heartbeat, OffsetSync

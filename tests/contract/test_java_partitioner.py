@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.support.java import kafka_jvm
-from twinlog.mirror.partitioner import murmur2, partition_for_key
+from twinlog.mirror.copy.partitioner import murmur2, partition_for_key
 
 pytestmark = pytest.mark.broker
 

@@ -18,10 +18,10 @@ from tests.support.led import led_flow
 from tests.support.properties import flow_of, loader
 from tests.support.topics import create_topic, topic_configs
 from twinlog.cluster.client import ClusterClient
-from twinlog.control.config_sync import config_sync, find_drift
-from twinlog.mirror.acl_rules import AclRules
-from twinlog.mirror.config_rules import wanted_configs
-from twinlog.mirror.filters import ConfigPropertyFilter, TopicConfigEntry
+from twinlog.control.duties.config_sync import config_sync, find_drift
+from twinlog.mirror.names.acl_rules import AclRules
+from twinlog.mirror.names.config_rules import wanted_configs
+from twinlog.mirror.names.filters import ConfigPropertyFilter, TopicConfigEntry
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 from twinlog.wire.topic_acl import Pattern, Permission, TopicAcl
@@ -228,6 +228,9 @@ def test_on_brokers_its_sync_and_ours_end_alike(
         assert told == []
         ended[alias] = topic_configs(target_cluster, remote)
     first, second = ended.values()
+    for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        first.pop(name, None)  # MirrorMaker 2 copies these limits, which stop a copy that is behind
+        assert name not in second
     assert first == second
     assert first["retention.ms"] == "7200000"
     assert first["min.insync.replicas"] == "1"

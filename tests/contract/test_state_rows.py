@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.earlier import Pair
-from twinlog.mirror.generations import Claim, closing, winning_claims
-from twinlog.mirror.offset_map import ChunkRow, Mark, PartitionKey, Run, Term
+from twinlog.mirror.map.mm2_offsets import Pair
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Run, Term
+from twinlog.mirror.state.generations import Claim, closing, winning_claims
 from twinlog.model import TopicId
 
 CLAIM_1 = Claim(

@@ -1,10 +1,12 @@
 """A pair of brokers for the fault tests: they forget producer ids and clean their logs at once.
 
-Both may be restarted by a test, and are back before it ends.
+Both may be restarted by a test, and are back before it ends. Their versions may be others:
+`TWINLOG_FAULT_VERSIONS=2.8.2:3.4.1` is the oldest pair (source:target).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,26 +15,38 @@ import pytest
 
 from tests.faults.rig import Rig
 from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
 CONFIG: Final = {
     # a broker looks every 10 minutes for producer ids to forget; nobody waits that long here
     "producer.id.expiration.check.interval.ms": "500",
-    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.backoff.ms": "250",
     "log.cleaner.threads": "1",
-    "log.retention.check.interval.ms": "500",
+    "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "100",
     "log.initial.task.delay.ms": "500",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
+SOON_BACK: Final = {"broker.session.timeout.ms": "2500", "broker.heartbeat.interval.ms": "300"}
+"""A broker that was killed may come back when its session is over. Of sources only: the targets are
+frozen for longer, and must not be fenced for it.
+"""
 HEAP_MB: Final = 256
+SOURCE_VERSION, _, TARGET_VERSION = os.environ.get(
+    "TWINLOG_FAULT_VERSIONS", f"{KAFKA_VERSION}:{KAFKA_VERSION}"
+).partition(":")
 
 
 @pytest.fixture(scope="session")
 def fault_source() -> Iterator[LocalCluster]:
     """The source; its cleaner compacts within a second."""
     with LocalCluster(
-        "fault-source", config=CONFIG, heap_mb=HEAP_MB, jvm_flags=QUICK_JVM
+        "fault-source",
+        version=SOURCE_VERSION,
+        config=CONFIG | SOON_BACK,
+        heap_mb=HEAP_MB,
+        jvm_flags=QUICK_JVM,
     ) as cluster:
         yield cluster
 
@@ -41,7 +55,11 @@ def fault_source() -> Iterator[LocalCluster]:
 def fault_target() -> Iterator[LocalCluster]:
     """The target; it forgets the producer id of records older than a day within half a second."""
     with LocalCluster(
-        "fault-target", config=CONFIG, heap_mb=HEAP_MB, jvm_flags=QUICK_JVM
+        "fault-target",
+        version=TARGET_VERSION,
+        config=CONFIG,
+        heap_mb=HEAP_MB,
+        jvm_flags=QUICK_JVM,
     ) as cluster:
         yield cluster
 

@@ -50,7 +50,7 @@ class Driver:
                 state, reason, generation, records, lanes = json.loads(line)
                 self.state = State(state, reason, generation, records, tuple(lanes))
 
-    def until(self, state: str, within: float = 20.0) -> State:
+    def until(self, state: str, within: float = 90.0) -> State:
         eventually(lambda: self.state.state == state, within, what=f"{state}, not {self.state}")
         return self.state
 

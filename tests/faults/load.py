@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,9 +22,16 @@ class Load:
     """Produces from its own thread until it is left; every record is acknowledged by then."""
 
     def __init__(
-        self, cluster: LocalCluster, topic: str, *, partitions: int = 1, per_second: int = 1_000
+        self,
+        cluster: LocalCluster,
+        topic: str,
+        *,
+        partitions: int = 1,
+        per_second: int = 1_000,
+        more: Sequence[str] = (),
     ) -> None:
-        self._topic = topic
+        """`more`: topics that get the same records."""
+        self._topics = (topic, *more)
         self._partitions = partitions
         self._burst = max(1, int(per_second * BURST_S))
         # delivery outlives the restart of a broker
@@ -43,8 +51,13 @@ class Load:
 
     def _one(self) -> None:
         number = self.sent
+        for topic in self._topics:
+            self._produce(topic, number)
+        self.sent += 1
+
+    def _produce(self, topic: str, number: int) -> None:
         self._client.produce(
-            self._topic,
+            topic,
             b"u%d" % number,
             b"k%d" % (number % 97),
             partition=number % self._partitions,
@@ -52,7 +65,6 @@ class Load:
             headers=[("n", b"%d" % number), ("n", None)],
             on_delivery=self._delivered,
         )
-        self.sent += 1
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

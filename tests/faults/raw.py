@@ -6,16 +6,16 @@ import time
 from typing import NamedTuple
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.produce import (
+from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.errors import TwinlogError
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.produce import (
     PRODUCE,
     VERSION_BY_ID,
     VERSION_BY_NAME,
     produce_answer,
     produce_request,
 )
-from twinlog.cluster.raw_log import fetch_records
-from twinlog.errors import TwinlogError
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, encode_batch
 

@@ -12,9 +12,10 @@ import pytest
 
 from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
+from tests.support.quotas import quota
 from tests.support.topics import create_topic, end_offsets
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 MB: Final = 1 << 20
 BUDGET: Final = 16 * MB
@@ -69,7 +70,34 @@ def test_slow_target_costs_no_memory(rig: Rig) -> None:
             while_copying = max(while_copying, lane.memory_info().rss)
             return arrived() == RECORDS + PARTITIONS
 
-        eventually(all_there, 30, what="the whole backlog")
+        eventually(all_there, 90, what="the whole backlog")
         assert while_copying - before < BUDGET + ANSWERS, f"{(while_copying - before) / MB:.0f} MB"
+        mirror.stop()
+    rig.same()
+
+
+@pytest.mark.timeout(600)
+def test_no_end_is_claimed_while_nobody_asks_for_it(rig: Rig) -> None:
+    """The target takes nothing for a while (quota), the lane's memory is full, the source is not
+    read: a partition that was at its end may have any number of new records.
+    """
+    create_topic(rig.source, rig.topic, PARTITIONS)
+    produce(rig.source, rig.topic, backlog(PARTITIONS))
+    idle = {0, 1}
+    with rig.mirror(keys={"twinlog.lane.memory.bytes": str(BUDGET)}) as mirror:
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
+        us = f"twinlog-{rig.flow}"
+        quota(rig.target_client, us, {"producer_byte_rate": 30_000.0})
+        try:
+            more = [one for one in backlog(RECORDS) if one.partition not in idle]
+            produce(rig.source, rig.topic, more)
+            mirror.eventually(
+                lambda parts: all(p.state != "AT_END" for p in parts if p.partition in idle), 60
+            )
+        finally:
+            quota(rig.target_client, us, {"producer_byte_rate": None})
+        count = len(more) + PARTITIONS
+        eventually(lambda: sum(end_offsets(rig.target, rig.remote).values()) == count, 300)
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), 60)
         mirror.stop()
     rig.same()

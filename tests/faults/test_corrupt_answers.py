@@ -8,7 +8,7 @@ from tests.faults.load import Load
 from tests.faults.rig import Rig
 from tests.support.client import eventually
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 SPOIL = """
 import itertools, {module} as module
@@ -32,9 +32,9 @@ OTHER = "memoryview(bytes(1) + args[place][1:].tobytes())"
 @pytest.mark.parametrize(
     ("module", "function", "damage"),
     [
-        ("twinlog.cluster.fetch", "module.FetchSession.parse", CUT),
-        ("twinlog.lane.target_side", "module.produce_answer", CUT),
-        ("twinlog.lane.target_side", "module.produce_answer", OTHER),
+        ("twinlog.wire.fetch", "module.FetchSession.parse", CUT),
+        ("twinlog.lane.sides.target_side", "module.produce_answer", CUT),
+        ("twinlog.lane.sides.target_side", "module.produce_answer", OTHER),
         ("twinlog.lane.map_writer", "module.produce_answer", CUT),
         ("twinlog.lane.map_writer", "module.produce_answer", OTHER),
     ],
@@ -46,7 +46,7 @@ def test_damaged_answers(rig: Rig, module: str, function: str, damage: str) -> N
     which = {0} if "map" in module else {7}
     prelude = SPOIL.format(module=module, function=function, damage=damage, which=which)
     with rig.mirror(prelude=prelude) as mirror, Load(rig.source, rig.topic, per_second=400) as load:
-        eventually(lambda: rig.end() > 1000, 20, what="a copy that goes on")
+        eventually(lambda: rig.end() > 1000, 90, what="a copy that goes on")
         count = load.stop()
         rig.copied(count)
         mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])

@@ -18,7 +18,7 @@ from tests.support.client import (
 )
 from tests.support.topics import create_topic
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 AN_HOUR_AGO = int(time.time() * 1000) - 3_600_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -10,18 +10,18 @@ from tests.faults import raw
 from tests.faults.rig import DAY_MS, OLD, Rig, freeze, thaw
 from tests.support.client import eventually
 from tests.support.topics import alter_topic_configs, create_topic
-from twinlog.cluster import admin
-from twinlog.control.flow_setup import FlowSetup
+from twinlog.cluster.topics import admin
+from twinlog.control.flow.flow_setup import FlowSetup
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
-NEVER_ONE_AT_A_TIME = "import twinlog.mirror.copy as c; c.TROUBLE_MS = 0\n"
+NEVER_ONE_AT_A_TIME = "import twinlog.mirror.copy.partition as c; c.TROUBLE_MS = 0\n"
 """A lane that pipelines whatever the target may have forgotten: the simpler version."""
 
 
 @pytest.fixture(autouse=True)
 def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twinlog.control.partitions.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
 def test_naive_pipeline_loses_a_refused_batch_and_its_tail_check_passes(rig: Rig) -> None:

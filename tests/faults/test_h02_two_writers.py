@@ -12,15 +12,15 @@ from tests.faults.rig import OLD, Rig, freeze, kill, thaw
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.lanes import ProcessJob
 from tests.support.topics import create_topic
-from twinlog.cluster import admin
+from twinlog.cluster.topics import admin
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 SILENCE_MS = 2_000
 
 FREEZES_BEFORE_IT_SENDS = """
 import os, signal
-from twinlog.lane.target_side import TargetSide
+from twinlog.lane.sides.target_side import TargetSide
 send_one = TargetSide._submit_one
 def freeze_then_send(*arguments):
     try:
@@ -37,9 +37,9 @@ TargetSide._submit_one = freeze_then_send
 @pytest.fixture
 def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes are given up after 2 s instead of 10, and their sockets after 1 s."""
-    monkeypatch.setattr("twinlog.control.flow_run.SILENCE_MS", SILENCE_MS)
-    monkeypatch.setattr("twinlog.control.flow_setup.SILENCE_MS", SILENCE_MS)
-    monkeypatch.setattr("twinlog.control.flow_run.SOCKET_GIVES_UP_MS", 1_000)
+    monkeypatch.setattr("twinlog.control.flow.flow_run.SILENCE_MS", SILENCE_MS)
+    monkeypatch.setattr("twinlog.control.flow.flow_setup.SILENCE_MS", SILENCE_MS)
+    monkeypatch.setattr("twinlog.control.flow.flow_run.USER_TIMEOUT_MS", 1_000)
 
 
 def test_naive_lane_that_comes_back_after_an_expiry_writes_twice_and_makes_the_next_one_repeat(
@@ -104,7 +104,7 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
     for at in range(1000):
         rig.put([at], age_ms=OLD)
     with rig.mirror(
-        prelude="import twinlog.lane.stays as s, twinlog.lane.loop as l\n"
+        prelude="import twinlog.lane.assignments as s, twinlog.lane.loop as l\n"
         "s.USER_TIMEOUT_MS = l.USER_TIMEOUT_MS = 2000\n"
     ) as mirror:
         rig.copied(100)

@@ -11,22 +11,22 @@ from tests.faults import raw
 from tests.faults.rig import COMPACTED, Rig, kill, thaw
 from tests.support.client import eventually, produce_transaction
 from tests.support.topics import create_topic, delete_records
-from twinlog.cluster import admin
-from twinlog.cluster.internal_log import append, read_to_end
-from twinlog.control.flow_setup import FlowSetup, PreparedFlow
-from twinlog.mirror.generations import FlowHistory
-from twinlog.mirror.naming import offset_map_topic
-from twinlog.mirror.offset_map import ChunkRow, Run, Term, map_partition, run_at
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
+from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, map_partition, run_at
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.state.generations import FlowHistory
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 MAP_PARTITIONS = 8
 
 FREEZES_BEFORE_IT_SENDS = """
 import os, signal
-from twinlog.lane.target_side import TargetSide
+from twinlog.lane.sides.target_side import TargetSide
 send_one = TargetSide._submit_one
 def freeze_then_send(*arguments):
     try:
@@ -41,7 +41,7 @@ TargetSide._submit_one = freeze_then_send
 
 HOLDS_ITS_DATA = """
 import os
-from twinlog.lane.target_side import TargetSide
+from twinlog.lane.sides.target_side import TargetSide
 pump = TargetSide.pump
 def hold(*arguments):
     if not os.path.exists({flag!r}):
@@ -127,6 +127,36 @@ def test_other_lane_was_first_with_records_that_the_source_has_no_more(
     assert rig.numbers() == list(range(19)), "what the other one wrote, then all that follows it"
     known = rig.map().runs
     assert [run.upstream_of(at) for at in range(19) if (run := run_at(known, at))] == [*range(19)]
+
+
+def test_other_lane_was_first_with_records_whose_timestamps_are_newer(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """A repeat is answered with the newest timestamp of the batch in the log: later than ours."""
+    flag, late = tmp_path / "freeze", -1_000_000
+    rig.create(**COMPACTED)
+    create_topic(rig.target, rig.remote)
+    rig.put(range(10))
+    rig.copy_once()
+    rig.put(range(10, 13), age_ms=late)
+    rig.put(range(13, 16), keys={13: 10, 14: 11, 15: 12})
+    rig.put(range(16, 19), age_ms=late * 2)
+    rig.put(range(19, 22), age_ms=late * 2 - 5000)
+    rig.compacted([*range(10), *range(13, 22)])
+
+    flag.touch()
+    with rig.mirror(prelude=FREEZES_BEFORE_IT_SENDS.format(flag=str(flag))) as mirror:
+        eventually(lambda: not flag.exists())
+        zombie = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
+        zombie.send([rig.record(n, age_ms=late) for n in (10, 11, 12)], 10).expect_ok()
+        thaw(mirror.leases.pids())
+        rig.copied(22)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
+        assert mirror.snapshots[0].errors["OTHER_WRITER"] >= 1
+        mirror.stop()
+    assert rig.numbers() == list(range(22)), "13 to 15, the newest of their keys, are there"
+    known = rig.map().runs
+    assert [run.upstream_of(at) for at in range(22) if (run := run_at(known, at))] == [*range(22)]
 
 
 def test_rows_that_a_killed_lane_wrote_ahead_are_void(rig: Rig, tmp_path: Path) -> None:
@@ -230,7 +260,7 @@ def transactions(rig: Rig, at: int) -> None:
 def test_changed_isolation_waits_for_the_lanes_of_a_process_that_did_not_say_goodbye(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.flow_setup.OLD_LANES_END_S", 3.0)
+    monkeypatch.setattr("twinlog.control.flow.flow_setup.OLD_LANES_END_S", 3.0)
     monkeypatch.setattr(PreparedFlow, "close", lambda self, *, drained: self.setup.close(None))
     rig.create()
     transactions(rig, 0)

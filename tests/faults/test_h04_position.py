@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.faults import raw
 from tests.faults.rig import COMPACTED, OLD, Rig
+from tests.faults.test_h03_offset_map import rows, write_row
 from tests.support.client import eventually
 from tests.support.topics import create_topic, delete_records
-from twinlog.cluster import admin
+from twinlog.cluster.topics import admin
+from twinlog.mirror.map.offset_map import Mark
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 TARGET_COMPACTED = {name.replace("_", "."): value for name, value in COMPACTED.items()}
 
@@ -55,21 +58,28 @@ def test_old_records_on_a_target_that_was_restarted(rig: Rig) -> None:
 
 @pytest.mark.parametrize("age_ms", [OLD, 0], ids=["gone", "emptied"])
 def test_last_batches_of_ours_were_cleaned_away_in_a_shared_compacted_topic(
-    fault_source: LocalCluster, fault_target: LocalCluster, tmp_path: Path, age_ms: int
+    fault_source: LocalCluster,
+    fault_target: LocalCluster,
+    source_cluster: LocalCluster,
+    tmp_path: Path,
+    age_ms: int,
 ) -> None:
     with (
         Rig(fault_source, fault_target, tmp_path) as a,
-        Rig(fault_source, fault_target, tmp_path) as b,
+        Rig(source_cluster, fault_target, tmp_path) as b,
     ):
         a.prefixed = b.prefixed = False
         b.topic = a.topic
         a.create()
         create_topic(a.target, a.remote, configs=TARGET_COMPACTED)
-        a.put(range(10), age_ms=age_ms)
-        a.put(range(10, 13), age_ms=age_ms)
+        b.create()
+        for rig in (a, b):
+            rig.put(range(10), age_ms=age_ms)
+            rig.put(range(10, 13), age_ms=age_ms)
         a.copy_once()
         b.copy_once()
-        a.put(range(13, 16), age_ms=age_ms)
+        for rig in (a, b):
+            rig.put(range(13, 16), age_ms=age_ms)
         b.copy_once()
         us = a.claim().producer_id
 
@@ -87,6 +97,22 @@ def test_last_batches_of_ours_were_cleaned_away_in_a_shared_compacted_topic(
         a.copy_once()
         written = [(batch.sequence, batch.records) for batch in ours() if batch.records]
         assert written == [(13, 3)], "just what it had not copied"
+
+
+def test_shared_target_that_lost_its_end_is_no_source_that_diverged(rig: Rig) -> None:
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    last = rows(rig)[-1]
+    # as if 7 records more had been acknowledged, by a leader that is no more
+    beyond = Mark(17, rig.end() + 7)
+    write_row(rig, replace(last, chunk=last.chunk + 1, mark=beyond))
+    rig.put(range(10, 20))
+    code, message = rig.fail_once()
+    assert code == "TARGET_TRUNCATED", message
+    assert "7 offsets of the copy are gone" in message
+    assert rig.end() == 10
 
 
 def test_source_batch_without_a_record_is_passed_over(rig: Rig) -> None:

@@ -14,7 +14,7 @@ from tests.support.client import eventually
 from tests.support.topics import delete_records
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 ACCEPT = {"twinlog.source.loss": "accept"}
 

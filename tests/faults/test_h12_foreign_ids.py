@@ -8,10 +8,10 @@ from tests.faults import raw
 from tests.faults.rig import Rig
 from tests.support.client import Outgoing, produce
 from tests.support.topics import create_topic, delete_topic
-from twinlog.cluster import admin
-from twinlog.mirror.naming import STATE_TOPIC
+from twinlog.cluster.topics import admin
+from twinlog.mirror.names.naming import STATE_TOPIC
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
 def test_naive_mirror_that_adopts_the_id_at_the_tail_makes_a_stranger_lose_records(
@@ -49,8 +49,8 @@ def test_lost_state_and_a_stranger_at_the_tail(rig: Rig) -> None:
 
 def test_lost_state_alone_is_no_reason_to_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     # nobody says that the process before has ended, so its lanes get the time to stop
-    monkeypatch.setattr("twinlog.control.flow_run.SILENCE_MS", 2_000)
-    monkeypatch.setattr("twinlog.control.flow_run.SOCKET_GIVES_UP_MS", 1_000)
+    monkeypatch.setattr("twinlog.control.flow.flow_run.SILENCE_MS", 2_000)
+    monkeypatch.setattr("twinlog.control.flow.flow_run.USER_TIMEOUT_MS", 1_000)
     rig.create()
     for at in range(0, 20, 10):
         rig.put_at_once([rig.record(n) for n in range(at, at + 10)])

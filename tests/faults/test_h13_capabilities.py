@@ -9,9 +9,9 @@ import pytest
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import end_offsets, topic_names
 from twinlog.cluster.client import ClusterClient
-from twinlog.control.probe import ensure_probe_topic, probe
-from twinlog.mirror.naming import PROBE_TOPIC
+from twinlog.mirror.names.naming import PROBE_TOPIC
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.capabilities import ensure_probe_topic, probe
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -15,11 +15,11 @@ from tests.faults.rig import Rig, kill
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
 from tests.support.topics import alter_topic_configs, create_topic, delete_topic, end_offsets
-from twinlog.control.snapshot import PartitionSnapshot
+from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 NEIGHBOURS = 3
 LIMIT = "max.message.bytes"
@@ -29,7 +29,7 @@ LEASE_S = 300.0
 
 @pytest.fixture(autouse=True)
 def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twinlog.control.partitions.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
 class Neighbours:
@@ -165,7 +165,9 @@ def test_corrupt_bytes_in_the_source_log(rig: Rig, damage: Damage) -> None:
 
 
 STALLS_AFTER_S = 1.0
-STALLS_SOON = f"import twinlog.lane.stalls as stalls; stalls.STALLED_AFTER_S = {STALLS_AFTER_S}"
+STALLS_SOON = (
+    f"import twinlog.lane.watches.stalls as stalls; stalls.STALLED_AFTER_S = {STALLS_AFTER_S}"
+)
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
@@ -291,7 +293,7 @@ def test_once_does_not_end_before_a_damaged_last_batch(rig: Rig) -> None:
 
 
 def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twinlog.control.supervisor.RETRY_FAILED_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.supervisor.RETRY_FAILED_S", 1.0)
     rig.create()
     rig.put(range(5))
     with mirrored(rig) as (mirror, neighbours):

@@ -46,7 +46,7 @@ def under_load(
         while time.monotonic() < end:
             trouble(load)
         count = load.stop()
-        eventually(lambda: arrived(rig) >= count, 30, what="everything that was produced")
+        eventually(lambda: arrived(rig) >= count, 90, what="everything that was produced")
         mirror.stop()
     rig.same()
     assert arrived(rig) == count
@@ -76,7 +76,7 @@ def test_leases_change_under_load(flow: Rig) -> None:
     mirror = Mirror(flow.config(), lanes=2, lease_s=1.0)
 
     def four_leases(_load: Load) -> None:
-        eventually(lambda: len(mirror.leases.jobs) > 4, 30, what="the fifth lease")
+        eventually(lambda: len(mirror.leases.jobs) > 4, 90, what="the fifth lease")
 
     under_load(flow, mirror, four_leases, seconds=0.1)
 

@@ -15,9 +15,9 @@ from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import Mirror
 from tests.support.monitor import Series, ask, labels, series, served
-from twinlog.cli.watched import watched
-from twinlog.control.monitor import Monitor
-from twinlog.control.monitor_server import MonitorServer
+from twinlog.cli.terminal.monitoring import watched
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.monitor_server import MonitorServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -66,7 +66,7 @@ def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
         rig.copied(50)
         here, there = of(rig, rig.topic), of(rig, rig.remote)
         found = when(server, lambda m: m.get(("twinlog_records_total", here)) == 50)
-        eventually(lambda: is_ready(server), 5)
+        eventually(lambda: is_ready(server), 90)
         assert found["twinlog_lag_records", here] == found["twinlog_lag_seconds", here] == 0
         assert found[f"{MM2}record_count", there] == 50
         assert found[f"{MM2}record_rate", there] > 0
@@ -108,22 +108,23 @@ def test_a_flow_that_stands_still_is_not_ready_until_it_goes_on(rig: Rig) -> Non
     monitor = Monitor(ready_within_s=READY_WITHIN_S)
     with mirror_of(rig, monitor), served(monitor) as server:
         rig.copied(10)
-        eventually(lambda: is_ready(server), 10)
+        eventually(lambda: is_ready(server), 90)
         rig.target.freeze(1)
         try:
             rig.put(range(10, 20), age_ms=MINUTE_MS)
             when(server, lambda m: m.get(("twinlog_lag_records", of(rig, rig.topic))) == 10)
-            eventually(lambda: not is_ready(server), READY_WITHIN_S + 5)
+            eventually(lambda: not is_ready(server), READY_WITHIN_S + 90)
             assert ask(server.address, "/healthz").status == 200, "the process is not to blame"
             (flow,) = ask(server.address, "/readyz").json["flows"]
             assert (flow["flow"], flow["is_ready"]) == (rig.flow, False)
             assert flow["silent_s"] > READY_WITHIN_S
             waited = metrics(server)
             lag_s = waited["twinlog_lag_seconds", of(rig, rig.topic)]
-            assert 50 < lag_s < 80, "the age of the last copied record"
+            age_s = 60 + time.time() - rig.began_ms / 1000
+            assert 50 < lag_s < age_s, "the age of the last copied record"
         finally:
             rig.target.thaw(1)
-        eventually(lambda: is_ready(server), 20)
+        eventually(lambda: is_ready(server), 90)
         rig.copied(20)
 
 
@@ -138,7 +139,7 @@ def test_a_taken_port_is_one_line_and_the_copy_goes_on(
         watched(rig.config(), other.address, threading.Event(), sys.stdout) as update,
         Mirror(rig.config(), lanes=1, once=True, on_snapshot=update) as mirror,
     ):
-        mirror.wait(20)
+        mirror.wait(90)
     told = capsys.readouterr()
     (line,) = told.err.splitlines()
     assert re.fullmatch(rf"warning: {other.address}: .*--listen.*\[CANNOT_LISTEN\]", line)
@@ -156,10 +157,10 @@ def test_an_end_that_is_not_seen_any_more_is_not_ready(rig: Rig) -> None:
         rig.source.freeze(1)
         try:
             # five seconds until its silence is noticed; nobody calls it dead so soon
-            eventually(lambda: not is_ready(server), READY_WITHIN_S + 9)
+            eventually(lambda: not is_ready(server), READY_WITHIN_S + 90)
             (part,) = mirror.snapshots[0].partitions
             assert (part.lag, part.state, part.code) == (0, "COPYING", "")
         finally:
             rig.source.thaw(1)
         mirror.eventually(lambda parts: parts[0].state == "AT_END")
-        eventually(lambda: is_ready(server), 5)
+        eventually(lambda: is_ready(server), 90)

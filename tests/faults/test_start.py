@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.rig import COMPACTED, Rig
-from tests.support.topics import delete_records
+from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.topics import add_partitions, create_topic, delete_records
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 HOUR_MS = 3_600_000
 
@@ -91,3 +92,30 @@ def test_an_offset_that_retention_took_is_the_first_one_left(rig: Rig) -> None:
     rig.put(range(10, 13))
     rig.copy_once(at(rig, "0=7"))
     assert rig.numbers() == [10, 11, 12]
+
+
+@pytest.mark.parametrize("of_new", ["earliest", "start"])
+def test_what_is_made_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
+    """What is written before it is found is left out by `latest`, as by MirrorMaker 2."""
+    rig.create()
+    rig.put(range(5))
+    later, remote = f"{rig.topic}-later", f"{rig.remote}-later"
+    keys = {
+        **at(rig, "latest"),
+        f"{rig.flow}.twinlog.start.new": of_new,
+        f"{rig.flow}.topics": f"{rig.topic}.*",
+    }
+    with rig.mirror(keys=keys) as mirror:
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"], 60)
+        create_topic(rig.source, later)
+        produce(rig.source, later, [Outgoing(value=b"first")])
+        add_partitions(rig.source, rig.topic, 2)
+        produce(rig.source, rig.topic, [Outgoing(value=b"first", partition=1)])
+        mirror.look_for_topics()
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"] * 3, 60)
+        for topic, partition in ((later, 0), (rig.topic, 1)):
+            produce(rig.source, topic, [Outgoing(value=b"second", partition=partition)])
+        wanted = [b"first", b"second"] if of_new == "earliest" else [b"second"]
+        for topic in (remote, rig.remote):
+            eventually(lambda: [r.value for r in read_all(rig.target, topic)] == wanted)  # noqa: B023
+        mirror.stop()

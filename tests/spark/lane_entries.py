@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import pickle
 import select
-from collections.abc import Iterator
+import struct
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
+from pyspark import accumulators
+from pyspark.serializers import BatchedSerializer
+
+from twinlog.channel.client import ChannelClient
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.frames import ChannelAddress, LaneIdentity
 from twinlog.errors import Disconnected, Unreachable
-from twinlog.lane.messages import Receipt
-from twinlog.spark.channel import ChannelClient
-from twinlog.spark.codec import MessageCodec
-from twinlog.spark.framing import ChannelAddress, LaneIdentity
 
 MODULE = "tests.spark.lane_entries"
 
@@ -21,40 +27,63 @@ class Finish:
     """The driver wants no more."""
 
 
-CODEC = MessageCodec((Finish,))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The last word of a lane that did all that it should."""
+
+    lease: int
+    lane: int
+    attempt: int
 
 
-def receipt(lane: int, lease: int, attempt: int) -> Receipt:
-    return Receipt(
-        lease=lease,
-        lane=lane,
-        topic="none",
-        partition=attempt,
-        outcome="DONE",
-        records=0,
-        bytes=0,
-        next_upstream_offset=2**40,
-        next_downstream_offset=-1,
-    )
+CODEC = MessageCodec((Finish, Finished))
 
 
-def until_told(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Iterator[Receipt]:
+def until_told(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
     """Stay until the driver says Finish, or is gone."""
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, CODEC)
     try:
         while not channel.receive():
             select.select([channel], [], [], 0.25)
+        channel.send(Finished(lease=lease, lane=lane, attempt=attempt))
+        while channel.wants_write:
+            select.select([], [channel], [], 0.25)
+            channel.flush()
     except Disconnected:
         return
     finally:
         channel.close()
-    yield receipt(lane, lease, attempt)
 
 
-def refuse(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Iterator[Receipt]:
+def refuse(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
     raise Unreachable(f"lane {lane} of {address.host}: no way", code="CHANNEL_UNREACHABLE")
 
 
-def stumble(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Iterator[Receipt]:
+def stumble(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
     raise ValueError(f"lane {lane} is broken")
+
+
+class Bomb:
+    """Whoever unpickles it makes a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path(self._path),)
+
+
+def hostile(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Any:
+    """An executor that answers with pickles of its own, wherever PySpark takes any; the address's
+    host is the folder where they leave their marks.
+    """
+
+    def result(_self: object, _items: object, stream: BinaryIO) -> None:
+        data = pickle.dumps([Bomb(f"{address.host}/result")])
+        stream.write(struct.pack("!i", len(data)) + data)
+
+    BatchedSerializer.dump_stream = result  # type: ignore[method-assign]
+    bomb: Any = SimpleNamespace(_value=Bomb(f"{address.host}/accumulator"))
+    accumulators._accumulatorRegistry[7] = bomb
+    return iter(())

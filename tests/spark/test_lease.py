@@ -1,24 +1,35 @@
-"""Leases on a real local Spark: lanes come, are killed, cancelled, and hand their receipts in."""
+"""Leases on a real local Spark: lanes come, are killed, cancelled, and come to their end."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import queue
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.spark.lane_entries import CODEC, MODULE, Finish, receipt
+from tests.spark.lane_entries import CODEC, MODULE, Bomb, Finish, Finished
 from tests.support.eventually import eventually
-from twinlog.control.channel_peer import Peer
-from twinlog.control.channel_server import ChannelEvent, ChannelServer, LaneConnected, LaneGone
+from twinlog.channel.client import ChannelClient
+from twinlog.channel.peer import Peer
+from twinlog.channel.server import (
+    ChannelEvent,
+    ChannelServer,
+    LaneConnected,
+    LaneGone,
+    LaneMessage,
+)
+from twinlog.errors import Disconnected
 from twinlog.spark.lease import LeaseJob
 from twinlog.spark.masters import task_slots
 from twinlog.spark.session import Engine, start_spark, stop_spark
@@ -31,7 +42,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))  # where workers find these tests
+        # where workers find these tests
+        patch.setenv("PYTHONPATH", f"{ROOT}/src{os.pathsep}{ROOT}")
         # a failed task is not repeated for ever here, so that a lane that always fails is seen
         engine = start_spark("local[6,2]", 2)
         yield engine
@@ -46,10 +58,17 @@ class Driver:
         self.events: queue.Queue[ChannelEvent] = queue.Queue()
         self.server = ChannelServer(CODEC, self.events.put)
         self.server.start()
+        self.address = self.server.address
+        self.said: list[Finished] = []
 
     def lease(self, number: int, entry: str, lanes: int = 2) -> LeaseJob:
         return LeaseJob(
-            self.engine.context, f"{MODULE}:{entry}", self.server.address, number, lanes
+            self.engine.context,
+            entry=f"{MODULE}:{entry}",
+            address=self.address,
+            secrets=self.server.secrets,
+            lease=number,
+            lanes=lanes,
         )
 
     def hellos(self, count: int) -> list[Peer]:
@@ -61,9 +80,12 @@ class Driver:
         return found
 
     def farewells(self, count: int) -> list[Peer]:
+        """Lanes that are gone; what they said before is in `said`."""
         found: list[Peer] = []
         while len(found) < count:
             event = self.events.get(timeout=60)
+            if isinstance(event, LaneMessage):
+                self.said.append(event.message)
             if isinstance(event, LaneGone):
                 found.append(event.peer)
         return found
@@ -82,13 +104,15 @@ def finish(job: LeaseJob, peers: list[Peer]) -> None:
     assert job.done.wait(30)
 
 
-def test_every_lane_hands_in_its_receipt(driver: Driver) -> None:
+def test_every_lane_comes_to_its_end(driver: Driver) -> None:
     job = driver.lease(1, "until_told")
     peers = driver.hellos(2)
     assert not job.is_done
     finish(job, peers)
     assert job.error is None
-    assert sorted(job.receipts, key=lambda r: r.lane) == [receipt(0, 1, 0), receipt(1, 1, 0)]
+    driver.farewells(2)
+    said = sorted(driver.said, key=lambda finished: finished.lane)
+    assert said == [Finished(lease=1, lane=lane, attempt=0) for lane in (0, 1)]
 
 
 def test_a_killed_worker_is_tried_again_and_its_neighbour_stays(driver: Driver) -> None:
@@ -101,8 +125,36 @@ def test_a_killed_worker_is_tried_again_and_its_neighbour_stays(driver: Driver) 
     assert again.identity.pid != killed.identity.pid
     finish(job, [again, neighbour])
     assert job.error is None
-    attempts = {each.lane: each.partition for each in job.receipts}
+    driver.farewells(2)
+    attempts = {each.lane: each.attempt for each in driver.said}
     assert attempts == {killed.identity.lane: 1, neighbour.identity.lane: 0}
+
+
+def test_nothing_that_executors_answer_is_run_here(driver: Driver, tmp_path: Path) -> None:
+    driver.address = replace(driver.address, host=str(tmp_path))
+    job = driver.lease(11, "hostile", lanes=1)
+    assert job.done.wait(60)
+    assert job.error is None
+    # what it sends is a bomb indeed
+    pickle.loads(pickle.dumps(Bomb(f"{tmp_path}/control")))  # noqa: S301
+    assert [path.name for path in tmp_path.iterdir()] == ["control"]
+
+
+def test_a_lease_that_is_over_admits_nobody(driver: Driver) -> None:
+    job = driver.lease(12, "until_told", lanes=1)
+    (lane,) = driver.hellos(1)
+    (own,) = job._own
+    finish(job, [lane])
+    driver.farewells(1)
+    address = replace(driver.server.address, token=own)
+    client = ChannelClient.connect(address, replace(lane.identity, attempt=1), CODEC)
+    try:
+        with pytest.raises(Disconnected):
+            while True:
+                select.select([client], [], [], 0.25)
+                client.receive()
+    finally:
+        client.close()
 
 
 def test_a_lease_and_its_successor_run_side_by_side(driver: Driver) -> None:
@@ -126,7 +178,7 @@ def test_a_cancelled_lease_ends_its_lanes_and_is_no_failure(driver: Driver) -> N
     assert job.error is None
     driver.farewells(2)
     for lane in lanes:
-        eventually(lambda pid=lane.identity.pid: not psutil.pid_exists(pid), within=10)  # type: ignore[misc]
+        eventually(lambda pid=lane.identity.pid: not psutil.pid_exists(pid), within=90)  # type: ignore[misc]
     job.cancel()
 
 
@@ -137,6 +189,36 @@ def test_a_lease_that_is_cancelled_at_once_never_starts_a_lane(driver: Driver) -
     time.sleep(0.5)
     started = [event for event in driver.events.queue if isinstance(event, LaneConnected)]
     assert len(started) == len([e for e in driver.events.queue if isinstance(e, LaneGone)])
+
+
+@pytest.mark.parametrize(
+    ("script", "mode", "why"),
+    [
+        ("", 0o644, "cannot be started: {python}: Permission denied; PYSPARK_PYTHON names it"),
+        (None, 0, "cannot be started: {python}: No such file or directory; PYSPARK_PYTHON names"),
+        ("echo No module named pyspark >&2; exit 1", 0o755, "ended: No module named pyspark"),
+    ],
+    ids=["closed", "missing", "broken"],
+)
+def test_a_python_that_does_not_start_is_named(
+    driver: Driver,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    script: str | None,
+    mode: int,
+    why: str,
+) -> None:
+    python = tmp_path / "python"
+    if script is not None:
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(mode)
+    monkeypatch.setattr(driver.engine.context, "pythonExec", str(python))
+    job = driver.lease(8, "until_told", lanes=1)
+    assert job.done.wait(120)
+    assert job.error is not None
+    assert job.error.code == "LEASE"
+    assert f"the lanes' Python {why.format(python=python)}" in job.error.message
+    assert "\n" not in str(job.error)
 
 
 def test_an_error_of_ours_keeps_its_code_across_spark(driver: Driver) -> None:
@@ -181,6 +263,7 @@ def test_spark_leaves_no_folder_here_and_never_speculates(engine: Engine) -> Non
     assert not Path("metastore_db").exists()
     assert engine.context.getConf().get("spark.ui.enabled") == "false"
     assert engine.context.getConf().get("spark.speculation") == "false"
+    assert "PYSPARK_GATEWAY_SECRET" not in os.environ, "children would inherit it"
 
 
 PROGRAM = """
@@ -211,5 +294,5 @@ def test_a_killed_driver_leaves_no_process_no_folder_and_said_nothing(tmp_path: 
         process.kill()
         process.wait()
         assert process.stderr.read() == ""
-    eventually(lambda: not any(psutil.pid_exists(pid) for pid in below), within=30)
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in below), within=90)
     assert list(tmp_path.iterdir()) == []

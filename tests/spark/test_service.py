@@ -20,7 +20,7 @@ from tests.support.command import ENTRY, all_gone, write_config
 from tests.support.eventually import eventually
 from tests.support.monitor import ask, series
 from tests.support.topics import create_topic
-from twinlog.control.monitor_server import Address
+from twinlog.control.watch.monitor_server import Address
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
@@ -172,7 +172,7 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
     assert all_gone(below), "Spark's JVM and its workers have ended with it"
     events = [json.loads(line) for line in log.read_text().splitlines()]
     assert {"time", "level", "logger", "message"} <= events[0].keys()
-    told_states = [e["message"].rpartition(" ")[2] for e in events if "watched" in e["logger"]]
+    told_states = [e["message"].rpartition(" ")[2] for e in events if "monitoring" in e["logger"]]
     assert [state for state in told_states if "=" not in state][:2] == ["STARTING", "RUNNING"]
     assert events[-1]["message"].startswith("mirror_ends")
 

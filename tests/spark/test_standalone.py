@@ -1,13 +1,18 @@
-"""A real Spark cluster: a standalone master and two workers, one of whose executors is killed."""
+"""A real Spark cluster: a standalone master and two workers, one of whose executors is killed.
+
+Its daemons and the mirror share a secret, as `conf/spark-defaults.conf` of each gives it.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -42,6 +47,22 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What an operator sets for the master, the workers and the mirror."""
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    lines = {
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
+        "spark.authenticate.secret": secrets.token_hex(32),
+    }
+    text = "".join(f"{key} {value}\n" for key, value in lines.items())
+    (folder / "spark-defaults.conf").write_text(text)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
+    return folder
+
+
 def daemon(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.log").open("wb") as log:
@@ -61,8 +82,16 @@ def daemon(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    """The address of a master with two workers of two slots each."""
+def master(tmp_path: Path, conf: Path) -> Iterator[str]:
+    """The address of a master with two workers of two slots each, with a secret."""
+    assert conf.is_dir()
+    with standalone(tmp_path) as url:
+        yield url
+
+
+@contextmanager
+def standalone(tmp_path: Path) -> Iterator[str]:
+    """Its address; the daemons are as $SPARK_CONF_DIR says."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     folder = tmp_path / "spark"
@@ -80,7 +109,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         )
     ]
     try:
-        eventually(lambda: _listens(port), within=30)
+        eventually(lambda: _listens(port), within=90)
         for number in range(2):
             place = ("--host", "127.0.0.1", "--work-dir", str(folder / f"work-{number}"))
             size = ("--cores", "2", "--memory", "1g")
@@ -125,10 +154,10 @@ def test_killed_executor_of_a_standalone_cluster_loses_and_repeats_nothing(
         try:
             seen = arrived(target_cluster, fresh_topic)
             os.kill(executors()[0].pid, signal.SIGKILL)
-            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 2000, within=60)
+            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 2000, within=90)
         finally:
             load.stop()
-        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic), within=60)
+        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic), within=90)
         mirror.terminate()
         assert mirror.wait(15) == 0, mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) > 5000
@@ -157,4 +186,28 @@ def test_executors_need_only_a_python_and_the_archive(
     arguments = ("mirror", str(file), "--once", "--master", master, "--archive", str(archive))
     with Command(tmp_path / "run", *arguments) as mirror:
         assert mirror.wait(120) == 0, mirror.stderr
+    assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000
+
+
+def test_a_master_without_a_secret_is_refused_unless_named(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
+    produce(source_cluster, fresh_topic, orders(3000))
+    file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
+    with standalone(tmp_path) as master:
+        arguments = ("mirror", str(file), "--once", "--master", master)
+        with Command(tmp_path / "refused", *arguments) as mirror:
+            assert mirror.wait(120) == 2, mirror.stderr
+        assert "[SPARK_UNAUTHENTICATED]" in mirror.stderr
+        assert "`spark.authenticate.secret` in conf/spark-defaults.conf" in mirror.stderr
+        assert arrived(target_cluster, fresh_topic) == 0
+        with Command(tmp_path / "named", *arguments, "--allow-unauthenticated-spark") as mirror:
+            assert mirror.wait(120) == 0, mirror.stderr
+    assert "whoever reaches Spark's ports" in mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000

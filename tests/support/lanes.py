@@ -17,19 +17,19 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from twinlog.channel.frames import ChannelAddress
+from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.errors import TwinlogError
-from twinlog.spark.framing import ChannelAddress
 
 MAX_ATTEMPTS = 20
 
 PROGRAM = """
 import json, logging, sys
-from twinlog.spark.framing import ChannelAddress
+from twinlog.channel.frames import ChannelAddress
 from twinlog.spark.lane import run_lane
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s lane %(message)s")
 job = json.loads(sys.argv[1])
-for receipt in run_lane(job["lane"], job["lease"], job["attempt"],
-    ChannelAddress(**job["address"])): print(receipt)
+run_lane(job["lane"], job["lease"], job["attempt"], ChannelAddress(**job["address"]))
 """
 
 
@@ -40,6 +40,7 @@ class ProcessJob:
     lease: int
     lanes: int
     address: ChannelAddress
+    secrets: tuple[str, ...]
     prelude: str = ""
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class ProcessJob:
             "address": {
                 "host": self.address.host,
                 "port": self.address.port,
-                "token": self.address.token,
+                "token": self.secrets[lane],
                 "fingerprint": self.address.fingerprint,
             },
         }
@@ -100,14 +101,16 @@ class ProcessJob:
 class ProcessLeases:
     """Starts leases; what the supervisor takes for Spark."""
 
-    def __init__(self, address: ChannelAddress) -> None:
+    def __init__(self, address: ChannelAddress, secrets: LaneSecrets) -> None:
         self._address = address
+        self.secrets = secrets
         self.prelude = ""
         """Python that every lane runs first: how a test stops a lane at one exact place."""
         self.jobs: list[ProcessJob] = []
 
     def start(self, lease: int, lanes: int) -> ProcessJob:
-        job = ProcessJob(lease, lanes, self._address, self.prelude)
+        own = self.secrets.open(lease, lanes)
+        job = ProcessJob(lease, lanes, self._address, own, self.prelude)
         job.start()
         self.jobs.append(job)
         return job

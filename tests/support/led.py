@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from twinlog.config.load import load
-from twinlog.control.duties import LedFlow
-from twinlog.control.run import flow_setup
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.control.flow.setups import flow_setup
+from twinlog.survey.map_reader import Maps
 
 __all__ = ["led_flow"]
 
@@ -23,7 +24,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
         source=setup.source,
         target=setup.target,
         partitions=lambda: (),
-        read_map=dict,
+        read_map=lambda: Maps({}, {}, 8),
         tell_once=lambda line: None if line in told else told.append(line),
     )
     return led, told

@@ -11,9 +11,9 @@ from tests.support.client import Outgoing, read_all
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import append
-from twinlog.control.snapshot import PartitionSnapshot
-from twinlog.mirror.partitioner import partition_for_key
+from twinlog.cluster.topics.internal_log import append
+from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.connect_positions import PositionKey, decode_position, encode_position

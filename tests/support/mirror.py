@@ -12,18 +12,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.eventually import PATIENCE_S
 from tests.support.lanes import ProcessLeases
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.server import ChannelServer
+from twinlog.config.flow.offset_storage import offset_storage
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.load import load
-from twinlog.config.offset_storage import offset_storage
-from twinlog.config.schema import FlowConfig, MirrorConfig
-from twinlog.control.channel_server import ChannelServer
-from twinlog.control.partitions import Partition
-from twinlog.control.run import flow_setup, lanes_of
-from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.control.supervisor import Supervisor
+from twinlog.control.flow.setups import flow_setup, lanes_of, neighbours_of
+from twinlog.control.flow.supervisor import Supervisor
+from twinlog.control.lanes.partitions import Partition
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.vital import Vital
 from twinlog.lane.messages import MESSAGES
 from twinlog.model import TopicPartition
-from twinlog.spark.codec import MessageCodec
 
 CORES = 2
 
@@ -52,6 +54,7 @@ class Mirror:
         secrets: Path | None = None,
         adopt_mm2: bool = False,
         connector: str | None = None,
+        tls: bool = False,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
     ) -> None:
         if isinstance(config, Path):
@@ -59,21 +62,30 @@ class Mirror:
         self.stop_event = threading.Event()
         self.snapshots: list[FlowSnapshot] = []
         self._on_snapshot = on_snapshot
+        flows = [flow if self.emits else silent(flow) for flow in config.flows]
+        self.neighbours = neighbours_of(flows)
         self.supervisor = Supervisor(
             [
                 flow_setup(
-                    flow if self.emits else silent(flow),
+                    flow,
                     offset_storage(config, flow, connector) if adopt_mm2 else None,
+                    self.neighbours,
                 )
-                for flow in config.flows
+                for flow in flows
             ],
             once=once,
             lease_s=lease_s,
             lane_count=lambda setup, parts: lanes_of(setup.config, CORES, lanes, parts),
             on_snapshot=self._keep,
         )
-        self.server = ChannelServer(MessageCodec(MESSAGES), self.supervisor.deliver)
-        self.leases = ProcessLeases(self.server.address)
+        self.server = ChannelServer(
+            MessageCodec(MESSAGES),
+            self.supervisor.deliver,
+            host="0.0.0.0" if tls else "127.0.0.1",  # noqa: S104 (as for executors of a cluster)
+            advertised_host="127.0.0.1",
+        )
+        self.vital = Vital()
+        self.leases = ProcessLeases(self.server.address, self.server.secrets)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._error: BaseException | None = None
         self._done = threading.Event()
@@ -84,7 +96,8 @@ class Mirror:
 
     def _run(self) -> None:
         try:
-            self.snapshots = self.supervisor.run(self.stop_event)
+            with self.vital.guarding(self.supervisor.fail):
+                self.snapshots = self.supervisor.run(self.stop_event)
         except BaseException as error:  # noqa: BLE001 (raised again in the test's thread)
             self._error = error
         finally:
@@ -96,7 +109,7 @@ class Mirror:
         self._thread.start()
         return self
 
-    def wait(self, within: float = 60.0) -> list[FlowSnapshot]:
+    def wait(self, within: float = 180.0) -> list[FlowSnapshot]:
         """Until the flows have ended."""
         if not self._done.wait(within):
             raise AssertionError(f"the mirror has not ended in {within} s: {self.snapshots}")
@@ -105,7 +118,7 @@ class Mirror:
         return self.snapshots
 
     def eventually(
-        self, what: Callable[[list[PartitionSnapshot]], bool], within: float = 30.0
+        self, what: Callable[[list[PartitionSnapshot]], bool], within: float = PATIENCE_S
     ) -> list[PartitionSnapshot]:
         """Until the partitions of all flows look as asked for."""
         deadline = time.monotonic() + within
@@ -124,7 +137,13 @@ class Mirror:
         runs = [flow.run for flow in self.supervisor._flows if flow.run is not None]
         return next(run.partitions[source] for run in runs if source in run.partitions)
 
-    def stop(self, within: float = 20.0) -> list[FlowSnapshot]:
+    def look_for_topics(self) -> None:
+        """Now, instead of at the next interval."""
+        for flow in self.supervisor._flows:
+            if flow.run is not None:
+                flow.run.wants_discovery = True
+
+    def stop(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
         self.stop_event.set()
         return self.wait(within)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from twinlog.control.monitor import Monitor
-from twinlog.control.monitor_server import Address, MonitorServer
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.monitor_server import Address, MonitorServer
 
 __all__ = ["LOCAL", "Series", "Told", "ask", "labels", "series", "served"]
 

@@ -8,8 +8,9 @@ from typing import Protocol
 
 import pytest
 
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.load import load
-from twinlog.config.schema import ConfigWarning, FlowConfig, MirrorConfig, WarningCode
+from twinlog.config.values.warnings import ConfigWarning, WarningCode
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 

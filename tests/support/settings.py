@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.client import connection_of
-from twinlog.cluster.retry import Backoff, Patience
-from twinlog.cluster.security_settings import SecuritySettings
-from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
+from twinlog.cluster.net.retry import Backoff, Patience
+from twinlog.cluster.net.settings import ClusterSettings, parse_bootstrap
+from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.sandbox import LocalCluster
 
 HURRIED = Patience(backoff=Backoff(initial_ms=20, cap_ms=200))

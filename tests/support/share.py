@@ -13,9 +13,9 @@ from tests.support.eventually import eventually
 from tests.support.settings import settings_of
 from tests.support.topics import admin
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.group_offsets import Committed, GroupOffsets
-from twinlog.cluster.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
+from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 __all__ = ["flow", "partition"]
 

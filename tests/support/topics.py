@@ -33,6 +33,7 @@ __all__ = [
     "admin",
     "allow",
     "alter_topic_configs",
+    "clear_away",
     "create_topic",
     "delete_records",
     "delete_topic",
@@ -108,6 +109,14 @@ def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
     return {
         name: entry.value for name, entry in entries.items() if entry.source == dynamic_topic_config
     }
+
+
+def clear_away(cluster: LocalCluster | str, mark: str) -> None:
+    """Delete all topics with this in their names; a broker looks after every log that it has."""
+    client = admin(cluster)
+    found = [name for name in client.list_topics(timeout=_SECONDS).topics if mark in name]
+    if found:
+        _all(client, client.delete_topics(found, operation_timeout=0))
 
 
 def topic_names(cluster: LocalCluster | str) -> set[str]:

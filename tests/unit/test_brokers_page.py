@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.test_versions import SOURCES, TARGETS
-from twinlog.control.probe import Capabilities
+from twinlog.survey.capabilities import Capabilities
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "brokers.md").read_text()

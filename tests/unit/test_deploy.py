@@ -40,7 +40,46 @@ def test_it_runs_the_command_that_people_run() -> None:
     assert verb in COMMANDS
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_it_may_do_what_a_mirror_does_and_nothing_more() -> None:
+    found = service()
+    switches = {
+        *("NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome"),
+        *("ProtectKernelTunables", "ProtectKernelModules", "ProtectControlGroups"),
+        *("RestrictSUIDSGID", "LockPersonality", "RestrictNamespaces"),
+    }
+    assert {name for name in switches if found.get(name) != "yes"} == set()
+    assert found["ProtectSystem"] == "strict"
+    assert not found["CapabilityBoundingSet"]
+    assert found["RestrictAddressFamilies"].split() == [
+        "AF_INET",
+        "AF_INET6",
+        "AF_UNIX",
+        "AF_NETLINK",
+    ]
+    assert found["SystemCallFilter"] == "@system-service"
+    assert found["UMask"] == "0077"
+    assert "MemoryDenyWriteExecute" not in found, "a JVM could not start"
+
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze"
+)
+
+
+@needs_systemd
+def test_systemd_finds_little_exposed(tmp_path: Path) -> None:
+    here = tmp_path / UNIT.name
+    here.write_text(UNIT.read_text())
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=25"]
+    told = subprocess.run(
+        [*command, str(here)], capture_output=True, text=True, check=False, timeout=30
+    )
+    if "unrecognized option" in told.stderr:
+        pytest.skip("this systemd-analyze only looks at running units")
+    assert told.returncode == 0, told.stdout[-2000:] + told.stderr
+
+
+@needs_systemd
 def test_systemd_understands_it(tmp_path: Path) -> None:
     here = tmp_path / UNIT.name
     program = service()["ExecStart"].split()[0]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from twinlog.cli.main import COMMANDS
-from twinlog.config import strimzi_page
-from twinlog.config.client_meanings import CLIENT_MEANINGS
-from twinlog.config.keys import DEFINITIONS
-from twinlog.config.page import render
-from twinlog.config.schema import WarningCode
-from twinlog.config.tested import TESTED
-from twinlog.control.snapshot import FlowSnapshot
+from twinlog.config.keys.client_meanings import CLIENT_MEANINGS
+from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.config.pages import strimzi_page
+from twinlog.config.pages.keys_page import render
+from twinlog.config.pages.proofs import TESTED
+from twinlog.config.values.warnings import WarningCode
+from twinlog.control.watch.snapshot import FlowSnapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -45,12 +45,14 @@ def test_no_code_is_explained_that_does_not_exist() -> None:
 
 def test_the_configuration_page_is_current() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
-    assert page == render(), "run: python -m twinlog.config.page > docs/configuration.md"
+    assert page == render(), "run: python -m twinlog.config.pages.keys_page > docs/configuration.md"
 
 
 def test_the_page_of_strimzis_fields_is_current() -> None:
     page = (ROOT / "docs" / "strimzi.md").read_text()
-    assert page == strimzi_page.render(), "run: python -m twinlog.config.strimzi_page > docs/..."
+    assert page == strimzi_page.render(), (
+        "run: python -m twinlog.config.pages.strimzi_page > docs/..."
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from twinlog import metrics
-from twinlog.cli.mirror import DEFAULT_LISTEN
+from twinlog.cli.commands.mirror import DEFAULT_LISTEN
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "monitoring.md").read_text()
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import tomllib
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,29 @@ def test_no_file_is_too_long() -> None:
     if growing:
         warnings.warn(f"long files, think of splitting them: {growing}", LongFile, stacklevel=1)
     assert too_long == {}
+
+
+def test_no_folder_holds_more_than_one_idea_needs() -> None:
+    """A wing of 15 files, a folder of 18; `__init__.py` is not counted."""
+    files: dict[Path, int] = {}
+    for path in tracked("src/twinlog/**/*.py"):
+        if path.name != "__init__.py":
+            files[path.parent] = files.get(path.parent, 0) + 1
+    root = ROOT / "src" / "twinlog"
+    bounds = {folder: 15 if folder.parent not in {root, root.parent} else 18 for folder in files}
+    assert {f: n for f, n in files.items() if n > bounds[f]} == {}
+    assert sum(folder.parent == root for folder in files | dict.fromkeys(_parents(files))) <= 15
+
+
+def _parents(folders: Iterable[Path]) -> set[Path]:
+    return {folder.parent for folder in folders}
+
+
+def test_every_folder_says_what_is_in_it() -> None:
+    for path in tracked("src/twinlog/**/__init__.py"):
+        said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        assert said, path
+        assert "TODO" not in said, path
 
 
 class LongFile(UserWarning):

@@ -18,21 +18,23 @@ from typing import Any, Final
 import click
 
 from twinlog import __version__
-from twinlog.cli.output import configure_logging, write_line
+from twinlog.cli.terminal.output import configure_logging, write_line
 from twinlog.errors import TwinlogError
+from twinlog.shown import set_in
 
 COMMANDS: Final = {
-    "mirror": "twinlog.cli.mirror:mirror",
-    "check": "twinlog.cli.check:check",
-    "convert": "twinlog.cli.convert:convert",
-    "mirror-maker": "twinlog.cli.mirror_maker:mirror_maker",
-    "pack": "twinlog.cli.pack:pack",
-    "status": "twinlog.cli.status:status",
-    "topology": "twinlog.cli.topology:topology",
-    "offsets": "twinlog.cli.offsets:offsets",
-    "support-bundle": "twinlog.cli.support_bundle:support_bundle",
-    "demo": "twinlog.cli.demo:demo",
-    "sandbox": "twinlog.cli.sandbox:sandbox",
+    "mirror": "twinlog.cli.commands.mirror:mirror",
+    "check": "twinlog.cli.commands.check:check",
+    "convert": "twinlog.cli.commands.convert:convert",
+    "mirror-maker": "twinlog.cli.commands.mirror_maker:mirror_maker",
+    "pack": "twinlog.cli.commands.pack:pack",
+    "status": "twinlog.cli.commands.status:status",
+    "topology": "twinlog.cli.commands.topology:topology",
+    "offsets": "twinlog.cli.commands.offsets:offsets",
+    "export": "twinlog.cli.commands.export:export",
+    "support-bundle": "twinlog.cli.commands.support_bundle:support_bundle",
+    "demo": "twinlog.cli.commands.demo:demo",
+    "sandbox": "twinlog.cli.commands.sandbox:sandbox",
 }
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -92,17 +94,18 @@ def _exit_code(error: BaseException) -> int:
             return EXIT_FAILED
         case TwinlogError():
             write_line(f"twinlog: {error}", sys.stderr)
-            _show_traceback()
+            if logging.getLogger("twinlog").isEnabledFor(logging.DEBUG):
+                _write_traceback(error)
             return error.exit_code
         case Exception():
             what = f"{type(error).__name__}: {error}".rstrip(": ")
             write_line(f"twinlog: internal error: {what} [INTERNAL]", sys.stderr)
-            traceback.print_exception(error)
+            _write_traceback(error)
             return EXIT_FAILED
         case _:
             raise error
 
 
-def _show_traceback() -> None:
-    if logging.getLogger("twinlog").isEnabledFor(logging.DEBUG):
-        traceback.print_exc()
+def _write_traceback(error: BaseException) -> None:
+    text = "".join(traceback.format_exception(error)).rstrip("\n")
+    click.echo(set_in(text), file=sys.stderr)  # an exception's message may be a broker's

@@ -10,7 +10,7 @@ from twinlog.client.remote_cluster import (
     translate_offsets,
     upstream_clusters,
 )
-from twinlog.mirror.translation import Translation
+from twinlog.mirror.map.translation import Translation
 from twinlog.model import TopicPartition
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from twinlog.mirror.naming import ReplicationPolicy
+from twinlog.mirror.names.naming import ReplicationPolicy
 
 UNREACHABLE: Final = -1
 

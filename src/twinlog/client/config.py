@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.cluster.security import load_security
-from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
-from twinlog.config.client_keys import BOOTSTRAP_SERVERS, Role, is_connection_key
-from twinlog.config.origin import ClientProperties, Setting, Settings
-from twinlog.config.policies import policy_config
+from twinlog.cluster.net.settings import ClusterSettings, parse_bootstrap
+from twinlog.cluster.security.security_keys import load_security
+from twinlog.config.flow.policies import policy_config
+from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, Role, is_connection_key
+from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.errors import ConfigError
-from twinlog.mirror.naming import DefaultReplicationPolicy
-from twinlog.mirror.policies import policy_from
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
+from twinlog.mirror.names.policies import policy_from
 
 _WHERE: Final = "MirrorClient"
 _SOURCE_ALIAS: Final = "source.cluster.alias"

@@ -13,18 +13,18 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from twinlog.client.exact import ExactMap
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.group_offsets import fetch_offsets
-from twinlog.cluster.internal_log import read_to_end
-from twinlog.cluster.settings import ClusterSettings
-from twinlog.cluster.share_groups import fetch_start_offsets
-from twinlog.config.schema import FlowConfig
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import fetch_offsets
+from twinlog.cluster.groups.share_groups import fetch_start_offsets
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import CorruptData, FlowError, TwinlogError, Unreachable, Unsupported
-from twinlog.mirror.filters import is_remote_topic_of, policy_of
-from twinlog.mirror.translation import Translation
+from twinlog.mirror.map.translation import Translation
+from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
 from twinlog.model import TopicPartition
+from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
 SOURCE_ANSWERS_WITHIN_S: Final = 15.0

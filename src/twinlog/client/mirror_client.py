@@ -15,13 +15,13 @@ from typing import Final, Self, overload
 
 from twinlog.client.chains import chain, fewest_hops
 from twinlog.client.config import read_config
-from twinlog.client.exact import ExactMap
 from twinlog.cluster.client import API_TIMEOUT_S, ClusterClient
-from twinlog.cluster.internal_log import read_to_end
+from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import ClusterError, CorruptData, Fate
-from twinlog.mirror.naming import DefaultReplicationPolicy
-from twinlog.mirror.translation import Translation
+from twinlog.mirror.map.translation import Translation
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import TopicPartition
+from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.records import Record
 

@@ -11,17 +11,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from twinlog.cluster import admin
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.coordinators import Coordinators
-from twinlog.cluster.group_list import list_groups
-from twinlog.cluster.group_offsets import (
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_offsets import (
     Committed,
     commit_offsets,
     fetch_offsets,
     is_refused_as_active,
 )
-from twinlog.cluster.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.topics import admin
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
 

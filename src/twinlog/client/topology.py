@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from twinlog.client.chains import chain
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.internal_log import ends_of_logs, read_to_end
+from twinlog.cluster.topics.internal_log import ends_of_logs, read_to_end
 from twinlog.errors import CorruptData, Unauthorized
-from twinlog.mirror.naming import ReplicationPolicy
+from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.model import Flow, TopicPartition
 from twinlog.wire.mm2_records import Heartbeat
 

@@ -1,1 +1,5 @@
-"""One Kafka cluster over the network: connections, metadata, admin, logs, group membership."""
+"""One Kafka cluster over the network.
+
+`client` finds brokers and asks them; `net` and `security` are its connections, `logs`, `topics` and
+`groups` what is asked.
+"""

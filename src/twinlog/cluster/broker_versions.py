@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.cluster import protocol
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net import protocol
 from twinlog.errors import ClusterError
 
 WITH_FEATURES: Final = 3

@@ -11,23 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from kafka.protocol.metadata import MetadataRequest
 
-from twinlog.cluster.connection import Connection
-from twinlog.cluster.errors_table import NONE, REBOOTSTRAP_REQUIRED, error_for
-from twinlog.cluster.metadata import (
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.metadata import (
     NO_NODE,
     ClusterMetadata,
     TopicMetadata,
     decode_metadata,
 )
-from twinlog.cluster.pool import ConnectionPool
-from twinlog.cluster.protocol import Message
-from twinlog.cluster.retry import Backoff, Deadline, Patience, is_retriable, retry
-from twinlog.cluster.settings import ClusterSettings
+from twinlog.cluster.net.pool import ConnectionPool
+from twinlog.cluster.net.protocol import Message
+from twinlog.cluster.net.retry import Backoff, Deadline, Patience, is_retriable, retry
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import Disconnected, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.wire.error_codes import NONE, REBOOTSTRAP_REQUIRED, error_for
 
 T = TypeVar("T")
 
@@ -51,6 +52,13 @@ METADATA_WITHOUT_CREATION: Final = 4
 """The first version that can be asked not to create the topics it names."""
 
 
+class Silent(NamedTuple):
+    """A broker that let a request time out, and until when it is not asked."""
+
+    until: float
+    error: TwinlogError
+
+
 class ClusterClient:
     """A blocking client of one cluster, for one thread."""
 
@@ -64,6 +72,10 @@ class ClusterClient:
         self.settings = settings
         self.patience = patience
         self.api_timeout_s = api_timeout_s
+        self.leaderless: dict[TopicPartition, float] = {}
+        """What `per_leader` found without a leader, and when it last did."""
+        self.silent: dict[int, Silent] = {}
+        """Brokers, for `per_leader`."""
         self._pool = ConnectionPool(settings, patience.clock)
         self._controller = NO_NODE
 

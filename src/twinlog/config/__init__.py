@@ -1,1 +1,6 @@
-"""mm2.properties becomes one frozen schema; every error names file, line and key."""
+"""Configuration files become one frozen schema; every error names file, line and key.
+
+`load` is the only place that reads a file or the environment. `config_file` and `combined` say what
+kind of file, and how many; `files`, `strimzi`, `keys`, `values` and `regex` read it, `flow` decides
+what it means, `advice` says what may not be meant so.
+"""

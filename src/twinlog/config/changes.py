@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.config.effective import Effective, effective
-from twinlog.config.origin import shown_key
-from twinlog.config.schema import FlowConfig, MirrorConfig
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.values.origin import shown_key
 
 _NOT_SET: Final = "not set"
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from twinlog.config.effective import as_written, effective, is_of_connection
-from twinlog.config.schema import FlowConfig
+from twinlog.config.flow.schema import FlowConfig
 
 DIGEST_CHARACTERS: Final = 8
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.config.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, is_connection_key
-from twinlog.config.key_types import Kind
-from twinlog.config.keys import DEFINITIONS, RENAMED
-from twinlog.config.origin import Setting, shown_key
-from twinlog.config.schema import FlowConfig, HeartbeatConfig
-from twinlog.config.values import to_list, trimmed
+from twinlog.config.flow.schema import FlowConfig, HeartbeatConfig
+from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, SECURITY_PROTOCOL, is_connection_key
+from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
+from twinlog.config.keys.key_types import Kind
+from twinlog.config.values.origin import Setting, shown_key
+from twinlog.config.values.types import to_list, trimmed
 
 _CLIENT: Final = re.compile(
     r"(source\.|target\.)?(cluster\.|producer\.override\.|producer\.|consumer\.|admin\.)"

@@ -11,41 +11,36 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from twinlog.config.audit import (
+from twinlog.config.advice.audit import (
     audit_duplicates,
     audit_keys,
     audit_switches,
     audit_values,
     check_flow_keys,
     check_own_keys,
-    warning,
 )
-from twinlog.config.audit_flows import audit_patterns
-from twinlog.config.client_keys import (
+from twinlog.config.advice.flow_patterns import audit_patterns
+from twinlog.config.advice.security import audit_security
+from twinlog.config.config_file import read_raw
+from twinlog.config.files.overrides import Override, with_overrides
+from twinlog.config.files.providers import resolve_providers
+from twinlog.config.files.raw import RawConfig
+from twinlog.config.flow.emissions import with_lone_heartbeats
+from twinlog.config.flow.flows import read_flow
+from twinlog.config.flow.listeners import audit_listeners, http_listener
+from twinlog.config.flow.precedence import candidate_flows, cluster_settings
+from twinlog.config.flow.schema import ClusterConfig, FlowConfig, MirrorConfig
+from twinlog.config.flow.switches import enabled
+from twinlog.config.flow.tuning import request_timeout_ms
+from twinlog.config.keys.client_keys import (
     BOOTSTRAP_SERVERS,
     SECURITY_PROTOCOL,
     SECURITY_PROTOCOLS,
 )
-from twinlog.config.emissions import with_lone_heartbeats
-from twinlog.config.flows import read_flow
-from twinlog.config.listeners import audit_listeners, http_listener
-from twinlog.config.nearest import nearest
-from twinlog.config.origin import ClientProperties, Setting, Settings, refuse
-from twinlog.config.overrides import Override, with_overrides
-from twinlog.config.providers import resolve_providers
-from twinlog.config.raw import RawConfig
-from twinlog.config.read import read_raw
-from twinlog.config.resolve import candidate_flows, cluster_settings
-from twinlog.config.schema import (
-    ClusterConfig,
-    ConfigWarning,
-    FlowConfig,
-    MirrorConfig,
-    WarningCode,
-)
-from twinlog.config.switches import enabled
-from twinlog.config.tuning import request_timeout_ms
-from twinlog.config.values import to_choice, to_list, to_servers
+from twinlog.config.values.nearest import nearest
+from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse
+from twinlog.config.values.types import to_choice, to_list, to_servers
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
@@ -104,6 +99,7 @@ def load_raw(
             *_without_twins(off, _of_values(raw, text)),
             *audit_keys(raw, aliases),
             *audit_patterns(flows),
+            *audit_security(flows),
             *audit_listeners(raw),
             *_unreachable(raw, [alias for alias in aliases if alias not in used], text.file),
         ),

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from twinlog.config.load import load
-from twinlog.control.rates import Rates, TopicRate
-from twinlog.control.run import MirrorOptions, run_mirror
-from twinlog.control.snapshot import FlowSnapshot
+from twinlog.control.process.run import MirrorOptions, run_mirror
+from twinlog.control.watch.rates import Rates, TopicRate
+from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.demo.checker import Checker, CheckState
 from twinlog.demo.client import confluent, create_topics
 from twinlog.demo.orders import PARTITIONS, TOPIC_CONFIGS, order_events

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from twinlog.control.rates import TopicRate
+from twinlog.control.watch.rates import TopicRate
 from twinlog.demo.checker import CheckState
 from twinlog.quantities import count, duration, plural
 

@@ -5,9 +5,9 @@
                                      |                                               |
                                      `-- Troubled (drained, or the source said so) --'--> Released
 
-The loop decides nothing about records: `mirror.copy` says what may be sent and what answers mean,
-the driver says which partitions are here. A lane that has not heard its driver for `silence_ms`
-stops in the middle of whatever it does: the driver counts on it.
+The loop decides nothing about records: `mirror.copy.partition` says what may be sent and what
+answers mean, the driver says which partitions are here. A lane that has not heard its driver for
+`silence_ms` stops in the middle of whatever it does: the driver counts on it.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from __future__ import annotations
 import logging
 import selectors
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from twinlog.channel.port import Channel
 from twinlog.clock import boot_clock
-from twinlog.cluster.frame_pool import FramePool
-from twinlog.cluster.hot_connection import HotConnection
+from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.errors import (
     CorruptData,
     Disconnected,
     DriverSilent,
     TwinlogError,
 )
-from twinlog.lane.background import Background
-from twinlog.lane.channel import Channel
-from twinlog.lane.cluster_side import ClusterSide
+from twinlog.lane.assignments import Stays
+from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import Round
 from twinlog.lane.messages import (
     Pace,
     Ready,
-    Receipt,
     Release,
     Stop,
     Take,
     Work,
 )
-from twinlog.lane.stays import USER_TIMEOUT_MS, Stays
-from twinlog.lane.target_side import Sent
+from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.target_side import Sent
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,6 @@ class LaneLoop:
         self._is_stopping = False
 
     # -- turning
-    # -------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Turn until stopped; raises Disconnected or DriverSilent when the driver is gone."""
@@ -142,7 +141,11 @@ class LaneLoop:
     def _turn_s(self) -> float:
         if self._stays.is_releasing:
             return RELEASING_TURN_S
-        return PACED_TURN_S if self._work.has_budget else IDLE_TURN_S
+        turn_s = PACED_TURN_S if self._work.has_budget else IDLE_TURN_S
+        for side in (self._source_cluster, self._target_cluster):
+            if muted_s := side.muted_s():
+                turn_s = min(turn_s, muted_s)
+        return turn_s
 
     def _check_silence(self) -> None:
         # before every single send: a process may be frozen between any two lines, and by the time
@@ -174,7 +177,6 @@ class LaneLoop:
             self._send(Ready())
 
     # -- the driver
-    # ----------------------------------------------------------------------------------
 
     def _send(self, message: object) -> None:
         self._channel.send(message)
@@ -204,7 +206,6 @@ class LaneLoop:
         self._background.deliver()
 
     # -- sockets
-    # -------------------------------------------------------------------------------------
 
     def _on_socket(self, side: ClusterSide, node: int, mask: int) -> None:
         connection = side.connections.get(node)
@@ -227,9 +228,11 @@ class LaneLoop:
         for at, (context, view) in enumerate(answers):
             try:
                 if isinstance(context, Sent):
-                    connection.throttled(self._stays.target.on_answer(context, view, now_ms))
+                    muted_ms = self._stays.target.on_answer(context, view, now_ms)
                 else:
-                    self._stays.map.on_answer(context, view)
+                    muted_ms = self._stays.map.on_answer(context, view)
+                if muted_ms > 0:
+                    self._stays.target.on_throttled(connection, muted_ms)
             except CorruptData:
                 connection.put_back(context for context, _ in answers[at:])
                 raise
@@ -243,7 +246,3 @@ class LaneLoop:
         sent = [context for context in unanswered if isinstance(context, Sent)]
         self._stays.map.on_disconnected([one for one in unanswered if isinstance(one, Round)])
         self._stays.target.on_disconnected(node, sent, error, int(time.time() * 1000))
-
-    def receipts(self, *, lane: int, lease: int) -> Iterator[Receipt]:
-        """What this lane did, a row per partition that it gave back."""
-        yield from self._stays.reporter.receipts(lane=lane, lease=lease)

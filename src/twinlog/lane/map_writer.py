@@ -2,27 +2,43 @@
 
 Rows of many partitions share a request. While a round is on its way the data of the round before it
 is still being sent, so a topic with a gap behind every transaction costs one more round trip, not
-one more wait a batch. A row that fails is written again: the batches it announces wait for it.
+one more wait a batch.
+
+A row that was not taken is written again after a pause that grows: the map's partition may have no
+leader, too few replicas in sync, or be gone. What waits for it for some seconds is given back with
+a code, so that people see it and the driver tries again. A round that is larger than the topic
+takes is written again row by row, so that only a row that is too large by itself is refused.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.cluster.errors_table import lookup
-from twinlog.cluster.produce import PRODUCE, produce_answer, produce_request
-from twinlog.errors import CorruptData
-from twinlog.lane.cluster_side import ClusterSide
-from twinlog.lane.target_side import STALE_LEADER, produce_version
-from twinlog.mirror.copy import PartitionCopy
-from twinlog.mirror.offset_map import Run, map_partition
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.errors import CorruptData, Fate, PartitionError
+from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.target_side import STALE_LEADER, produce_version
+from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.refusals import UNDER_MIN_ISR
+from twinlog.mirror.map.offset_map import Run, map_home
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, lookup
+from twinlog.wire.produce import PRODUCE, produce_answer, produce_request
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
 ROUND_BYTES: Final = 512 * 1024
+"""A round is closed when it holds so much; a row has at most about 12 KB."""
+
+MESSAGE_TOO_LARGE: Final = 10
+NO_LEADER: Final = "has no leader"
+
+FIRST_PAUSE_S: Final = 0.05
+MAX_PAUSE_S: Final = 5.0
+STUCK_AFTER_S: Final = 5.0
+"""A new leader has been elected by then."""
 
 
 @dataclass(slots=True)
@@ -35,95 +51,202 @@ class Round:
     """The copies written for, with the last run that the row holds."""
 
 
+@dataclass(slots=True)
+class _Home:
+    """One partition of the map topic."""
+
+    waiting: dict[PartitionCopy, None] = field(default_factory=dict)
+    is_writing: bool = False
+    row_by_row: bool = False
+    not_before: float = 0.0
+    pause_s: float = FIRST_PAUSE_S
+    failing_since: float | None = None
+    problem: str = ""
+
+    def failed(self, problem: str) -> None:
+        now = time.monotonic()
+        self.failing_since = self.failing_since or now
+        self.problem = problem
+        self.not_before = now + self.pause_s
+        self.pause_s = min(2 * self.pause_s, MAX_PAUSE_S)
+
+    def works(self) -> None:
+        self.failing_since, self.pause_s, self.not_before = None, FIRST_PAUSE_S, 0.0
+
+    @property
+    def is_stuck(self) -> bool:
+        since = self.failing_since
+        return since is not None and time.monotonic() - since > STUCK_AFTER_S
+
+
 @dataclass(slots=True, kw_only=True)
 class MapWriter:
     """All map writing of a lane."""
 
     side: ClusterSide
     topic: str
+    topic_id: TopicId
     partitions: int
     on_durable: Callable[[PartitionCopy], None]
-    on_refused: Callable[[PartitionCopy, int, str | None], None]
-    _dirty: dict[TopicPartition, dict[PartitionCopy, None]] = field(default_factory=dict)
-    _writing: set[TopicPartition] = field(default_factory=set)
+    on_failed: Callable[[PartitionCopy, PartitionError], None]
+    """A row was refused for good, or cannot be written for some seconds."""
+    _homes: dict[TopicPartition, _Home] = field(default_factory=dict)
 
     def note(self, copy: PartitionCopy) -> None:
         """The copy's tail may have something to write."""
         if copy.tail.dirty:
-            home = TopicPartition(self.topic, map_partition(copy.source, self.partitions))
-            self._dirty.setdefault(home, {})[copy] = None
+            home = TopicPartition(self.topic, map_home(copy.source, self.partitions))
+            self._homes.setdefault(home, _Home()).waiting[copy] = None
 
     def forget(self, copy: PartitionCopy) -> None:
-        for waiting in self._dirty.values():
-            waiting.pop(copy, None)
-
-    def is_writing(self, copy: PartitionCopy) -> bool:
-        """True while a row of this copy is due or on its way."""
-        return copy.tail.dirty or copy.tail.writing > 0
+        for home in self._homes.values():
+            home.waiting.pop(copy, None)
+            if not home.waiting:
+                home.failing_since = None  # nobody waits for it: the next one waits anew
 
     def pump(self, now_ms: int) -> None:
         """Start the rounds that can start now."""
-        for home, waiting in self._dirty.items():
-            if not waiting or home in self._writing:
+        for tp, home in self._homes.items():
+            if not home.waiting or home.is_writing:
                 continue
-            leader = self.side.leaders.get(home)
-            if leader is None:
-                self.side.need_topics((self.topic,))
+            if time.monotonic() >= home.not_before and self._pump_one(tp, home, now_ms):
                 continue
-            connection = self.side.connection_to(leader.node)
-            if connection is None:
-                continue
-            records: list[Record] = []
-            rows: list[tuple[PartitionCopy, Run]] = []
-            size = 0
-            for copy in list(waiting):
-                if size > ROUND_BYTES:
+            if home.is_stuck:
+                self._give_up(tp, home)
+
+    def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
+        """False when nothing could be sent for a reason that may last."""
+        if self._is_another_topic():
+            home.failed("")
+            return False
+        leader = self.side.leaders.get(tp)
+        if leader is None:
+            self.side.need_topics((self.topic,))
+            home.failed(NO_LEADER)
+            return False
+        connection = self.side.connection_to(leader.node)
+        if connection is None:
+            home.failed("is led by a broker that cannot be reached")
+            return False
+        if not connection.may_send:
+            return True
+        records: list[Record] = []
+        rows: list[tuple[PartitionCopy, Run]] = []
+        size = 0
+        for copy in list(home.waiting):
+            while size <= ROUND_BYTES and not (home.row_by_row and rows):
+                made = copy.tail.next_row()
+                if made is None:
+                    del home.waiting[copy]
                     break
-                del waiting[copy]
-                key, value = copy.tail.row().encode()
-                copy.tail.dirty = False
-                copy.tail.writing += 1
-                rows.append((copy, copy.tail.runs[-1]))
+                row, last = made
+                key, value = row.encode()
+                rows.append((copy, last))
                 records.append(
                     Record(offset=len(records), timestamp=now_ms, key=key, value=value, headers=())
                 )
                 size += len(key) + len(value)
-            ids = {self.topic: self.side.topic_ids.get(self.topic, NO_TOPIC_ID)}
-            version = produce_version(connection, ids)
-            self.side.names[ids[self.topic].raw] = self.topic
-            batch = encode_batch(records, codec=Codec.NONE)
-            parts = produce_request(
-                version, {home: batch}, ids, self.side.settings.request_timeout_ms
-            )
-            connection.submit(PRODUCE, version, parts, Round(version, home, rows))
-            self._writing.add(home)
-            self.side.flush(leader.node, connection)
+        if not rows:
+            return True
+        ids = {self.topic: self.side.topic_ids.get(self.topic, NO_TOPIC_ID)}
+        version = produce_version(connection, ids)
+        self.side.names[ids[self.topic].raw] = self.topic
+        batch = encode_batch(records, codec=Codec.NONE)
+        parts = produce_request(version, {tp: batch}, ids, self.side.settings.request_timeout_ms)
+        connection.submit(PRODUCE, version, parts, Round(version, tp, rows))
+        home.is_writing = True
+        self.side.flush(leader.node, connection)
+        return True
 
-    def on_answer(self, sent: Round, view: memoryview) -> None:
-        """A round was answered: its runs are durable, or it is written again."""
-        _, answers = produce_answer(sent.version, view, self.side.names)
+    def _is_another_topic(self) -> bool:
+        """The topic was deleted, and perhaps made anew: without the rows that lanes rely on."""
+        if self.topic in self.side.missing:
+            return True
+        now = self.side.topic_ids.get(self.topic, NO_TOPIC_ID)
+        return NO_TOPIC_ID not in (now, self.topic_id) and now != self.topic_id
+
+    def _give_up(self, tp: TopicPartition, home: _Home) -> None:
+        for copy in list(home.waiting):
+            if copy.waits_for_map:
+                error = self._missing(copy) if self._is_another_topic() else _stuck(copy, tp, home)
+                self.on_failed(copy, error)
+
+    def _missing(self, copy: PartitionCopy) -> PartitionError:
+        return PartitionError(
+            f"{copy.source}: the offset map topic {self.topic} was deleted on the target; without "
+            "it nothing more is copied here; twinlog offsets rebuild makes it anew from both logs",
+            code="MAP_MISSING",
+            fate=Fate.RETRIABLE,
+        )
+
+    def on_answer(self, sent: Round, view: memoryview) -> int:
+        """A round was answered: its runs are durable, or it is written again; returns for how many
+        ms the broker will not read on.
+        """
+        throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
         if [answer.tp for answer in answers] != [sent.home]:
             raise CorruptData("a row of the offset map was answered for another partition")
-        self._writing.discard(sent.home)
+        home = self._homes[sent.home]
+        home.is_writing = False
         error, message = answers[0].error, answers[0].message
         if error in STALE_LEADER:
             self.side.forget_leader(sent.home)
+        if not error:
+            home.works()
+            home.row_by_row = home.row_by_row and bool(home.waiting)
+        elif error == MESSAGE_TOO_LARGE and len(sent.rows) > 1:
+            home.row_by_row = True
+        elif lookup(error).retriable:
+            home.failed(
+                "has fewer in-sync replicas than min.insync.replicas"
+                if error in UNDER_MIN_ISR
+                else f"answered {lookup(error).name}"
+            )
+        else:
+            self._refused(sent, error, message)
+            return throttle_ms
         for copy, run in sent.rows:
-            copy.tail.writing -= 1
-            if not error:
+            if error:
+                copy.tail.on_refused()
+            else:
                 copy.tail.on_durable(run)
                 self.on_durable(copy)
-            elif error in STALE_LEADER or error in (7, 13, 19, 20):
-                copy.tail.dirty = True
-            else:
-                self.on_refused(copy, error, message or lookup(error).name)
             self.note(copy)
+        return throttle_ms
+
+    def _refused(self, sent: Round, error: int, message: str | None) -> None:
+        said = f" ({message})" if message else ""
+        advice = (
+            f"raise max.message.bytes of topic {self.topic}"
+            if error == MESSAGE_TOO_LARGE
+            else f"grant WRITE on topic {self.topic} to our user"
+            if error == TOPIC_AUTHORIZATION_FAILED
+            else "see the log of its leader"
+        )
+        for copy, _ in sent.rows:
+            copy.tail.on_refused()
+            self.on_failed(
+                copy,
+                PartitionError(
+                    f"{copy.source}: the offset map topic {self.topic} refused a row with "
+                    f"{lookup(error).name}{said}: {advice}",
+                    code="MAP_REFUSED",
+                ),
+            )
 
     def on_disconnected(self, unanswered: list[Round]) -> None:
         """Rounds of a lost connection are written again, under new keys."""
         for sent in unanswered:
-            self._writing.discard(sent.home)
+            self._homes[sent.home].is_writing = False
             for copy, _ in sent.rows:
-                copy.tail.writing -= 1
                 copy.tail.on_lost()
                 self.note(copy)
+
+
+def _stuck(copy: PartitionCopy, tp: TopicPartition, home: _Home) -> PartitionError:
+    return PartitionError(
+        f"{copy.source}: rows of the offset map cannot be written: {tp} {home.problem}; trying "
+        "again",
+        code="MAP_UNWRITABLE",
+        fate=Fate.RETRIABLE,
+    )

@@ -1,7 +1,7 @@
 """Everything that passes between the driver and a lane, in one place: frozen, plain, JSON-able.
 
 Which lane of which lease speaks is said by the channel's own first frame
-(`spark.framing.LaneIdentity`), which also keeps the signs of life.
+(`channel.frames.LaneIdentity`), which also keeps the signs of life.
 
     lane                          driver
      |  <- Work --------------------|   clusters, rules, topics (secrets travel here, and only here)
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twinlog.cluster.settings import ClusterSettings
-from twinlog.config.tuning import Tuning
-from twinlog.mirror.copy import StartPoint
-from twinlog.mirror.offset_map import Mark, Run, Term
-from twinlog.mirror.timings import NO_TIMINGS, Timings
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.flow.tuning import Tuning
+from twinlog.mirror.copy.timings import NO_TIMINGS, Timings
+from twinlog.mirror.map.offset_map import Mark, Run, Term
+from twinlog.mirror.start_point import StartPoint
 from twinlog.model import StartAt, TopicId, TopicPartition
 
 
@@ -40,6 +40,8 @@ class Work:
     producer_expiry_ms: int | None
     known_producers: tuple[int, ...]
     map_topic: str
+    map_topic_id: TopicId
+    """Rows go to this topic and to no other of its name: another lacks what is known."""
     map_partitions: int
     source_topics: tuple[str, ...]
     """Topics whose leaders are worth knowing before the first Take."""
@@ -64,25 +66,34 @@ class TakePartition:
     term: Term
     limit_bytes: int
     """The target's max.message.bytes for this topic."""
-    stamps_own_time: bool
-    """The target topic says LogAppendTime."""
+    stamps_own_time: bool | None
+    """The target topic says LogAppendTime; None when its configs may not be read."""
     is_picky: bool
     """It may refuse single records for another reason: compaction, limits of timestamps."""
     start: StartAt
     """Used once, when there is no row."""
     began_at: int
     """Where the copy began in a target topic that was deleted since; -1 when there was none."""
-    had_other_source: bool
-    """The target holds the copy of a source topic of this name that was deleted since."""
+    former: tuple[int, ...]
+    """Target partitions that a source topic of this name was copied to which was deleted since."""
+    is_another: bool
+    """This partition was copied to this target topic before, from such a topic."""
     end: int
     """First upstream offset not to be copied; 2^63-1 for ever."""
     runs: tuple[Run, ...]
+    """The first run, and those that a start needs: all behind `runs_from`."""
+    runs_from: int
+    """The map is known from this ordinal on; -1: all of it."""
+    open_from: int
+    """The first ordinal of its newest chunk, which a new term repeats; -1: there is none."""
     mark: Mark | None
     fingerprints: dict[int, int]
     our_producers: tuple[int, ...]
     """Producer ids under which earlier generations of this flow wrote this partition."""
     acked_ordinal: int
     acked_epoch: int
+    lost: tuple[int, int] | None = None
+    """Copied upstream offsets that the source was found to have lost, in this generation."""
     handed: HandOver | None = None
     fan: Fan | None = None
     """It goes to several target partitions; what is said above of one is then left out."""
@@ -103,7 +114,7 @@ class FanBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fan:
-    """A source partition that goes to several target partitions by key (`mirror.fan_out`)."""
+    """A source partition that goes to several target partitions by key (`mirror.copy.fan_out`)."""
 
     producer_id: int
     """No other source partition writes under it."""
@@ -181,6 +192,8 @@ class Troubled:
     is_retriable: bool
     wait_ms: int
     """How long requests of ours may still be on their way to an unprotected partition."""
+    lost: tuple[int, int] | None = None
+    """Copied upstream offsets that the source lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,22 +242,6 @@ class Progress:
     throttle_ms: int
     degraded: str
     """Why a cluster cannot be reached, or empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What a lane did with one partition: the row that its Spark task leaves behind."""
-
-    lease: int
-    lane: int
-    topic: str
-    partition: int
-    outcome: str
-    """DONE, RELEASED, or the code of what stopped it."""
-    records: int
-    bytes: int
-    next_upstream_offset: int
-    next_downstream_offset: int
 
 
 MESSAGES = (Work, Take, Pace, Release, Stop, Ready, Released, Troubled, Progress)

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from twinlog.lane.cluster_side import ClusterSide
-from twinlog.lane.gaps import GapWatch
-from twinlog.lane.messages import HandOver, PartitionProgress, Receipt
-from twinlog.lane.source_side import SourceSide, SourceState
-from twinlog.lane.target_side import TargetSide
-from twinlog.mirror.copy import CopyState, PartitionCopy, StartPoint
-from twinlog.mirror.fan_out import Copy
+from twinlog.lane.messages import HandOver, PartitionProgress
+from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.source_side import SourceSide, SourceState
+from twinlog.lane.sides.target_side import TargetSide
+from twinlog.lane.watches.offset_gaps import GapWatch
+from twinlog.mirror.copy.fan_out import Copy
+from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.start_point import StartPoint
 from twinlog.model import TopicPartition
 
 
@@ -31,7 +32,6 @@ class Reporter:
         self._cluster = target_cluster
         self._gaps = gaps
         self._last: dict[TopicPartition, PartitionProgress] = {}
-        self._receipts: dict[TopicPartition, tuple[str, PartitionProgress]] = {}
 
     def changed(self, copies: Iterable[Copy], now_ms: int) -> Iterator[PartitionProgress]:
         for copy in copies:
@@ -40,29 +40,12 @@ class Reporter:
                 self._last[copy.source] = progress
                 yield progress
 
-    def close(self, copy: Copy, outcome: str, now_ms: int) -> None:
-        """The partition leaves this lane: what it did goes into a receipt."""
+    def close(self, copy: Copy) -> None:
+        """The partition leaves this lane."""
         self._last.pop(copy.source, None)
-        self._receipts[copy.source] = (outcome, self._progress(copy, now_ms))
-
-    def receipts(self, *, lane: int, lease: int) -> Iterator[Receipt]:
-        """A row for each partition that left."""
-        for tp, (outcome, progress) in self._receipts.items():
-            yield Receipt(
-                lease=lease,
-                lane=lane,
-                topic=tp.topic,
-                partition=tp.partition,
-                outcome=outcome,
-                records=progress.records,
-                bytes=progress.bytes,
-                next_upstream_offset=progress.upstream,
-                next_downstream_offset=progress.downstream,
-            )
 
     def _progress(self, copy: Copy, now_ms: int) -> PartitionProgress:
         state = self._source.partitions.get(copy.source)
-        leader = self._cluster.leaders.get(copy.target)
         return PartitionProgress(
             source=copy.source,
             state=copy.state.value,
@@ -75,7 +58,7 @@ class Reporter:
             bytes=copy.acked_bytes,
             last_timestamp=copy.last_timestamp,
             is_protected=copy.is_protected(now_ms, now_ms),
-            target_epoch=-1 if leader is None else leader.epoch,
+            target_epoch=copy.leader.looked if isinstance(copy, PartitionCopy) else -1,
             sees_end=self._source.sees_end(copy.source),
             age=copy.ages.take(),
             latency=copy.latencies.take(),
@@ -89,12 +72,15 @@ def _source_end(copy: Copy, state: SourceState | None) -> int:
     return -1 if state is None else state.source_end
 
 
-def hand_over(copy: PartitionCopy) -> HandOver:
-    """Where the next lane goes on; the copy has no request in flight."""
-    tail = copy.tail
-    runs = tuple(run for run in tail.runs if run.ordinal < copy.acked_ordinal) or tuple(
-        tail.runs[:1]
-    )
+def hand_over(copy: PartitionCopy) -> HandOver | None:
+    """Where the next lane resumes; the copy has no request in flight. None: it is to look.
+
+    The position and the leader epoch of the offset before it come from one place: see
+    `PartitionCopy.acked_epoch`.
+    """
+    handed = copy.tail.handed(copy.acked_ordinal)
+    if handed is None:
+        return None
     return HandOver(
         start=StartPoint(
             ordinal=copy.acked_ordinal,
@@ -103,9 +89,10 @@ def hand_over(copy: PartitionCopy) -> HandOver:
             last_fetched_epoch=copy.acked_epoch,
             is_protected=copy.is_listed,
             last_timestamp=copy.last_timestamp,
+            target_epoch=copy.leader.looked,
             taken_over=copy.state is CopyState.TAKEN_OVER,
         ),
-        chunk=tail.chunk,
-        runs=runs,
-        durable_ordinal=min(tail.durable_ordinal, runs[-1].ordinal) if runs else -1,
+        chunk=handed.chunk,
+        runs=handed.runs,
+        durable_ordinal=handed.durable_ordinal,
     )

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from twinlog.errors import TwinlogError
+from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.model import StartAt, TopicId, TopicPartition
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +67,18 @@ class LogView(Protocol):
         """Our state where the broker lists it; None when it may not be asked (no right, no such
         API).
         """
+
+
+def answer_of(
+    answers: Mapping[TopicPartition, T],
+    tp: TopicPartition,
+    view: LogView,
+    missing: str = "its leader does not answer for it",
+) -> T:
+    """The partition's answer. Raises why there is none: NO_LEADER where nothing else is known."""
+    found = answers.get(tp)
+    if found is not None:
+        return found
+    raise view.problems.get(tp) or PartitionError(
+        f"{tp}: {missing}", code="NO_LEADER", fate=Fate.RETRIABLE
+    )

@@ -1,8 +1,8 @@
 """Fetches Kafka's jars once, with the Ivy that pyspark ships, into a cache folder.
 
 A set of jars is a folder `<cache>/<set>-<version>` that appears under its name only when it is
-complete: Ivy writes into a folder beside it, which is then renamed. A file lock makes processes
-that start together wait for one download.
+complete: Ivy writes into a folder beside it, which is renamed when its jars are the ones that we
+know (`jar_sums`). A file lock makes processes that start together wait for one download.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from xml.sax.saxutils import quoteattr
 
 from twinlog.errors import EnvironmentMissing
 from twinlog.folders import usable
+from twinlog.sandbox.jar_sums import check_jars, check_known
 from twinlog.sandbox.java import find_java
 
 __all__ = ["KAFKA_VERSION", "default_cache", "find_or_fetch", "mirror_maker_jars"]
@@ -113,12 +114,18 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fetch(jars: _JarSet, cache: Path, folder: Path) -> None:
+    check_known(jars.folder, jars.what)
     sys.stderr.write(f"fetching {jars.what} into {folder}\n")
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as scratch:
         new = Path(scratch) / "jars"
         new.mkdir()
         _run_ivy(jars, cache, new)
+        todo = (
+            "find out who answers for the jars' repository (a proxy?), move Ivy's copies in "
+            f"{cache / 'ivy'} away, and try again"
+        )
+        check_jars(jars.folder, jars.what, new, todo)
         (new / "complete").touch()
         new.rename(folder)
 
@@ -184,10 +191,3 @@ def _ivy_jar() -> Path:
     if not found:
         raise EnvironmentMissing("this pyspark has no Ivy in its jars folder; run scripts/setup")
     return found[-1]
-
-
-if __name__ == "__main__":
-    try:
-        find_or_fetch()
-    except EnvironmentMissing as error:
-        sys.exit(f"setup: {error}")

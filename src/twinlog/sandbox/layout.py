@@ -118,6 +118,8 @@ def server_properties(
         "group.share.min.heartbeat.interval.ms": "500",
         "group.share.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",
+        # an idle controller writes a record every 500 ms by default
+        "metadata.max.idle.interval.ms": "5000",
         # the default of 128 MB is allocated at start, a third of a small broker's heap
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
         # a killed broker's partitions move after this long (default 9 s)

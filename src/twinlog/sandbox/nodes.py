@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.private_files import own_folder, write_own
+from twinlog.sandbox.class_archive import archive_flags
 from twinlog.sandbox.java import find_java
 from twinlog.sandbox.layout import log_settings, new_id, to_properties
 from twinlog.sandbox.processes import MarkedProcess, spawn
 
 __all__ = ["Node", "format_storage"]
 
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+"""The features of a new cluster, as its first controller reads them."""
+META: Final = "meta.properties"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node's folder holds `server.properties`, `data`, `broker.log` and `pid`."""
+    """A node's folder holds `server.properties`, `data`, `broker.log` and `pid`, for this user."""
 
     node_id: int
     folder: Path
@@ -50,8 +58,10 @@ class Node:
         return (process := self.process) is not None and process.alive
 
     def write(self, properties: Mapping[str, str]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.settings.write_text(to_properties(properties), encoding="utf-8")
+        # passwords of a secured cluster are in its settings, records and credentials in its data
+        own_folder(self.folder)
+        own_folder(self.data)
+        write_own(self.settings, to_properties(properties))
         (self.folder / "log4j2.properties").write_text(log_settings(), encoding="utf-8")
 
     def spawn(self, jars: Path, jvm: Iterable[str]) -> None:
@@ -96,27 +106,44 @@ def format_storage(
 ) -> None:
     """Prepare empty data folders for one cluster.
 
-    Kafka's tool runs for the first node only. What it writes for another one differs in two ids in
-    `meta.properties`, and each run would cost another JVM.
+    What Kafka's tool writes differs between nodes and clusters in ids in `meta.properties` alone.
+    So it runs once for a set of jars, and what it wrote is kept beside them; with arguments, which
+    are credentials, once for each cluster. Each run would cost another JVM.
     """
-    first, *others = nodes
-    command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"]
-    command += ["-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id]
-    command += ["-c", str(first.settings), "--ignore-formatted", *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    if answer.returncode != 0:
-        raise EnvironmentMissing(
-            f"Kafka could not format {first.data}: {(answer.stderr or answer.stdout).strip()}"
-        )
-    for node in others:
-        if (node.data / "meta.properties").exists():
+    features = jars / BOOTSTRAP
+    extra = list(arguments)
+    if extra or not features.exists():
+        features = nodes[0].data / BOOTSTRAP
+        _run_storage_tool(nodes[0], cluster_id, jars, extra)
+        if not extra and features.exists() and os.access(jars, os.W_OK):
+            _keep(features, jars / BOOTSTRAP)
+    for node in nodes:
+        if (node.data / META).exists():
             continue
-        node.data.mkdir(parents=True)
-        shutil.copy(first.data / "bootstrap.checkpoint", node.data)
+        shutil.copy(features, node.data)
         identity = {
             "version": "1",
             "cluster.id": cluster_id,
             "node.id": str(node.node_id),
             "directory.id": new_id(),
         }
-        (node.data / "meta.properties").write_text(to_properties(identity), encoding="utf-8")
+        (node.data / META).write_text(to_properties(identity), encoding="utf-8")
+
+
+def _keep(file: Path, at: Path) -> None:
+    """Whole, or not at all: other processes do the same."""
+    new = at.with_name(f".{at.name}.{os.getpid()}")
+    shutil.copy(file, new)
+    new.replace(at)
+
+
+def _run_storage_tool(node: Node, cluster_id: str, jars: Path, arguments: Iterable[str]) -> None:
+    command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"]
+    command += archive_flags(jars)
+    command += ["-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id]
+    command += ["-c", str(node.settings), "--ignore-formatted", *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if answer.returncode != 0:
+        raise EnvironmentMissing(
+            f"Kafka could not format {node.data}: {(answer.stderr or answer.stdout).strip()}"
+        )

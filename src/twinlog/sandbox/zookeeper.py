@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.private_files import own_folder
 from twinlog.sandbox.java import find_java
 from twinlog.sandbox.layout import CONTROLLER, HOST
 from twinlog.sandbox.probe import listens
@@ -49,7 +50,8 @@ class ZooKeeper:
     def start(self, jars: Path) -> None:
         """Start it, and return when it listens."""
         data = self.folder / "data"
-        data.mkdir(parents=True, exist_ok=True)
+        own_folder(self.folder)
+        own_folder(data)
         command = [str(find_java()), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         command += ["-Dzookeeper.admin.enableServer=false", "-cp", f"{jars}/*"]
         command += ["org.apache.zookeeper.server.ZooKeeperServerMain", str(self.port), str(data)]

@@ -1,1 +1,4 @@
-"""Spark: the session, leases that run as its jobs, the lanes inside them, and their channel."""
+"""Spark: the session, leases that run as its jobs, and the lanes inside them.
+
+Read `session`, `lease`, then `lane` (what a task runs).
+"""

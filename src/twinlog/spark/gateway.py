@@ -21,6 +21,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -28,6 +29,8 @@ import pyspark
 
 from twinlog.errors import EnvironmentMissing
 from twinlog.folders import temporary_folder
+from twinlog.shown import shown_lines
+from twinlog.spark.open_files import ensure_open_files
 
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 5.0
@@ -76,11 +79,14 @@ _WRAPPER: Final = 'trap "" TERM INT HUP; folder=$0; "$@"; rm -rf "$folder"'
 """What a shell ignores, the program that it starts ignores too; a preexec_fn would run Python
 between fork and exec, which is not safe beside other threads."""
 
+_ADDRESSES: Final = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_PUBLIC_DNS")
+
 _NOISE: Final = b"Using incubator modules"
 
 
 def start_jvm(options: Sequence[str]) -> Gateway:
     """A JVM for lanes on this machine; nothing but these flags and options configures it."""
+    ensure_open_files()
     java = _find_java()
     home = Path(pyspark.__file__).parent
     folder = _make_folder()
@@ -95,11 +101,14 @@ def start_jvm(options: Sequence[str]) -> Gateway:
         f"-Dspark.sql.warehouse.dir={folder}/warehouse",
         "org.apache.spark.api.python.PythonGatewayServer",
     ]
-    return Gateway(command, folder, home)
+    # on the loopback whatever the environment says for other work
+    environment = {k: v for k, v in os.environ.items() if k not in _ADDRESSES}
+    return Gateway(command, folder, home, {**environment, "SPARK_LOCAL_IP": "127.0.0.1"})
 
 
 def submit_jvm(options: Sequence[str], settings: Mapping[str, str]) -> Gateway:
     """A JVM for a cluster's driver, by the `spark-submit` of SPARK_HOME or else of PySpark."""
+    ensure_open_files()
     _find_java()
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     folder = _make_folder()
@@ -114,13 +123,15 @@ def submit_jvm(options: Sequence[str], settings: Mapping[str, str]) -> Gateway:
     command = [str(home / "bin" / "spark-submit")]
     for key, value in every.items():
         command += ["--conf", f"{key}={value}"]
-    return Gateway([*command, "pyspark-shell"], folder, home)
+    return Gateway([*command, "pyspark-shell"], folder, home, os.environ)
 
 
 class Gateway:
     """The JVM of this process's Spark."""
 
-    def __init__(self, command: Sequence[str], folder: Path, home: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, home: Path, environment: Mapping[str, str]
+    ) -> None:
         self._folder = folder
         info = folder / "gateway"
         self.process = subprocess.Popen(
@@ -128,7 +139,7 @@ class Gateway:
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={
-                **os.environ,
+                **environment,
                 "SPARK_HOME": str(home),
                 "SPARK_CONNECT_MODE": "0",
                 "SPARK_LOCAL_DIRS": str(folder),
@@ -136,11 +147,17 @@ class Gateway:
             },
             start_new_session=True,
         )
-        threading.Thread(target=_pass_on, args=(self.process.stderr,), daemon=True).start()
+        threading.Thread(
+            target=_pass_on, args=(self.process.stderr,), name="twinlog-jvm-output", daemon=True
+        ).start()
         os.environ["SPARK_HOME"] = str(home)
         port, secret = self._read(info)
         os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+
+    def hide_secret(self) -> None:
+        """PySpark has read it: children of this process need not inherit it."""
+        os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
 
     def _read(self, info: Path) -> tuple[int, str]:
         deadline = time.monotonic() + START_WITHIN_S
@@ -190,4 +207,7 @@ def _pass_on(stream: IO[bytes]) -> None:
     with stream:
         for line in stream:
             if _NOISE not in line:
-                os.write(2, line)
+                # lanes say what brokers say
+                text = line.decode(errors="backslashreplace").rstrip("\r\n")
+                with suppress(OSError):  # read on: a JVM whose output is full stands still
+                    os.write(2, f"{shown_lines(text)}\n".encode())

@@ -1,4 +1,4 @@
-"""What a lane's Spark task runs: join the channel, ask for work, turn the loop, leave a receipt."""
+"""What a lane's Spark task runs: join the channel, ask for work, turn the loop to its end."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import logging
 import os
 import select
 import time
-from collections.abc import Iterator
 from typing import Any, Final
 
+from twinlog.channel.client import ChannelClient
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.frames import ChannelAddress, LaneIdentity
 from twinlog.errors import Disconnected, DriverSilent, TwinlogError
 from twinlog.lane.loop import LaneLoop
-from twinlog.lane.messages import MESSAGES, Receipt, Work
-from twinlog.spark.channel import ChannelClient
-from twinlog.spark.codec import MessageCodec
-from twinlog.spark.framing import ChannelAddress, LaneIdentity
+from twinlog.lane.messages import MESSAGES, Work
 
 log = logging.getLogger(__name__)
 
 WORK_WITHIN_S: Final = 30.0
 
 
-def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> Iterator[Receipt]:
+def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
     """One attempt of one lane, to its end; a lane whose driver is gone ends quietly."""
     identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
     channel = ChannelClient.connect(address, identity, MessageCodec(MESSAGES))
@@ -31,7 +30,6 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> It
             loop = LaneLoop(channel, first[0])
             loop.accept(first[1:])  # what came with it, perhaps already the end
             loop.run()
-            yield from loop.receipts(lane=lane, lease=lease)
     except (Disconnected, DriverSilent) as error:
         # nobody is left to hand over to: what is on the target is the truth, and the next lane
         # looks there
@@ -41,10 +39,19 @@ def run_lane(lane: int, lease: int, attempt: int, address: ChannelAddress) -> It
 
 
 def _await_work(channel: ChannelClient) -> list[Any]:
-    """The first messages: Work, or Stop when the driver wants nothing of us any more."""
+    """The first messages: Work, or Stop when the driver wants nothing of us any more.
+
+    Without them the attempt fails, so that Spark starts the next one: the driver may have dropped
+    the connection among many strangers, or still hears the attempt before this one.
+    """
     deadline = time.monotonic() + WORK_WITHIN_S
     while time.monotonic() < deadline:
-        messages = channel.receive()
+        try:
+            messages = channel.receive()
+        except Disconnected as error:
+            raise TwinlogError(
+                f"no work for this lane: {error.message}", code="LANE_WITHOUT_WORK"
+            ) from None
         if messages:
             return messages
         select.select([channel], [], [], 0.25)

@@ -1,5 +1,9 @@
 """A lease is one Spark job: a partition, a task and a lane for each of its numbers.
 
+What executors answer is counted in Spark's JVM and read nowhere here: PySpark would unpickle it,
+and a pickle is code (docs/adr/0011). Lanes say what they did over the channel, in messages that are
+data.
+
 The job is an RDD's and not a DataFrame's: a lane needs no columns, and without Spark's SQL engine
 and Arrow a mirror is smaller by a fifth and starts with half the CPU (docs/adr/0008).
 """
@@ -11,48 +15,63 @@ import importlib
 import logging
 import re
 import threading
-from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark import RDD, SparkContext, TaskContext
 
+from twinlog.channel.frames import ChannelAddress
+from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.errors import TwinlogError
-from twinlog.lane.messages import Receipt
-from twinlog.spark.framing import ChannelAddress
 
 log = logging.getLogger(__name__)
 
 _OURS: Final = re.compile(r"^twinlog\.[\w.]+: (.*) \[([A-Z][A-Z0-9_]*)\]\s*$", re.MULTILINE)
 _LAST_WORDS: Final = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt|Exit): .*$", re.MULTILINE)
+_NO_START: Final = re.compile(
+    r'Cannot run program "(.+?)"[^:\n]*: (?:error=\d+, )?(.+)$', re.MULTILINE
+)
+_WORKER_SAID: Final = re.compile(r"Error from python worker:\n(.*?)\nPYTHONPATH was:", re.DOTALL)
+_CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*?\): (.+)$", re.MULTILINE)
 
 
 def run_lane_task(
-    lane: int, nothing: Iterator[object], *, entry: str, lease: int, address: ChannelAddress
-) -> Iterator[Receipt]:
+    lane: int, own: Iterator[str], *, entry: str, lease: int, address: ChannelAddress
+) -> Iterator[object]:
     """The task of one lane, on an executor; the lane's code is loaded here and not pickled."""
-    # the end of Spark's (empty) input must be read, or it does not use the worker process again
-    deque(nothing, maxlen=0)
+    # to the end of Spark's input, or it does not use the worker process again
+    (secret,) = own
     module, _, function = entry.partition(":")
     run = getattr(importlib.import_module(module), function)
     context = TaskContext.get()
     attempt = 0 if context is None else context.attemptNumber()
-    yield from run(lane, lease, attempt, address)
+    run(lane, lease, attempt, replace(address, token=secret))
+    return iter(())
 
 
 class LeaseJob:
     """One lease as a running Spark job."""
 
     def __init__(
-        self, context: SparkContext, entry: str, address: ChannelAddress, lease: int, lanes: int
+        self,
+        context: SparkContext,
+        *,
+        entry: str,
+        address: ChannelAddress,
+        secrets: LaneSecrets,
+        lease: int,
+        lanes: int,
     ) -> None:
         self.error: TwinlogError | None = None
-        self.receipts: tuple[Receipt, ...] = ()
         self.done = threading.Event()
         self._context = context
         self._group = f"twinlog-lease-{lease}"
         self._task = functools.partial(run_lane_task, entry=entry, lease=lease, address=address)
-        self._lanes = lanes
+        self._lease = lease
+        self._secrets = secrets
+        self._own = secrets.open(lease, lanes)
         self._cancelled = False
         self._thread = threading.Thread(target=self._run, name=self._group, daemon=True)
         self._thread.start()
@@ -64,12 +83,15 @@ class LeaseJob:
     def _run(self) -> None:
         try:
             self._context.setJobGroup(self._group, self._group, interruptOnCancel=True)
-            lanes: RDD[object] = self._context.parallelize([], self._lanes)
-            self.receipts = tuple(lanes.mapPartitionsWithIndex(self._task).collect())
+            # each secret travels in its own task's description: the closure, which Spark keeps as
+            # a block for all executors, has none
+            lanes: RDD[str] = self._context.parallelize(self._own, len(self._own))
+            lanes.mapPartitionsWithIndex(self._task)._jrdd.count()
         except Exception as error:  # noqa: BLE001 (Spark's errors have no common base)
             if not self._cancelled:
                 self.error = error_of(self._group, str(error))
         finally:
+            self._secrets.close(self._lease)
             self.done.set()
 
     def cancel(self) -> None:
@@ -89,17 +111,43 @@ def error_of(job: str, text: str) -> TwinlogError:
     if ours:
         message, code = ours[-1]
         return TwinlogError(f"{job}: {message}", code=code)
-    words = _LAST_WORDS.findall(text) or text.strip().splitlines() or ["no reason given"]
-    return TwinlogError(f"{job} failed on Spark: {words[-1].strip()[:500]}", code="LEASE")
+    return TwinlogError(f"{job} failed on Spark: {_reason(text)[:500]}", code="LEASE")
+
+
+def _reason(text: str) -> str:
+    """The line that says why: of a Java trace neither the first nor the last is."""
+    if unstarted := _NO_START.search(text):
+        python, why = unstarted.groups()
+        return (
+            f"the lanes' Python cannot be started: {python}: {why}; PYSPARK_PYTHON names it, and "
+            "every executor must be able to run it as its own user"
+        )
+    if said := _WORKER_SAID.search(text):
+        words = said.group(1).strip().splitlines() or ["without a word"]
+        return f"the lanes' Python ended: {words[-1].strip()}"
+    for pattern in (_LAST_WORDS, _CAUSE, _LOST_TASK):
+        if found := pattern.findall(text):
+            return str(found[-1]).strip()
+    return (text.strip().splitlines() or ["no reason given"])[-1].strip()
 
 
 class LeaseStarter:
     """Starts leases on one Spark."""
 
-    def __init__(self, context: SparkContext, entry: str, address: ChannelAddress) -> None:
+    def __init__(
+        self, context: SparkContext, entry: str, address: ChannelAddress, secrets: LaneSecrets
+    ) -> None:
         self._context = context
         self._entry = entry
         self._address = address
+        self._secrets = secrets
 
     def start(self, lease: int, lanes: int) -> LeaseJob:
-        return LeaseJob(self._context, self._entry, self._address, lease, lanes)
+        return LeaseJob(
+            self._context,
+            entry=self._entry,
+            address=self._address,
+            secrets=self._secrets,
+            lease=lease,
+            lanes=lanes,
+        )

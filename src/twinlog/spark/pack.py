@@ -8,8 +8,10 @@ version and the platform of the machine where it was made.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import re
+import secrets
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -43,14 +45,19 @@ class Packed:
 def pack(path: Path) -> Packed:
     """Write the archive from what is installed here; an existing file is replaced at the end."""
     names = sorted(_needed("twinlog"))
-    partial = path.with_name(f"{path.name}.partial")
+    # PATH may lie in a folder of many: under a name that can be guessed a link may be waiting
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, file in sorted(_files(names)):
+        with (
+            os.fdopen(os.open(partial, flags, 0o666), "w+b") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
+            for name, member in sorted(_files(names)):
                 info = zipfile.ZipInfo(name, _EARLIEST)
                 info.external_attr = 0o644 << 16
                 info.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(info, file.read_bytes())
+                archive.writestr(info, member.read_bytes())
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
 import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, accumulators
+from pyspark.accumulators import AccumulatorTCPServer
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.spark.authentication import security_settings
 from twinlog.spark.gateway import Gateway, start_jvm, submit_jvm
 from twinlog.spark.masters import TASK_FAILURES, is_local, local_master, task_slots, usable_cores
 from twinlog.spark.pack import ALIAS
@@ -21,6 +24,8 @@ log = logging.getLogger(__name__)
 
 STOP_WITHIN_S: Final = 5.0
 """A JVM that does not answer is ended the hard way after this."""
+
+_LENGTH: Final = struct.Struct("!i")
 
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -48,18 +53,21 @@ class Engine:
     """Task slots of a given master; None here, where there are as many as are needed."""
 
 
-def start_spark(master: str | None, lanes: int, archive: Path | None = None) -> Engine:
+def start_spark(
+    master: str | None, lanes: int, archive: Path | None = None, *, may_be_open: bool = False
+) -> Engine:
     """Start Spark here, or connect to a master; `lanes` is what all flows together want.
 
-    `archive` is unpacked by executors, which then need a Python but not Twinlog.
+    `archive` is unpacked by executors, which then need a Python but not Twinlog. `may_be_open`: a
+    master without a secret is not refused.
     """
     hush_libraries()
+    read_past_accumulators()
     settings = {**SETTINGS, **_archive_settings(archive)}
     options = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"]
     if is_local(master):
-        # executors of a cluster may have another interpreter, and must find our address
+        # executors of a cluster may have another interpreter
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         url = local_master(master, lanes, usable_cores())
         gateway = start_jvm(options)
     else:
@@ -67,8 +75,12 @@ def start_spark(master: str | None, lanes: int, archive: Path | None = None) -> 
         url = str(master)
         gateway = submit_jvm(options, {"spark.master": url, **settings})
     try:
-        conf = SparkConf().setAppName("twinlog").setMaster(url).setAll([*settings.items()])
+        SparkContext._ensure_initialized()  # without the JVM a SparkConf knows no file of Spark's
+        conf = SparkConf()
+        settings |= security_settings(master, dict(conf.getAll()), may_be_open=may_be_open)
+        conf.setAppName("twinlog").setMaster(url).setAll([*settings.items()])
         context = SparkContext(conf=conf)
+        gateway.hide_secret()
         slots = None if master is None else task_slots(context, 2 * lanes)
     except BaseException:
         forget_gateway()
@@ -80,11 +92,34 @@ def start_spark(master: str | None, lanes: int, archive: Path | None = None) -> 
 def hush_libraries() -> None:
     """Let py4j and pyspark say nothing that they raise as well.
 
-    At the end of a JVM that still had a call to answer that would be a traceback.
+    At the end of a JVM that still had a call to answer that would be a traceback. So it would be
+    for every stranger who connects to the port on which PySpark waits for accumulators.
     """
+    AccumulatorTCPServer.handle_error = _note_stranger  # type: ignore[method-assign,assignment]
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.ERROR)
     logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def read_past_accumulators() -> None:
+    """Unpickle nothing that executors send: lanes have no accumulators.
+
+    With each finished task PySpark takes updates of accumulators, and unpickles them here, in the
+    process that holds the secrets of both clusters.
+    """
+    serializer: Any = _Unread()
+    accumulators.pickleSer = serializer
+
+
+class _Unread:
+    def _read_with_length(self, stream: BinaryIO) -> tuple[int, None]:
+        (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+        stream.read(length)
+        return -1, None  # of no accumulator that there is
+
+
+def _note_stranger(_server: object, _request: object, address: object) -> None:
+    log.debug("a connection of %s to PySpark's accumulators broke off", address, exc_info=True)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

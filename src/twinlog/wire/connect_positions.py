@@ -7,7 +7,7 @@ JSON without schemas and spaces, as Connect's JsonConverter writes it:
 
 Connect looks positions up by the bytes of the key, so the order of the fields matters: it is the
 one in which a Java HashMap of these three names is walked. And it finds them only in the partition
-that Java's default partitioner chooses (`mirror.partitioner`).
+that Java's default partitioner chooses (`mirror.copy.partitioner`).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ SECRET = "s3cr3t-value"
         ),
         (
             [
-                "A.security.protocol = SASL_PLAINTEXT",
+                "A.security.protocol = SASL_SSL",
                 "A.sasl.mechanism = PLAIN",
                 f"A.sasl.jaas.config = {SECRET}",
             ],

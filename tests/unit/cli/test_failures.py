@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.failures import FailureLines
-from twinlog.control.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.cli.terminal.failures import FailureLines
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 NOW_MS = 1_700_000_000_000
 
@@ -78,3 +78,36 @@ def test_passing_trouble_is_said_only_when_it_stays() -> None:
 def test_a_name_that_the_message_begins_with_is_not_repeated() -> None:
     lines = Said().after(1, bad(0, message="orders-0: the topic is gone"))
     assert lines == ["A->B: orders-0: the topic is gone [FOREIGN_DATA]"]
+
+
+def test_many_topics_that_are_deleted_at_once_are_a_line_and_are_released() -> None:
+    said = Said()
+    gone = [
+        bad(0, code="TOPIC_MISSING", topic=f"t{n:02}", message="the topic is gone")
+        for n in range(25)
+    ]
+    lines = said.after(1, *gone)
+    assert lines == [
+        "A->B: 25 topics (t00, t01, t02 and 22 more): the topic is gone [TOPIC_MISSING]"
+    ]
+    assert said.after(1, *gone) == []
+    released = [partition(f"t{n:02}", state="RELEASED") for n in range(25)]
+    assert said.after(1, partition(), *released) == [
+        "A->B: 25 topics (t00, t01, t02 and 22 more): released after 2.0 s: no longer mirrored, "
+        "last TOPIC_MISSING"
+    ]
+
+
+def test_a_topic_that_is_gone_is_released_and_one_that_runs_again_is_not() -> None:
+    said = Said()
+    said.after(1, bad(0), bad(0, topic="pay"))
+    assert said.after(90, partition(number=0)) == [
+        "A->B: orders: FOREIGN_DATA is over after 1 min 30 s",
+        "A->B: pay: released after 1 min 30 s: no longer mirrored, last FOREIGN_DATA",
+    ]
+
+
+def test_different_reasons_and_a_few_topics_keep_their_own_lines() -> None:
+    said = Said()
+    lines = said.after(1, *(bad(0, topic=f"t{n}") for n in range(3)), bad(1, code="DIVERGED"))
+    assert len(lines) == 4

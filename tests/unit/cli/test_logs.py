@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from twinlog.cli import logs
-from twinlog.cli.logs import LogFormat, configure_logs
-from twinlog.cli.output import configure_logging
+from twinlog.cli.terminal import logs
+from twinlog.cli.terminal.logs import LogFormat, configure_logs
+from twinlog.cli.terminal.output import configure_logging
 from twinlog.errors import UsageError
 
 log = logging.getLogger("twinlog.control.anything")
@@ -83,6 +84,27 @@ def test_the_file_is_rotated_and_five_old_ones_are_kept(
     assert files == ["twinlog.log", *(f"twinlog.log.{n}" for n in range(1, 6))]
     assert all(path.stat().st_size <= 1000 for path in tmp_path.iterdir())
     assert "event 199" in (tmp_path / "twinlog.log").read_text()
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 0o600), (0o640, 0o640), (0o600, 0o600)])
+def test_the_file_is_this_users_alone_unless_somebody_wants_it_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int | None, after: int
+) -> None:
+    monkeypatch.setattr(logs, "FILE_BYTES", 1000)
+    file = tmp_path / "twinlog.log"
+    if before is not None:
+        file.touch()
+        file.chmod(before)
+    mask = os.umask(0o022)
+    try:
+        configure_logs(file, LogFormat.TEXT, verbose=False)
+        for number in range(100):
+            log.info("event %d %s", number, "." * 50)
+    finally:
+        os.umask(mask)
+    found = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert len(found) > 3
+    assert set(found.values()) == {after}
 
 
 def test_a_file_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.mirror import MirrorReport
-from twinlog.control.run import MirrorResult
-from twinlog.control.snapshot import FlowSnapshot
+from twinlog.cli.commands.mirror import MirrorReport
+from twinlog.control.process.run import MirrorResult
+from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import ConfigError, TwinlogError, Unreachable
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from twinlog.cli.main import run
-from twinlog.control.status_file import StatusFile
+from twinlog.control.watch.status_file import StatusFile
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -76,6 +76,21 @@ def test_convert_prints_and_writes_but_never_over_a_file(
     assert run([*arguments, "--output", str(out)]) == 2
     assert run(["convert", str(out)]) == 0
     assert capsys.readouterr().out == printed
+
+
+def test_what_convert_writes_is_for_its_user_alone(tmp_path: Path) -> None:
+    out, victim = tmp_path / "mm2.properties", tmp_path / "victim"
+    arguments = ["convert", *pair_files(tmp_path), "--whitelist", "orders", "--output"]
+    mask = os.umask(0o022)
+    try:
+        assert run([*arguments, str(out)]) == 0
+    finally:
+        os.umask(mask)
+    assert out.stat().st_mode & 0o777 == 0o600
+    link = tmp_path / "link"
+    link.symlink_to(victim)
+    assert run([*arguments, str(link)]) == 2
+    assert not victim.exists()
 
 
 def test_a_lone_star_becomes_what_mirror_maker_2_takes(

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.progress import PlainProgress, mirror_view
-from twinlog.control.rates import Rates
-from twinlog.control.snapshot import FlowSnapshot
+from twinlog.cli.terminal.progress import PlainProgress, mirror_view
+from twinlog.control.watch.rates import Rates
+from twinlog.control.watch.snapshot import FlowSnapshot
 
 
 class Log:
@@ -70,6 +70,14 @@ def test_an_ordinary_stop_is_not_worth_a_line() -> None:
     for state in ("RUNNING", "STOPPING", "STOPPED"):
         log.second(flow(partition(), state=state))
     assert len(log.lines) == 1
+
+
+def test_the_end_of_a_flow_that_had_trouble_is_no_return() -> None:
+    log = Log(once=True)
+    for state in ("RUNNING", "PARTLY_FAILED", "STOPPING", "PARTLY_FAILED", "STOPPED"):
+        for _ in range(40):
+            log.second(flow(partition(), state=state))
+    assert [line for line in log.lines if "again" in line or "STOP" in line] == []
 
 
 def shown(*flows: FlowSnapshot, rows: int = 20) -> str:

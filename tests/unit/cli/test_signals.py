@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from twinlog.cli.signals import stop_on_signals
+from twinlog.cli.terminal.signals import stop_on_signals
 
 PROGRAM = """
 import sys, time
-from twinlog.cli.signals import stop_on_signals
+from twinlog.cli.terminal.signals import stop_on_signals
 with stop_on_signals() as stop:
     print("ready", flush=True)
     stop.wait()

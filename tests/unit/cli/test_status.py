@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.snapshots import flow, partition
+from twinlog.cli.commands.status import rows, since
 from twinlog.cli.main import run
-from twinlog.cli.status import rows, since
-from twinlog.control.status_file import StatusFile
+from twinlog.control.watch.status_file import StatusFile
 
 HOUR_MS = 3_600_000
 

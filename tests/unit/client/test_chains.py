@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twinlog.client.chains import chain, fewest_hops, hops
-from twinlog.mirror.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 DEFAULT = DefaultReplicationPolicy()
 IDENTITY = IdentityReplicationPolicy(source_alias="us")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twinlog.client.topology import topology
-from twinlog.mirror.naming import DefaultReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
 from twinlog.model import Flow
 
 POLICY = DefaultReplicationPolicy()

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from twinlog.cluster.connection import Connection
-from twinlog.cluster.settings import ClusterSettings
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.security_keys import load_security
 from twinlog.errors import CorruptData, Disconnected, TwinlogError, Unreachable
 
 Peer = Callable[[socket.socket], None]
@@ -104,6 +105,45 @@ def test_peer_that_does_not_speak_kafka(
         open_to(port, timeout_s=0.5)
     assert f"127.0.0.1:{port}" in caught.value.message
     assert "cluster A" in caught.value.message
+
+
+def claiming(size: int, *, answers_handshake: bool) -> Peer:
+    """A broker with SASL whose answer to the handshake, or to the first token, claims that size."""
+
+    def behave(sock: socket.socket) -> None:
+        def correlation_id() -> int:
+            return int(struct.unpack_from(">i", sock.recv(1024), 8)[0])
+
+        def answer(body: bytes) -> None:
+            sock.sendall(struct.pack(">i", len(body)) + body)
+
+        keys = b"".join(struct.pack(">hhh", key, 0, 1) for key in (18, 17, 36))
+        answer(struct.pack(">ihi", correlation_id(), 35, 1) + keys[:6])
+        answer(struct.pack(">ihi", correlation_id(), 0, 3) + keys)
+        if answers_handshake:
+            answer(struct.pack(">ihih", correlation_id(), 0, 1, 5) + b"PLAIN")
+        correlation_id()
+        sock.sendall(struct.pack(">i", size))
+
+    return behave
+
+
+@pytest.mark.parametrize("answers_handshake", [False, True])
+def test_a_peer_costs_no_memory_before_it_has_authenticated_us(answers_handshake: bool) -> None:
+    """Four bytes of a stranger, and half a gigabyte was set aside."""
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    security = load_security(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{login} required username="u" password="p";',
+        },
+        where="A",
+    )
+    with peer(claiming(400 << 20, answers_handshake=answers_handshake)) as port:
+        settings = ClusterSettings(alias="A", bootstrap=(("127.0.0.1", port),), security=security)
+        with pytest.raises(CorruptData, match="size of 419430400 bytes"):
+            Connection.open("127.0.0.1", port, settings, timeout_s=5)
 
 
 def test_nobody_listens() -> None:

@@ -1,6 +1,6 @@
 """A buffer is given out again only once nobody holds a slice of it."""
 
-from twinlog.cluster.frame_pool import (
+from twinlog.cluster.net.frame_pool import (
     MOST_BYTES,
     MOST_KEPT,
     POOLED_FROM_BYTES,

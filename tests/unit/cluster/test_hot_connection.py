@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from twinlog.cluster.connection import Connection
-from twinlog.cluster.frame_pool import FramePool
-from twinlog.cluster.hot_connection import HotConnection
-from twinlog.cluster.settings import ClusterSettings
+from tests.support.eventually import eventually
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.hot_connection import READ_AHEAD_BYTES, HotConnection
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import CorruptData, Disconnected
 
 
@@ -88,3 +89,47 @@ def test_answers_arrive_whole_however_they_are_cut(peer: Peer) -> None:
         found += peer.received()
     assert found == [("a", b"one"), ("b", b""), ("c", b"three" * 50)]
     assert peer.received() == []
+
+
+def may_send(peer: Peer) -> bool:
+    return peer.hot.may_send
+
+
+def test_nothing_is_sent_while_the_broker_says_that_it_does_not_read(peer: Peer) -> None:
+    peer.sock.sendall(b"".join(peer.answer(n, b"") for n in (1, 2, 3)))
+    assert len(peer.received()) == 3
+    assert may_send(peer)
+    peer.hot.throttled(60_000)
+    assert not may_send(peer)
+    peer.hot.throttled(50)
+    assert not may_send(peer)
+    eventually(lambda: may_send(peer))
+
+
+def test_little_is_sent_ahead_before_anything_was_taken(peer: Peer) -> None:
+    assert may_send(peer), "three small requests fit in the buffer of the broker's socket"
+    peer.hot.submit(0, 9, [bytes(READ_AHEAD_BYTES)], "d")
+    assert not may_send(peer)
+
+
+def test_a_part_of_what_was_taken_is_sent_ahead(peer: Peer) -> None:
+    size = 8 * READ_AHEAD_BYTES
+    for n in range(4, 8):
+        peer.hot.submit(0, 9, [bytes(size)], n)
+    peer.sock.sendall(b"".join(peer.answer(n, b"") for n in range(1, 7)))
+    assert len(peer.received()) == 6
+    assert not may_send(peer), "the last one is more than a quarter of the three before"
+    peer.sock.sendall(peer.answer(7, b""))
+    peer.received()
+    peer.hot.submit(0, 9, [bytes(size // 2)], 8)
+    assert may_send(peer)
+
+
+def test_a_quota_that_binds_lets_one_request_out_at_a_time(peer: Peer) -> None:
+    peer.hot.submit(0, 9, [bytes(8 * READ_AHEAD_BYTES)], "d")
+    peer.sock.sendall(b"".join(peer.answer(n, b"") for n in range(1, 5)))
+    assert len(peer.received()) == 4
+    peer.hot.throttled(1)
+    eventually(lambda: may_send(peer))
+    peer.hot.submit(0, 9, [b"small"], "e")
+    assert not may_send(peer)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.jaas import parse_jaas
+from twinlog.cluster.security.jaas import parse_jaas
 from twinlog.errors import ConfigError
 
 WHERE = "mm2.properties line 3: A.sasl.jaas.config"

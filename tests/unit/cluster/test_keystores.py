@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.certificates import Issued, shared_authority
-from twinlog.cluster import keystores
-from twinlog.cluster.jks import BrokenStore, WrongPassword
+from twinlog.cluster.security import keystores
+from twinlog.cluster.security.jks import BrokenStore, WrongPassword
 
 PASSWORD = "store-pass"
 KEY_PASSWORD = "key-pass"

@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 from kafka.protocol.metadata import MetadataResponse
 
-from twinlog.cluster import protocol
+from twinlog.cluster.net import protocol
 
 METADATA, VERSION, THREADS, TIMES = 3, 12, 8, 200
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from twinlog.cluster.retry import Backoff, Deadline, Patience, retry
+from twinlog.cluster.net.retry import Backoff, Deadline, Patience, retry
 from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unreachable
 
 

@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from tests.support.certificates import shared_authority
-from twinlog.cluster.security import OAuthSettings, SecuritySettings, load_security
+from twinlog.channel.codec import MessageCodec
+from twinlog.cluster.security.security_keys import load_security
+from twinlog.cluster.security.security_settings import OAuthSettings, SecuritySettings
 from twinlog.errors import ConfigError
-from twinlog.spark.codec import MessageCodec
 
 WHERE = "mm2.properties, cluster A"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -17,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.certificates import shared_authority
-from twinlog.cluster import oauth
-from twinlog.cluster.sasl import authenticate
-from twinlog.cluster.security import OAuthSettings, SecuritySettings
-from twinlog.cluster.token_endpoint import Token, fetch_token, lifetime_of
-from twinlog.errors import AuthenticationFailed, Unreachable
+from twinlog.cluster.security import oauth
+from twinlog.cluster.security.oauth_keys import ALLOWED_URLS
+from twinlog.cluster.security.sasl import authenticate
+from twinlog.cluster.security.security_keys import load_security
+from twinlog.cluster.security.security_settings import OAuthSettings, SecuritySettings
+from twinlog.cluster.security.token_endpoint import Token, fetch_token, lifetime_of
+from twinlog.errors import AuthenticationFailed, ConfigError, Unreachable
 
 NOW = 1_000_000.0
 
@@ -114,6 +116,27 @@ class TestRequest:
         assert endpoint.url in caught.value.message
         assert "hunter2" not in str(caught.value)
         assert "hidden" not in str(caught.value)
+
+    @pytest.mark.parametrize("secret", ["hunter2-hunter2", 'a"b\\c/d e', "gr\u00fc\u00dfe-an-alle"])
+    @pytest.mark.parametrize("length", range(160, 205, 3))
+    def test_no_part_of_the_secret_stays_where_an_answer_is_cut(
+        self, endpoint: Endpoint, secret: str, length: int
+    ) -> None:
+        settings = replace(endpoint.settings(), client_secret=secret)
+        basic = base64.b64encode(f"me:{secret}".encode()).decode()
+        for form in (
+            secret,
+            urllib.parse.quote_plus(secret),
+            urllib.parse.quote(secret, safe=""),
+            basic,
+        ):
+            body = {"error": "x" * length, "error_description": f"no {form}"}
+            endpoint.status, endpoint.body = 401, json.dumps(body).encode()
+            with pytest.raises(AuthenticationFailed) as caught:
+                fetch_token(settings, NOW)
+            said = caught.value.message.partition("x" * length)[2]
+            assert form[:4] not in said
+            assert ascii(form)[1:5] not in said
 
     @pytest.mark.parametrize("status", [429, 500, 503])
     def test_busy_endpoint_can_be_asked_again(self, endpoint: Endpoint, status: int) -> None:
@@ -291,3 +314,37 @@ def test_unsecured_token() -> None:
     assert base64.urlsafe_b64decode(header + "=") == b'{"alg":"none"}'
     assert lifetime_of(token, NOW) == 60
     assert b'"sub":"alice"' in base64.urlsafe_b64decode(claims + "==")
+
+
+class TestAllowedAddresses:
+    """Who starts the process may say which addresses a file may name."""
+
+    LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
+    def load(self, url: str) -> SecuritySettings:
+        keys = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": f'{self.LOGIN} clientId="me" clientSecret="hunter2";',
+            "sasl.oauthbearer.token.endpoint.url": url,
+        }
+        return load_security(keys, where="A")
+
+    def test_any_is_allowed_as_long_as_nothing_is_said(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv(ALLOWED_URLS, raising=False)
+        loaded = self.load("https://any.example/token")
+        assert loaded.oauth is not None
+
+    @pytest.mark.parametrize("url", ["https://b.example/token", "file:///etc/passwd"])
+    def test_others_are_refused(self, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+        monkeypatch.setenv(ALLOWED_URLS, "https://a.example/token, https://c.example/token")
+        with pytest.raises(ConfigError, match=ALLOWED_URLS):
+            self.load(url)
+        assert self.load("https://c.example/token").oauth is not None
+
+    def test_an_empty_list_allows_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(ALLOWED_URLS, "")
+        with pytest.raises(ConfigError, match=ALLOWED_URLS):
+            self.load("https://a.example/token")

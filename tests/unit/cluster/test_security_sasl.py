@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.sasl import authenticate
-from twinlog.cluster.scram import scram_messages
-from twinlog.cluster.security import OAuthSettings, SecuritySettings
+from twinlog.cluster.security.sasl import authenticate
+from twinlog.cluster.security.scram import scram_messages
+from twinlog.cluster.security.security_settings import OAuthSettings, SecuritySettings
 from twinlog.errors import AuthenticationFailed
 
 # RFC 7677, section 3

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Issued, authority, shared_authority
-from twinlog.cluster import ciphers
-from twinlog.cluster.security import SecuritySettings, explain_tls_error, wrap_socket
+from twinlog.cluster.security import ciphers
+from twinlog.cluster.security.security_settings import SecuritySettings
+from twinlog.cluster.security.tls import explain_tls_error, wrap_socket
 from twinlog.errors import AuthenticationFailed, ClusterError, Fate, Unreachable
 
 TRUSTING = SecuritySettings(protocol="SSL", ca_pem=shared_authority().pem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.cluster.settings import ClusterSettings, parse_bootstrap
+from twinlog.cluster.net.settings import ClusterSettings, parse_bootstrap
 from twinlog.errors import ConfigError
 
 

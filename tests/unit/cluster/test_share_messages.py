@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.cluster import protocol
+from twinlog.cluster.net import protocol
 from twinlog.cluster.share_messages import (
     AlterShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequest,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.properties import BASE, Loader, refusal, warnings_of
 from twinlog.config.load import load
-from twinlog.config.schema import WarningCode
+from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
 
 CLUSTERS, A_SERVERS, B_SERVERS, ENABLED = BASE

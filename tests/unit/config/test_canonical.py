@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.unit.config.test_examples import EXAMPLES
 from tests.unit.config.test_examples import SAID as RUN
 from tests.unit.config.test_strimzi_examples import RESOURCES, SAID, example
-from twinlog.config.canonical import canonical
-from twinlog.config.keys import DEFINITIONS, RENAMED
+from twinlog.config.advice.canonical import canonical
+from twinlog.config.config_file import read_raw
+from twinlog.config.files.properties import decode, parse_properties
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
 from twinlog.config.load import load
-from twinlog.config.origin import ClientProperties, Setting
-from twinlog.config.patterns import joined
-from twinlog.config.properties import decode, parse_properties
-from twinlog.config.read import read_raw
-from twinlog.config.schema import FlowConfig, MirrorConfig
+from twinlog.config.regex.patterns import joined
+from twinlog.config.values.origin import ClientProperties, Setting
 
 CLIENTS = (
     "source_consumer",

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import Loader, flow_of, refusal
-from twinlog.config.schema import PolicyKind
-from twinlog.mirror.filters import TopicSelector, Verdict, policy_of
+from twinlog.config.flow.schema import PolicyKind
+from twinlog.mirror.names.filters import TopicSelector, Verdict, policy_of
 
 MODULE = '''
 from dataclasses import dataclass
-from twinlog.mirror.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 
 class Suffixed(DefaultReplicationPolicy):

@@ -11,11 +11,11 @@ import pytest
 from twinlog.config.changes import ConfigChanges, changes_between
 from twinlog.config.digest import differing, digests
 from twinlog.config.effective import ACT_WHEN_GIVEN
-from twinlog.config.key_types import Support
-from twinlog.config.keys import DEFINITIONS
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.config.keys.key_types import Support
 from twinlog.config.load import load
-from twinlog.config.origin import Settings
-from twinlog.config.schema import FlowConfig, MirrorConfig
+from twinlog.config.values.origin import Settings
 
 BASE = {
     "clusters": "A, B",
@@ -147,7 +147,7 @@ def test_every_value_that_changes_is_noticed(
 ) -> None:
     module = tmp_path / "named_anew.py"
     module.write_text(
-        "from twinlog.mirror.naming import DefaultReplicationPolicy\n\n\n"
+        "from twinlog.mirror.names.naming import DefaultReplicationPolicy\n\n\n"
         "class Mine(DefaultReplicationPolicy):\n    pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig, OffsetSyncsConfig
 from twinlog.config.load import load
-from twinlog.config.schema import FlowConfig, MirrorConfig, OffsetSyncsConfig
 from twinlog.errors import ConfigError
 
 TWO = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"

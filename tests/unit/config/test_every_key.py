@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import Loader, flow_of
-from twinlog.config.client_keys import Role
-from twinlog.config.client_meanings import CLIENT_MEANINGS, ClientKey
-from twinlog.config.explain import explain, without_meaning
-from twinlog.config.key_types import KeyDefinition, Kind, Scope, Support
-from twinlog.config.keys import DEFINITIONS, RENAMED
-from twinlog.config.schema import MirrorConfig, WarningCode
-from twinlog.config.worker_keys import PROCESS_KEYS, WORKER_KEYS
+from twinlog.config.advice.explanation import explain, without_meaning
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.config.keys.client_keys import Role
+from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, ClientKey
+from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
+from twinlog.config.keys.key_types import KeyDefinition, Kind, Scope, Support
+from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
+from twinlog.config.values.warnings import WarningCode
 
 USELESS = {WarningCode.UNKNOWN_KEY, WarningCode.DEAD_KEY, WarningCode.FLOW_OFF}
 VALUES = {

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
-from twinlog.config.schema import MirrorConfig, WarningCode
+from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
 
 EXAMPLES = Path(__file__).parent / "examples"

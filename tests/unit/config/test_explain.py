@@ -9,14 +9,14 @@ import pytest
 
 from tests.support.properties import BASE, Loader, flow_of
 from twinlog.cli.main import run
-from twinlog.config.client_keys import CLIENT_KEYS, is_connection_key
-from twinlog.config.client_meanings import MEANING_OF
-from twinlog.config.explain import ExplainedFlow, ExplainedKey, explain, without_meaning
-from twinlog.config.key_types import Support
-from twinlog.config.keys import DEFINITIONS
-from twinlog.config.schema import MirrorConfig
-from twinlog.config.worker_keys import PROCESS_KEYS, WORKER_KEYS
-from twinlog.config.worker_meanings import WORKER_MEANINGS
+from twinlog.config.advice.explanation import ExplainedFlow, ExplainedKey, explain, without_meaning
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.config.keys.client_keys import CLIENT_KEYS, is_connection_key
+from twinlog.config.keys.client_meanings import MEANING_OF
+from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.config.keys.key_types import Support
+from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
+from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
 
 SECRET = "s3cr3t-value"
 
@@ -41,6 +41,15 @@ def test_every_key_is_explained_with_value_and_line(read: Loader) -> None:
     default = found(flow, "B.producer.max.request.size")
     assert (default.value, default.file, default.line) == ("1048576", "", None)
     assert found(flow, "replication.factor").value == "2"
+
+
+def test_a_line_that_several_clients_read_is_one_row(read: Loader) -> None:
+    config = read("B.producer.bootstrap.servers = other:1")
+    flow = explained(config)
+    here = found(flow, "A.bootstrap.servers")
+    assert here.meaning == "how this client reaches its cluster (A.consumer.*, A.admin.*)"
+    assert "(B.producer.*)" in found(flow, "B.producer.bootstrap.servers").meaning
+    assert "(B.admin.*)" in found(flow, "B.bootstrap.servers").meaning
 
 
 def test_the_line_that_wins_is_the_one_told(read: Loader) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.properties import Loader, warnings_of
-from twinlog.config.schema import WarningCode
+from twinlog.config.values.warnings import WarningCode
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.config.test_canonical import effective
-from twinlog.config.canonical import canonical
+from twinlog.config.advice.canonical import canonical
+from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
+from twinlog.config.flow.schema import MirrorConfig, PolicyKind
 from twinlog.config.load import load, load_raw
-from twinlog.config.mirror_maker_1 import PairOptions, read_pair
-from twinlog.config.schema import MirrorConfig, PolicyKind, WarningCode
+from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
 
 # as training material has them, the misspelling included

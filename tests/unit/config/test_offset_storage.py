@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import flow_of, loader
+from twinlog.config.flow.offset_storage import OffsetStorage, offset_storage
 from twinlog.config.load import load
-from twinlog.config.offset_storage import OffsetStorage, offset_storage
 
 RESOURCE = """\
 apiVersion: kafka.strimzi.io/v1beta2

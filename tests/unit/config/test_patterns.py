@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from twinlog.config.java_regex import compile_java
-from twinlog.config.patterns import compile_names, has_lone_star
-from twinlog.config.regex_reader import RegexProblem
+from twinlog.config.regex.java_regex import compile_java
+from twinlog.config.regex.patterns import compile_names, has_lone_star
+from twinlog.config.regex.reader import RegexProblem
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -153,3 +153,72 @@ def test_agrees_with_java_util_regex_or_refuses(java: Any, pattern: str) -> None
     theirs = java.java.util.regex.Pattern
     expected = [name for name in NAMES if theirs.matches(pattern, name)]
     assert expected == [name for name in NAMES if ours.fullmatch(name)]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+-orders",
+        "(a*)*b",
+        "(a|a)*b",
+        "(a|aa)+b",
+        "(.*a){1,}b",
+        "(.*|x)*",
+        r"([\w.]+\.?)*x",
+        "((a+)b?)*c",
+        "(?i)(a|A)*b",
+        "x|y|(?:[a-z]+-?)+z",
+        "((ab)*)*c",
+        "(a?b?)*c",
+        "([^.]*)*x",
+        "((a*|b*)c)*d",
+        "((?>a)|a)*b",
+        "(a(b?)?)*x",
+    ],
+)
+def test_a_repetition_that_would_never_end_is_refused(pattern: str) -> None:
+    with pytest.raises(RegexProblem, match="more ways than there is time"):
+        compile_java(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        ".*",
+        "a.*|b.*",
+        r"[^.]*\.x",
+        r"([a-z]+\.)*orders",
+        r"(\w+-)+v\d+",
+        "(team-(a|b)-.*)",
+        "(orders|payments)+",
+        "([0-9]{4}-?)+",
+        "([a-f0-9]{2})*",
+        "(?!(a|b).*).*",
+        "^(?!.*(heartbeats|)).*$",
+        "(a+)?b",
+        "(a++)+b",
+        r"((prod|test)\.)?[a-z-]+(\.v[0-9]+)*",
+        "(ab*c)*",
+        "(?:.*,)?x",
+    ],
+)
+def test_patterns_that_read_a_name_in_one_way_are_kept(pattern: str) -> None:
+    compile_java(pattern)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.sampled_from(["a", "b", "(a|b)", "[ab]", "a+", "b*", "a?", "(ab)*"]),
+        min_size=1,
+        max_size=4,
+    ),
+    st.text("ab", max_size=20),
+)
+def test_what_is_kept_ends_soon(parts: list[str], name: str) -> None:
+    try:
+        pattern = compile_java(f"({''.join(parts)})*c")
+    except RegexProblem:
+        return
+    # within pytest's timeout: an exponential one of 21 characters and more takes minutes
+    pattern.fullmatch(name * 3 + "d")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import BASE, Loader, flow_of
-from twinlog.config.client_keys import Role
-from twinlog.config.schema import IsolationLevel, OffsetReset, PolicyKind
+from twinlog.config.flow.schema import IsolationLevel, OffsetReset, PolicyKind
+from twinlog.config.keys.client_keys import Role
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from twinlog.config.properties import decode, parse_properties
+from twinlog.config.files.properties import decode, parse_properties
 from twinlog.errors import ConfigError
 
 

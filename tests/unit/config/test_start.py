@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import Loader, flow_of, refusal
-from twinlog.config.schema import WarningCode
+from twinlog.config.values.warnings import WarningCode
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicPartition
 
 LATEST = StartAt(StartKind.LATEST)
@@ -42,6 +42,26 @@ def offset(value: int) -> StartAt:
 def test_what_counts_for_a_partition(read: Loader, value: str, expected: StartAt) -> None:
     start = flow_of(read(f"A->B.twinlog.start = {value}")).start
     assert start.at(TopicPartition("orders", 3)) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["twinlog.start = latest"], LATEST),
+        (["twinlog.start = latest", "twinlog.start.new = start"], LATEST),
+        (["twinlog.start = latest", "twinlog.start.new = earliest"], EARLIEST),
+        (["twinlog.start = 2026-11-01T00:00:00Z", "twinlog.start.new = earliest"], EARLIEST),
+        (["A.consumer.auto.offset.reset = latest", "twinlog.start.new = earliest"], EARLIEST),
+        (["twinlog.start = orders:3=5", "twinlog.start.new = earliest"], offset(5)),
+    ],
+)
+def test_what_counts_for_what_is_made_while_the_mirror_runs(
+    read: Loader, lines: list[str], expected: StartAt
+) -> None:
+    start = flow_of(read(*lines)).start
+    orders = TopicPartition("orders", 3)
+    assert start.at(orders, is_new=True) == expected
+    assert start.at(orders) == flow_of(read(*lines[:1])).start.at(orders)
 
 
 def test_the_reset_counts_where_nothing_else_is_said(read: Loader) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from twinlog.config.config_file import read_raw
+from twinlog.config.files.raw import RawConfig
 from twinlog.config.load import load
-from twinlog.config.raw import RawConfig
-from twinlog.config.read import read_raw
-from twinlog.config.strimzi_fields import SECTIONS, Use
+from twinlog.config.strimzi.fields import SECTIONS, Use
 from twinlog.errors import ConfigError
 
 CLUSTERS = """\
@@ -287,7 +287,10 @@ BAD = {
         a_resource(a="      config: {x: '\x07'}"),
         "mirror.yaml:8: this is no YAML: special characters are not allowed",
     ),
-    "nested too deep": ("a: " + "[" * 5000, "mirror.yaml: its YAML is nested too deep"),
+    "nested too deep": (
+        "a: " + "[" * 5000,
+        "mirror.yaml:1: this is no YAML: it is nested too deep",
+    ),
     "nothing": ("# nothing\n", "mirror.yaml: an empty file"),
     "said twice": (
         a_resource(a="      config: {bootstrap.servers: x:1}"),

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from twinlog.config.flow.schema import MirrorConfig, PolicyKind
 from twinlog.config.load import load
-from twinlog.config.schema import MirrorConfig, PolicyKind, WarningCode
+from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.config.times import NoTime, in_iso, to_milliseconds
+from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
 
 JANUARY = 1_769_860_800_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import Loader, flow_of, refusal
-from twinlog.config.schema import FlowConfig
-from twinlog.config.tuning import MEBIBYTE, Tuning
-from twinlog.control.run import flow_setup
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.flow.tuning import MEBIBYTE, Tuning
+from twinlog.control.flow.setups import flow_setup
 from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec
 

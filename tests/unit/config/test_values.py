@@ -7,9 +7,9 @@ import pickle
 import pytest
 
 from tests.support.properties import BASE, Loader, flow_of, refusal
-from twinlog.config.flow_keys import DEFAULT_TOPICS_EXCLUDE
-from twinlog.config.schema import PolicyKind
-from twinlog.config.values import HostPort
+from twinlog.config.flow.schema import PolicyKind
+from twinlog.config.keys.flow_keys import DEFAULT_TOPICS_EXCLUDE
+from twinlog.config.values.types import HostPort
 
 MIRROR = "org.apache.kafka.connect.mirror."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import Loader, flow_of, warnings_of
-from twinlog.config.schema import WarningCode
+from twinlog.config.values.warnings import WarningCode
 
 
 def test_a_plain_file_has_no_warnings(read: Loader) -> None:
@@ -183,3 +183,63 @@ def test_a_cluster_without_servers_that_no_flow_needs(read: Loader) -> None:
     (warning,) = warnings_of(config, WarningCode.NO_BOOTSTRAP)
     assert warning.key == "C.bootstrap.servers"
     assert config.cluster("C").servers == ()
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+LOGIN = f'A.sasl.jaas.config = {PLAIN} username="u" password="s3cr3t-value";'
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
+
+@pytest.mark.parametrize(
+    ("lines", "key", "words"),
+    [
+        (
+            ["A.security.protocol = SASL_PLAINTEXT", "A.sasl.mechanism = PLAIN", LOGIN],
+            "A.security.protocol",
+            "the password goes over the network as it is; use SASL_SSL",
+        ),
+        (
+            [
+                "A.security.protocol = SASL_SSL",
+                "A.sasl.mechanism = OAUTHBEARER",
+                f'A.sasl.jaas.config = {OAUTH} clientId="c" clientSecret="s3cr3t-value";',
+                "A.sasl.oauthbearer.token.endpoint.url = http://login.example/token",
+            ],
+            "A.sasl.oauthbearer.token.endpoint.url",
+            "use https",
+        ),
+        (
+            ["A.security.protocol = SSL", "A.ssl.endpoint.identification.algorithm ="],
+            "A.ssl.endpoint.identification.algorithm",
+            "any certificate of a trusted issuer",
+        ),
+    ],
+    ids=["plain", "http", "names"],
+)
+def test_what_gives_something_away_is_said_once(
+    read: Loader, lines: list[str], key: str, words: str
+) -> None:
+    (warning,) = warnings_of(read(*lines), WarningCode.INSECURE)
+    assert warning.key == key
+    assert words in warning.message
+    assert "s3cr3t-value" not in str(warning)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["A.security.protocol = SASL_SSL", "A.sasl.mechanism = PLAIN", LOGIN],
+        ["A.security.protocol = SASL_PLAINTEXT", "A.sasl.mechanism = SCRAM-SHA-512"],
+        ["A.security.protocol = SSL"],
+        ["A.security.protocol = SSL", "A.ssl.endpoint.identification.algorithm = https"],
+        ["A.ssl.endpoint.identification.algorithm ="],
+    ],
+)
+def test_what_gives_nothing_away_is_not_said(read: Loader, lines: list[str]) -> None:
+    assert warnings_of(read(*lines), WarningCode.INSECURE) == []
+
+
+def test_code_that_runs_with_check_is_said(read: Loader) -> None:
+    line = "replication.policy.class = twinlog.mirror.names.naming:DefaultReplicationPolicy"
+    (warning,) = warnings_of(read(line), WarningCode.CUSTOM_CODE)
+    assert "also by `check`" in warning.message

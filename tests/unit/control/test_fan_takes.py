@@ -6,11 +6,20 @@ from collections.abc import Iterable
 
 import pytest
 
-from twinlog.control.offline_status import fan_position
-from twinlog.control.partitions import Partition, PartitionPlan, Placement
-from twinlog.control.takes import placed_as_before, take_of
-from twinlog.mirror.fan_out import read_to
-from twinlog.mirror.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term, fold
+from twinlog.control.check.offline_status import fan_position
+from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.lanes.takes import placed_as_before, take_of
+from twinlog.mirror.copy.fan_out import read_to
+from twinlog.mirror.map.offset_map import (
+    ChunkRow,
+    Mark,
+    PartitionKey,
+    PartitionMap,
+    Run,
+    Term,
+    fold,
+)
+from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import EARLIEST, TopicId, TopicPartition
 
 SOURCE, TARGET = TopicId("a" * 32), TopicId("b" * 32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twinlog.control.groups_report import GroupsReport
+from twinlog.control.watch.groups_report import GroupsReport
 
 
 def test_a_group_may_be_left_alone_for_two_reasons() -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import flow_of, loader
-from twinlog.config.schema import FlowConfig
-from twinlog.control.channel_server import ChannelServer
-from twinlog.control.run import MirrorOptions, _address_for_executors, _Engine, lanes_of
-from twinlog.control.supervisor import Supervisor
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.server import ChannelServer
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.flow.setups import lanes_of
+from twinlog.control.flow.supervisor import Supervisor
+from twinlog.control.process.run import MirrorOptions, _address_for_executors, _Engine
 from twinlog.lane.messages import MESSAGES
-from twinlog.spark.codec import MessageCodec
 
 
 @contextmanager

@@ -10,10 +10,10 @@ import pytest
 from tests.support.monitor import Series, ask, labels, series, served
 from tests.support.snapshots import flow, partition
 from twinlog import metrics
-from twinlog.control.groups_report import CheckpointTiming
-from twinlog.control.monitor import Monitor
-from twinlog.control.monitor_server import Address, CannotListen, MonitorServer, parse_listen
-from twinlog.control.timing_window import TimingView
+from twinlog.control.watch.groups_report import CheckpointTiming
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.monitor_server import Address, CannotListen, MonitorServer, parse_listen
+from twinlog.control.watch.timing_window import TimingView
 from twinlog.errors import UsageError
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from twinlog.config.priority import Priorities
-from twinlog.control import pacing
-from twinlog.control.pacing import Pacer, shares
+from twinlog.config.flow.priority import Priorities
+from twinlog.control.lanes import pacing
+from twinlog.control.lanes.pacing import Pacer, shares
 
 
 def test_modest_topics_get_what_they_ask_for_and_the_rest_goes_by_weight() -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from twinlog.control.duties import view_of
-from twinlog.control.partitions import RETRY_FAILED_S, Partition, PartitionPlan, Placement
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition, Placement
+from twinlog.control.lanes.views import view_of
+from twinlog.lane.messages import HandOver
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.start_point import StartPoint
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 
 PROMISED_S = 30.0
+POINT = StartPoint(
+    ordinal=0, upstream=0, k=0, last_fetched_epoch=-1, is_protected=False, last_timestamp=-1
+)
 
 
 def a_partition() -> Partition:
@@ -59,3 +66,19 @@ def test_nobody_builds_on_offsets_of_a_log_that_is_wrong(*, code: str, is_broken
     assert not view_of(partition).is_broken
     partition.troubled(code, "message", retriable=False)
     assert view_of(partition).is_broken == is_broken
+
+
+@pytest.mark.parametrize("at_source", [True, False])
+def test_where_a_lane_stopped_is_no_position_in_a_topic_created_since(*, at_source: bool) -> None:
+    partition = a_partition()
+    plan = partition.taken = partition.plan
+    partition.handed = HandOver(start=POINT, chunk=0, runs=(), durable_ordinal=-1)
+    new_id = TopicId("1" * 32)
+    new = replace(plan, target_topic_id=new_id)
+    if at_source:
+        new = replace(plan, source_topic_id=new_id)
+    found = []
+    for planned in (plan, new):
+        partition.replan(planned)
+        found.append((partition.handed is not None, partition.is_replaced))
+    assert found == [(True, False), (False, True)], "nor is what a lane still hands over later"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.support.snapshots import flow, partition
-from twinlog.control.rates import Rates
+from twinlog.control.watch.rates import Rates
+from twinlog.control.watch.readiness import Readiness
+from twinlog.control.watch.readings import PartitionRates
 
 
 def test_rate_over_the_last_seconds_only() -> None:
@@ -41,3 +43,18 @@ def test_a_count_that_falls_is_no_negative_rate() -> None:
 def test_topics_of_one_name_in_two_flows_are_apart() -> None:
     found = Rates().update(0.0, [flow(partition()), flow(partition(), flow="B->A")])
     assert [topic.flow for topic in found] == ["A->B", "B->A"]
+
+
+def test_topics_that_left_are_forgotten() -> None:
+    """Topics come and go for as long as a process lives."""
+    rates, by_partition, readiness = Rates(), PartitionRates(), Readiness()
+    for number in range(50):
+        flows = [flow(partition(f"t{number}", upstream=5), partition("stays", upstream=5))]
+        rates.update(float(number), flows)
+        by_partition.update(float(number), flows)
+        readiness.update(float(number), flows)
+    assert len(rates._samples) == len(by_partition._samples) == 2
+    assert len(readiness._flows["A->B"].furthest) == 2
+    readiness.update(60.0, [])
+    readiness.update(61.0, [flow(flow="C->D")])
+    assert list(readiness._flows) == ["C->D"]

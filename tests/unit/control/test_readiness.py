@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.support.snapshots import flow, partition
-from twinlog.control.readiness import Readiness
-from twinlog.control.snapshot import FlowSnapshot
+from twinlog.control.watch.readiness import Readiness
+from twinlog.control.watch.snapshot import FlowSnapshot
 
 
 class Watch:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.snapshots import flow
-from twinlog.control.service import ServiceNotifier, reloading
+from twinlog.control.watch.service import ServiceNotifier, reloading
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from twinlog.cluster.member import (
+from twinlog.cluster.groups.member import (
     MembershipState,
     Role,
     Share,
@@ -16,8 +16,8 @@ from twinlog.cluster.member import (
     with_share,
     with_successor,
 )
-from twinlog.control.managed_flow import ManagedFlow
-from twinlog.control.sharing import Sharing
+from twinlog.control.flow.managed_flow import ManagedFlow
+from twinlog.control.flow.sharing import Sharing
 
 CONFIG = {"topics": "0011"}
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.snapshots import flow, partition
-from twinlog.control import events
-from twinlog.control.events import EventLog, last_events
-from twinlog.control.status_file import StatusFile, running_mirrors, status_folder
+from twinlog.control.watch import events
+from twinlog.control.watch.events import EventLog, last_events
+from twinlog.control.watch.status_file import StatusFile, running_mirrors, status_folder
 
 log = logging.getLogger("twinlog.control.anything")
 

@@ -7,12 +7,15 @@ from typing import cast
 
 import pytest
 
-from twinlog.config.start import Starts
-from twinlog.control.channel_peer import Peer
-from twinlog.control.flow_run import LOG_FINDINGS, FlowRun, Host
-from twinlog.control.lanes import Lane
-from twinlog.control.partitions import LaneKey, Partition, PartitionPlan, Placement
+from twinlog.channel.peer import Peer
+from twinlog.codes import LOG_FINDINGS
+from twinlog.config.flow.start import Starts
+from twinlog.control.flow.flow_host import Host
+from twinlog.control.flow.flow_run import FlowRun
+from twinlog.control.lanes.lanes import Lane
+from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
 from twinlog.lane.messages import Troubled, Work
+from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicId, TopicPartition
 
 HERE = TopicPartition("orders", 0)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 
 import pytest
 
-from twinlog.control.partitions import Partition, PartitionPlan
-from twinlog.control.takes import put_off
-from twinlog.mirror.offset_map import PartitionKey, PartitionMap
+from twinlog.control.lanes.partitions import Partition
+from twinlog.control.lanes.takes import former_targets, put_off
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
 
 LATEST = StartAt(StartKind.LATEST)
@@ -51,3 +53,25 @@ def test_nothing_waits_that_has_a_row_or_a_groups_offset_or_no_lane_before_it() 
     assert not put_off(one, {key: PartitionMap(key=key, topic="orders")}, LATEST)
     assert not put_off(partition(begin_at=7), {}, LATEST)
     assert not put_off(partition(waits=False), {}, LATEST)
+
+
+def test_all_partitions_of_a_topic_that_was_created_again_know_its_former_copy() -> None:
+    plan = partition().plan
+    old = TopicId(secrets.token_hex(16))
+
+    def maps(*keys: PartitionKey) -> dict[PartitionKey, PartitionMap]:
+        return {key: PartitionMap(key=key, topic="orders") for key in keys}
+
+    former = [PartitionKey(old, plan.target_topic_id, n) for n in (0, 2)]
+    by_key = PartitionKey(old, plan.target_topic_id, 0, branch=4, branches=5)
+    second = replace(plan, source=TopicPartition("orders", 1), target=TopicPartition("A.orders", 1))
+    assert former_targets(plan, maps(*former)) == (0, 2)
+    assert former_targets(second, maps(*former)) == (0, 2), "the former topic did not have it"
+    assert former_targets(second, maps(*former, by_key)) == (0, 2, 4)
+    elsewhere = PartitionKey(old, TopicId(secrets.token_hex(16)), 0)
+    assert former_targets(plan, maps(elsewhere)) == (), "the target was created again too"
+
+    begun = PartitionKey(plan.source_topic_id, plan.target_topic_id, 3)
+    assert former_targets(plan, maps(*former, begun)) == (0,), "its own log alone can tell more"
+    assert former_targets(second, maps(*former, begun)) == ()
+    assert former_targets(replace(plan, targets=5), maps(*former, begun)) == ()

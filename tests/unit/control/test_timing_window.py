@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from twinlog.control.timing_window import TimingView, TimingWindow
-from twinlog.mirror.timings import NO_TIMINGS, Timings, TimingSum
+from twinlog.control.watch.timing_window import TimingView, TimingWindow
+from twinlog.mirror.copy.timings import NO_TIMINGS, Timings, TimingSum
 
 
 def summed(*passed_ms: int) -> Timings:

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from twinlog.control.rates import TopicRate
+from twinlog.control.watch.rates import TopicRate
 from twinlog.demo.checker import CheckState
 from twinlog.demo.run import DemoResult
 from twinlog.demo.view import DemoState, PlainView, demo_table

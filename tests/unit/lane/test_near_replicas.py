@@ -2,8 +2,8 @@
 
 import pytest
 
-from twinlog.lane import near_replicas
-from twinlog.lane.near_replicas import NearReplicas
+from twinlog.lane.sides import near_replicas
+from twinlog.lane.sides.near_replicas import NearReplicas
 from twinlog.model import TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -13,7 +13,7 @@ LEADER, NEAR = 1, 2
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr("twinlog.lane.near_replicas.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("twinlog.lane.sides.near_replicas.time.monotonic", lambda: now[0])
     return now
 
 

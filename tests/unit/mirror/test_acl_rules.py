@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.properties import flow_of, loader
-from twinlog.mirror.acl_rules import AclRules
+from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.wire.topic_acl import ALL, READ, WRITE, Pattern, Permission, TopicAcl
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"

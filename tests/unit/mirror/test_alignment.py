@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from twinlog.mirror.alignment import Alignment, Found, identity
+from twinlog.mirror.start.alignment import Alignment, Found, identity
 from twinlog.wire.records import Record
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.mirror.checkpoints import GroupSync, Skipped, TargetGroup, group_sync, is_due
+from twinlog.mirror.map.checkpoints import GroupSync, Skipped, TargetGroup, group_sync, is_due
 from twinlog.model import TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.config.patterns import compile_names
-from twinlog.mirror.config_rules import Difference, differences, unknown_names, wanted_configs
-from twinlog.mirror.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
+from twinlog.config.regex.patterns import compile_names
+from twinlog.mirror.names.config_rules import Difference, differences, unknown_names, wanted_configs
+from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
 
 NAME = "retention.ms"
 

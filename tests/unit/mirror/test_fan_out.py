@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.copy import CopyRules, StartPoint
-from twinlog.mirror.fan_out import Branch, FanOut, is_record, next_upstream, read_to
-from twinlog.mirror.intake import OutBatch
-from twinlog.mirror.offset_map import MapTail, PartitionKey, Run, Term
-from twinlog.mirror.partitioner import partition_of
+from twinlog.mirror.copy.fan_out import Branch, FanOut, is_record, next_upstream, read_to
+from twinlog.mirror.copy.intake import OutBatch
+from twinlog.mirror.copy.partitioner import partition_of
+from twinlog.mirror.map.map_tail import MapTail
+from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
+from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, encode_batch

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.properties import flow_of, loader
-from twinlog.config.patterns import compile_names
-from twinlog.mirror.filters import (
+from twinlog.config.regex.patterns import compile_names
+from twinlog.mirror.names.filters import (
     ConfigPropertyFilter,
     ConfigSource,
     TopicConfigEntry,
@@ -17,7 +18,7 @@ from twinlog.mirror.filters import (
     is_remote_topic_of,
     policy_of,
 )
-from twinlog.mirror.naming import (
+from twinlog.mirror.names.naming import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
     ReplicationPolicy,
@@ -84,6 +85,24 @@ def test_the_identity_policy_sees_no_cycles(topic: str) -> None:
 @pytest.mark.parametrize("topic", ["target.heartbeats", "target.source.heartbeats"])
 def test_the_identity_policy_sees_cycles_of_heartbeats(topic: str) -> None:
     assert selector(policy=IDENTITY).verdict(topic) is Verdict.CYCLE
+
+
+@pytest.mark.parametrize(
+    ("topic", "verdict"),
+    [
+        ("eu.west.t", Verdict.CYCLE),
+        ("us.east.eu.west.t", Verdict.CYCLE),
+        ("eu.west..", Verdict.SELECTED),
+        ("eu.west", Verdict.SELECTED),
+        ("neu.west.t", Verdict.SELECTED),
+        ("eu.t", Verdict.SELECTED),
+    ],
+)
+def test_an_alias_that_contains_the_separator_is_found_as_a_whole(
+    topic: str, verdict: Verdict
+) -> None:
+    chosen = replace(selector(), target_alias="eu.west")
+    assert chosen.verdict(topic) is verdict
 
 
 @pytest.mark.parametrize("topic", ["heartbeats", "source.heartbeats"])
@@ -166,7 +185,9 @@ def test_the_sources_defaults_are_copied_on_request() -> None:
     ("name", "copied"),
     [
         ("retention.ms", True),
-        ("message.timestamp.before.max.ms", True),
+        ("message.timestamp.before.max.ms", False),
+        ("message.timestamp.after.max.ms", False),
+        ("message.timestamp.difference.max.ms", False),
         ("min.insync.replicas", False),
         ("unclean.leader.election.enable", False),
         ("follower.replication.throttled.replicas", False),
@@ -176,6 +197,22 @@ def test_the_sources_defaults_are_copied_on_request() -> None:
 def test_the_default_exclusions(tmp_path: Path, name: str, copied: bool) -> None:
     chosen = ConfigPropertyFilter.of(flow_of(loader(tmp_path)()))
     assert (chosen.for_new_topic([entry(name)]) != {}) is copied
+
+
+@pytest.mark.parametrize(
+    ("exclude", "copied"),
+    [
+        ("message.timestamp.difference.max.ms", False),
+        ("log\\.message\\..*", False),
+        ("message.timestamp.before.max.ms", False),
+        ("message.timestamp.type, min.insync.replicas", True),
+    ],
+)
+def test_limits_of_timestamps_are_left_out_under_any_of_their_names(
+    exclude: str, copied: bool
+) -> None:
+    chosen = ConfigPropertyFilter(exclude=compile_names(exclude.split(", ")), copies_defaults=False)
+    assert chosen.may_be_copied(entry("message.timestamp.before.max.ms")) is copied
 
 
 @pytest.mark.parametrize(("value", "copied"), [("source", True), ("target", False), ("x", False)])

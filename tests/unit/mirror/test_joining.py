@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.mirror.intake import Intake, OutBatch
-from twinlog.mirror.joining import FEW_RECORDS, join_small
+from twinlog.mirror.copy.intake import Intake, OutBatch
+from twinlog.mirror.copy.joining import FEW_RECORDS, join_small
 from twinlog.model import SEQUENCE_MODULUS, sequence_of
 from twinlog.wire.record_batch import Codec, read_header, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.mirror.naming import (
+from twinlog.mirror.names.naming import (
     PROBE_TOPIC,
     STATE_TOPIC,
     DefaultReplicationPolicy,

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.errors import CorruptData
-from twinlog.mirror.offset_map import (
-    RUNS_PER_CHUNK,
+from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK, MapTail
+from twinlog.mirror.map.offset_map import (
     ChunkRow,
-    MapTail,
     Mark,
     PartitionKey,
     PartitionMap,
@@ -33,7 +32,7 @@ def row(term: Term, *runs: Run, chunk: int = 0, mark: Mark | None = None) -> Chu
 
 
 def folded(*rows: ChunkRow) -> list[Run]:
-    return fold(rows)[KEY].runs
+    return list(fold(rows)[KEY].runs)
 
 
 def gapped_runs() -> st.SearchStrategy[tuple[Run, ...]]:
@@ -81,9 +80,13 @@ def test_new_term_voids_rows_written_ahead_of_its_cut() -> None:
     assert folded(row(Term(1, 0), Run(0, 0, 0), ahead), row(Term(2, 1), cut)) == [Run(0, 0, 0), cut]
 
 
-def test_row_of_an_older_term_behind_a_newer_cut_is_ignored() -> None:
+def test_row_of_an_older_term_behind_a_newer_cut_is_void_from_the_cut_on() -> None:
     zombie = row(Term(1, 0), Run(0, 0, 0), Run(50, 90, 50))
-    assert folded(row(Term(2, 1), Run(40, 40, 40)), zombie) == [Run(40, 40, 40)]
+    assert folded(row(Term(2, 1), Run(0, 0, 0), Run(40, 40, 40)), zombie) == [
+        Run(0, 0, 0),
+        Run(40, 40, 40),
+    ]
+    assert folded(row(Term(2, 1), Run(40, 40, 40)), zombie) == [Run(0, 0, 0), Run(40, 40, 40)]
 
 
 def test_late_row_of_a_broken_connection_is_ignored() -> None:
@@ -152,7 +155,9 @@ def test_tail_opens_a_new_chunk_when_one_is_full_and_durable() -> None:
     for number in range(1, RUNS_PER_CHUNK + 5):
         tail.announce(Run(number, 2 * number, number), None)
         tail.on_durable(Run(number, 2 * number, number))
-    assert (tail.chunk, len(tail.row().runs)) == (1, 5)
+    row = tail.next_row()
+    assert row is not None
+    assert (tail.chunk, len(row[0].runs)) == (1, 5)
 
 
 def test_partition_map_forgets_a_mark_beyond_its_cut() -> None:
@@ -168,3 +173,89 @@ def test_rows_of_a_partition_always_go_to_the_same_map_partition() -> None:
     assert map_partition(TopicPartition("orders", 3), 8) == map_partition(
         TopicPartition("orders", 3), 8
     )
+
+
+def test_tail_never_repeats_a_lost_write_under_its_key() -> None:
+    """What was lost may still arrive, behind the larger chunk that took its place."""
+    tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
+    tail.announce(Run(5, 9, 5), None)
+    lost = tail.next_row()
+    tail.on_lost()
+    tail.announce(Run(7, 20, 7), None)
+    written = tail.next_row()
+    assert lost is not None and written is not None
+    for order in ((lost[0], written[0]), (written[0], lost[0])):
+        assert folded(*order) == [Run(0, 0, 0), Run(5, 9, 5), Run(7, 20, 7)]
+
+
+def test_a_fetch_answer_of_many_gaps_becomes_rows_of_a_few_kilobytes() -> None:
+    tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
+    runs = [Run(number, 2 * number, number) for number in range(1, 150_000)]
+    for run in runs:
+        tail.announce(run, None)
+    rows = []
+    while (made := tail.next_row()) is not None:
+        rows.append(made)
+    assert max(len(row.encode()[1]) for row, _ in rows) < 8_000
+    assert tail.durable_ordinal < 0
+    for _, last in rows:
+        tail.on_durable(last)
+        assert tail.durable_ordinal == last.ordinal
+    assert folded(*(row for row, _ in rows)) == [Run(0, 0, 0), *runs]
+
+
+def test_hand_over_ends_where_the_copy_does_and_voids_what_was_announced_ahead() -> None:
+    """Chunks that filled up with runs of batches that were never sent."""
+    tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
+    for number in range(1, 3 * RUNS_PER_CHUNK):
+        tail.announce(Run(number, 2 * number, number), None)
+    ahead = []
+    while (made := tail.next_row()) is not None:
+        ahead.append(made[0])
+        tail.on_durable(made[1])
+    at = RUNS_PER_CHUNK + 10
+    handed = tail.handed(at)
+    assert handed is not None
+    assert handed.runs[-1] == Run(at - 1, 2 * (at - 1), at - 1)
+    resumed = MapTail(
+        key=KEY,
+        topic="orders",
+        term=Term(1, 0),
+        chunk=handed.chunk,
+        runs=list(handed.runs),
+        durable_ordinal=handed.durable_ordinal,
+    )
+    resumed.announce(Run(at, 9_000, at), None)
+    assert handed.durable_ordinal < 0, "nothing is sent before the row that voids them"
+    row = resumed.next_row()
+    assert row is not None
+    assert folded(*ahead, row[0])[-2:] == [handed.runs[-1], Run(at, 9_000, at)]
+
+
+def test_null_values_take_chunks_away_but_never_the_first() -> None:
+    rows = [row(Term(1, 0), Run(100 * n, 110 * n, 100 * n), chunk=n) for n in range(6)]
+    known = fold(rows)[KEY]
+    behind = known.prunable(350)
+    assert behind == [(Term(1, 0), 1), (Term(1, 0), 2)], "what holds ordinal 350 stays"
+    for term, chunk in [*behind, (Term(1, 0), 0)]:
+        known.take_away(term, chunk)
+    assert [run.ordinal for run in known.runs] == [0, 300, 400, 500]
+
+
+def test_rows_of_two_partitions_of_the_topic_read_as_one_map_in_any_order() -> None:
+    """More partitions were added to the map topic between two terms."""
+    before = [row(Term(1, 0), Run(0, 0, 0), Run(5, 7, 5))]
+    after = [row(Term(2, 0), Run(0, 0, 0), Run(5, 7, 5), Run(8, 11, 8))]
+    assert folded(*before, *after) == folded(*after, *before)
+    assert folded(*after, *before) == list(after[0].runs)
+
+
+def test_answer_for_a_run_that_was_replaced_in_a_chunk_that_filled_up_meanwhile() -> None:
+    tail = MapTail(key=KEY, topic="orders", term=Term(1, 0), chunk=0, runs=[Run(0, 0, 0)])
+    tail.dirty = True
+    written = tail.next_row()
+    for number in range(RUNS_PER_CHUNK + 1):
+        tail.announce(Run(number, 2 * number + 1, number), None)
+    assert written is not None
+    tail.on_durable(written[1])
+    assert tail.durable_ordinal < 0, "the row said that ordinal 0 is another record"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.mirror.offset_map import Run
-from twinlog.mirror.offset_syncs import (
+from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.map.offset_syncs import (
     MOST_AT_ONCE,
     SyncPoint,
     history,

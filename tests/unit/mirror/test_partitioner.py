@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.mirror.partitioner import murmur2, partition_for_key, partition_of
+from twinlog.mirror.copy.partitioner import murmur2, partition_for_key, partition_of
 from twinlog.wire.record import Record
 
 

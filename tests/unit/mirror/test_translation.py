@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.mirror.offset_map import Mark, PartitionKey, PartitionMap, Run
-from twinlog.mirror.translation import Reach, Translation, downstream_of, reach_of, upstream_of
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Run, Term
+from twinlog.mirror.map.translation import Reach, Translation, downstream_of, reach_of, upstream_of
 from twinlog.model import TopicId
 
 KEY = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
@@ -109,9 +109,17 @@ def test_there_and_back_reads_the_same_record_next(copy: Copy) -> None:
         assert back >= upstream or back == copy.reach.upstream
 
 
+def map_of(copy: Copy) -> PartitionMap:
+    known = PartitionMap(key=KEY, topic="orders")
+    if copy.runs:
+        row = ChunkRow(key=KEY, term=Term(1, 1), chunk=0, topic="orders", runs=tuple(copy.runs))
+        known.apply(row)
+    return known
+
+
 @given(copies())
 def test_log_end_says_the_reach_of_a_topic_of_ours_alone(copy: Copy) -> None:
-    known = PartitionMap(key=KEY, topic="orders", runs=list(copy.runs))
+    known = map_of(copy)
     reach = reach_of(known, copy.reach.downstream, is_shared=False)
     if not copy.runs:
         assert reach is None
@@ -126,7 +134,7 @@ def test_log_end_says_the_reach_of_a_topic_of_ours_alone(copy: Copy) -> None:
 @given(copies(foreign=3), st.integers(0, 30))
 def test_an_old_mark_of_a_shared_topic_skips_nothing(copy: Copy, behind: int) -> None:
     marked = max(copy.copied - behind, 0)
-    known = PartitionMap(key=KEY, topic="orders", runs=list(copy.runs))
+    known = map_of(copy)
     if marked:
         known.mark = Mark(marked, copy.pairs[marked - 1].downstream + 1)
     reach = reach_of(known, 10_000, is_shared=True)

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import socketserver
 import struct
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
+from pyspark import accumulators
 
 from twinlog.spark import session
 
@@ -26,6 +28,38 @@ def dying_jvm() -> Iterator[int]:
 
         threading.Thread(target=serve, daemon=True).start()
         yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("hushed", [False, True])
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.0\r\n\r\n" + b"x" * 100])
+def test_a_port_scan_of_pysparks_accumulators_is_no_traceback(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    said: bytes,
+    hushed: bool,
+) -> None:
+    server = accumulators._start_update_server("t" * 64, is_unix_domain_sock=False)
+    usual = socketserver.BaseServer.handle_error
+    monkeypatch.setattr(accumulators.AccumulatorTCPServer, "handle_error", usual)
+    if hushed:
+        session.hush_libraries()
+    try:
+        # one thread serves all: when the last is answered the others are over
+        for last in (False, False, True):
+            with socket.create_connection(server.socket.getsockname()) as stranger:
+                stranger.sendall(said)
+                if said or last:
+                    stranger.shutdown(socket.SHUT_WR)
+                    assert stranger.recv(1) == b""
+                else:
+                    stranger.setsockopt(
+                        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                    )
+    finally:
+        server.shutdown()
+    told = capfd.readouterr().err
+    assert ("Traceback" in told) is not hushed
+    assert said or ("ConnectionResetError" in told) is not hushed
 
 
 @pytest.mark.parametrize("hushed", [False, True])

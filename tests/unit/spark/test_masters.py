@@ -49,6 +49,22 @@ twinlog.errors.TwinlogError: the driver gave no work [LANE_WITHOUT_WORK]
     assert error.message == "twinlog-lease-1: the driver gave no work"
 
 
+def test_of_javas_trace_the_cause_is_kept() -> None:
+    text = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times, most \
+recent failure: Lost task 0.3 in stage 1.0 (TID 3) (h executor 1): ExecutorLostFailure (executor 1 \
+exited caused by one of the running tasks) Reason: Container killed on request.
+Driver stacktrace:
+\tat org.apache.spark.Foo.bar(Foo.scala:1)"""
+    error = error_of("twinlog-lease-1", text)
+    assert error.message == (
+        "twinlog-lease-1 failed on Spark: ExecutorLostFailure (executor 1 exited caused by one of "
+        "the running tasks) Reason: Container killed on request."
+    )
+    caused = f"{text}\nCaused by: java.io.IOException: No space left\n\tat a.B\n\t... 20 more\n"
+    assert error_of("x", caused).message == "x failed on Spark: java.io.IOException: No space left"
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "Job 3 cancelled"])
 def test_any_text_makes_one_line(text: str) -> None:
     assert "\n" not in str(error_of("twinlog-lease-1", text))

@@ -1,0 +1,166 @@
+"""The lane's end of the channel: one authenticated connection to the driver, polled by the lane."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+import ssl
+from typing import Any, Self
+
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.frame_socket import ClosedByPeer, FrameSocket
+from twinlog.channel.frames import (
+    HELLO,
+    MESSAGE,
+    PING,
+    PING_INTERVAL_S,
+    PONG,
+    ChannelAddress,
+    LaneIdentity,
+    clock_payload,
+    hello_payload,
+    read_clock,
+)
+from twinlog.clock import boot_clock
+from twinlog.errors import AuthenticationFailed, Disconnected, TwinlogError, Unreachable
+
+
+class ChannelClient:
+    """Talks to the driver without ever blocking the lane.
+
+    The lane calls `receive` when the socket is readable, `flush` while `wants_write`, and any of
+    `send`, `flush`, `receive` at least once a second, which keeps the pings going. `last_heard` is
+    the moment by `boot_clock` up to which the driver provably heard us: see `framing`.
+    """
+
+    def __init__(self, frames: FrameSocket, codec: MessageCodec, *, connected_at: float) -> None:
+        self._frames = frames
+        self._codec = codec
+        self._next_ping = 0.0
+        self.last_heard = connected_at
+
+    @classmethod
+    def connect(
+        cls,
+        address: ChannelAddress,
+        identity: LaneIdentity,
+        codec: MessageCodec,
+        *,
+        timeout: float = 10.0,
+    ) -> Self:
+        """Connect, check the driver's certificate, say hello; blocks up to `timeout` s.
+
+        A hello that is not admitted shows as Disconnected at the first `receive`: the driver just
+        closes.
+        """
+        # the driver hears us only after the hello has left, so the deadline may not start later
+        started = boot_clock()
+        frames = FrameSocket(_dial(address, timeout))
+        try:
+            frames.write(HELLO, hello_payload(address.token, identity))
+            frames.flush()
+        except ClosedByPeer as closed:
+            frames.close()
+            raise _unreachable(address, closed.args[0]) from None
+        return cls(frames, codec, connected_at=started)
+
+    def fileno(self) -> int:
+        return self._frames.fileno()
+
+    @property
+    def wants_write(self) -> bool:
+        return self._frames.wants_write
+
+    def receive(self) -> list[Any]:
+        """All messages that have arrived; Disconnected when the connection has ended.
+
+        Messages before the end are delivered first: the end is reported by the next call.
+        """
+        try:
+            self._ping_when_due()
+            self._frames.flush()
+            self._frames.read()
+        except ClosedByPeer as closed:
+            messages = self._take_frames()
+            if not messages:
+                raise _lost(closed.args[0]) from None
+            return messages
+        return self._take_frames()
+
+    def send(self, message: Any) -> None:
+        """Buffer a message and send what goes out at once."""
+        self._frames.write(MESSAGE, self._codec.encode(message))
+        self.flush()
+
+    def flush(self) -> None:
+        self._ping_when_due()
+        try:
+            self._frames.flush()
+        except ClosedByPeer as closed:
+            raise _lost(closed.args[0]) from None
+
+    def close(self) -> None:
+        self._frames.close()
+
+    def _ping_when_due(self) -> None:
+        now = boot_clock()
+        if now >= self._next_ping:
+            self._next_ping = now + PING_INTERVAL_S
+            self._frames.write(PING, clock_payload(now))
+
+    def _take_frames(self) -> list[Any]:
+        messages: list[Any] = []
+        for kind, payload in self._frames.frames():
+            if kind == PONG:
+                self.last_heard = max(self.last_heard, read_clock(payload))
+            elif kind == MESSAGE:
+                messages.append(self._codec.decode(payload))
+        return messages
+
+
+def _dial(address: ChannelAddress, timeout: float) -> socket.socket:
+    try:
+        sock = socket.create_connection((address.host, address.port), timeout=timeout)
+    except OSError as error:
+        raise _unreachable(address, str(error)) from None
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock if address.fingerprint is None else _secured(sock, address)
+    except OSError as error:  # ssl.SSLError is one too
+        sock.close()
+        raise _unreachable(address, str(error)) from None
+    except TwinlogError:
+        sock.close()
+        raise
+
+
+def _secured(sock: socket.socket, address: ChannelAddress) -> ssl.SSLSocket:
+    """TLS to exactly the certificate whose fingerprint came with the job: no authority is asked."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    secured = context.wrap_socket(sock)
+    certificate = secured.getpeercert(binary_form=True) or b""
+    found = hashlib.sha256(certificate).hexdigest()
+    if not hmac.compare_digest(found, str(address.fingerprint)):
+        secured.close()
+        raise AuthenticationFailed(
+            f"{address.host}:{address.port} is not the driver of this lease: its certificate has "
+            f"the fingerprint {found}, expected {address.fingerprint}",
+            code="CHANNEL_FINGERPRINT",
+        )
+    return secured
+
+
+def _unreachable(address: ChannelAddress, why: str) -> Unreachable:
+    return Unreachable(
+        f"the lane cannot reach its driver at {address.host}:{address.port}: {why}; "
+        "executors must be able to connect to that address",
+        code="CHANNEL_UNREACHABLE",
+    )
+
+
+def _lost(why: str) -> Disconnected:
+    return Disconnected(f"the channel to the driver is lost: {why}", code="CHANNEL_LOST")

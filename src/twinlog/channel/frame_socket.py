@@ -1,0 +1,94 @@
+"""A non-blocking socket, plain or TLS, that carries frames: used at both ends of the channel."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+from twinlog.channel.frames import MAX_FRAME_BYTES, Frame, FrameReader, frame
+from twinlog.errors import CorruptData
+
+READ_BYTES = 256 << 10
+
+SEND_BYTES = 16 << 10
+"""One TLS record. A TLS write that would block must be repeated with at least as many bytes: a
+buffer that only grows at its end does so when every try takes a fixed piece."""
+
+MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
+"""A peer that lets this much pile up does not read any more."""
+
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class ClosedByPeer(Exception):
+    """The stream ended; `args[0]` says how."""
+
+
+class FrameSocket:
+    """Frames in, frames out; never blocks. The owner watches `fileno()` in a selector."""
+
+    def __init__(self, sock: socket.socket, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        sock.setblocking(False)
+        self.socket = sock
+        self.reader = FrameReader(max_frame_bytes)
+        self._unsent = bytearray()
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._unsent)
+
+    def read(self) -> None:
+        """Take in all that has arrived; a TLS socket may hold bytes that no selector shows."""
+        while True:
+            try:
+                data = self.socket.recv(READ_BYTES)
+            except _WOULD_BLOCK:
+                return
+            except OSError as error:  # ssl.SSLError is one too
+                raise ClosedByPeer(str(error) or type(error).__name__) from None
+            if not data:
+                raise ClosedByPeer("the other end closed the connection")
+            self.reader.feed(data)
+
+    def read_first(self, limit: int) -> None:
+        """Take in what has arrived of the first `limit` bytes, and leave all else where it is."""
+        try:
+            data = self.socket.recv(limit)
+        except _WOULD_BLOCK:
+            return
+        except OSError as error:
+            raise ClosedByPeer(str(error) or type(error).__name__) from None
+        if not data:
+            raise ClosedByPeer("the other end closed the connection")
+        self.reader.feed(data)
+
+    def frames(self) -> Iterator[Frame]:
+        while (found := self.reader.next_frame()) is not None:
+            yield found
+
+    def write(self, kind: bytes, payload: bytes) -> None:
+        """Buffer a frame; `flush` sends it."""
+        self._unsent += frame(kind, payload)
+        if len(self._unsent) > MAX_UNSENT_BYTES:
+            raise CorruptData(
+                f"{len(self._unsent)} bytes wait for a peer that does not read",
+                code="CHANNEL_OVERFLOW",
+            )
+
+    def flush(self) -> None:
+        """Send as much as the socket takes now."""
+        while self._unsent:
+            try:
+                sent = self.socket.send(self._unsent[:SEND_BYTES])
+            except _WOULD_BLOCK:
+                return
+            except OSError as error:
+                raise ClosedByPeer(str(error) or type(error).__name__) from None
+            del self._unsent[:sent]
+
+    def close(self) -> None:
+        self.socket.close()

@@ -1,0 +1,147 @@
+"""The bytes of the channel: frames, the hello that opens it, and the address that leads to it.
+
+    frame      length of the rest (4 bytes, big endian), kind (1 byte), payload
+    HELLO      the lane's identity, and the proof that it has that lane's secret; the first frame of
+               a lane and of fixed length, so that nothing else is looked at before it is known
+    MESSAGE    one message of the codec, either way
+    PING       8 bytes from the lane: its own clock; the driver answers PONG with the same bytes
+
+Ping and pong make "last heard" mean one thing at both ends. A lane counts its deadline from the
+moment it *sent* the newest ping that was answered; the driver counts from the moment it *received*
+it, which is later. So when the driver gives a silent lane up, the lane has given up before,
+whatever the network held back and whatever the two clocks say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from twinlog.errors import CorruptData
+
+HELLO, MESSAGE, PING, PONG = b"H", b"M", b"P", b"Q"
+
+MAX_FRAME_BYTES = 64 << 20
+PING_INTERVAL_S = 1.0
+
+_LENGTH = struct.Struct(">I")
+_IDENTITY = struct.Struct(">QIIQ")
+_CLOCK = struct.Struct(">d")
+
+PROOF_BYTES: Final = hashlib.sha256().digest_size
+HELLO_FRAME_BYTES: Final = 1 + _IDENTITY.size + PROOF_BYTES
+"""Of every hello, kind byte included."""
+HELLO_BYTES: Final = _LENGTH.size + HELLO_FRAME_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelAddress:
+    """Where the driver listens, and a lane's secret; without one it travels in the Spark job."""
+
+    host: str
+    port: int
+    token: str = ""
+    """The secret of one lane, where this is its own address."""
+    fingerprint: str | None = None
+    """SHA-256 of the driver's certificate in hex; None on loopback, where there is no TLS."""
+
+    def __repr__(self) -> str:
+        tls = "tls" if self.fingerprint else "plain"
+        return f"ChannelAddress({self.host}:{self.port}, {tls}, token=***)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneIdentity:
+    """Which lane of which lease speaks, in Spark's how-manieth attempt, from which process."""
+
+    lease: int
+    lane: int
+    attempt: int
+    pid: int
+
+    def __str__(self) -> str:
+        return f"lease {self.lease} lane {self.lane} attempt {self.attempt}"
+
+
+class Frame(NamedTuple):
+    kind: bytes
+    payload: bytes
+
+
+def frame(kind: bytes, payload: bytes) -> bytes:
+    length = len(payload) + 1
+    if length > MAX_FRAME_BYTES:
+        raise CorruptData(
+            f"a channel message of {length} bytes is over the limit of {MAX_FRAME_BYTES}",
+            code="CHANNEL_FRAME",
+        )
+    return b"".join((_LENGTH.pack(length), kind, payload))
+
+
+def hello_payload(secret: str, identity: LaneIdentity) -> bytes:
+    return _packed(identity) + hello_proof(secret, identity)
+
+
+def hello_proof(secret: str, identity: LaneIdentity) -> bytes:
+    """What only a holder of the secret can say of itself."""
+    return hmac.digest(secret.encode("utf-8"), b"twinlog hello" + _packed(identity), "sha256")
+
+
+def _packed(identity: LaneIdentity) -> bytes:
+    return _IDENTITY.pack(identity.lease, identity.lane, identity.attempt, identity.pid)
+
+
+def read_hello(first: Frame) -> tuple[LaneIdentity, bytes]:
+    """Who a hello says that it is, and its proof, which is still to be looked at."""
+    if len(first.payload) != _IDENTITY.size + PROOF_BYTES:
+        raise CorruptData("a channel hello of a wrong length", code="CHANNEL_FRAME")
+    lease, lane, attempt, pid = _IDENTITY.unpack_from(first.payload)
+    identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=pid)
+    return identity, first.payload[_IDENTITY.size :]
+
+
+def clock_payload(seconds: float) -> bytes:
+    return _CLOCK.pack(seconds)
+
+
+def read_clock(payload: bytes) -> float:
+    if len(payload) != _CLOCK.size:
+        raise CorruptData("a channel ping of a wrong length", code="CHANNEL_FRAME")
+    (seconds,) = _CLOCK.unpack(payload)
+    return float(seconds)
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames; takes them in pieces of any size."""
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Fed, and not yet a whole frame."""
+        return len(self._buffer)
+
+    def next_frame(self) -> Frame | None:
+        """The next whole frame, or None until more bytes are fed."""
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if not 1 <= length <= self.max_frame_bytes:
+            raise CorruptData(
+                f"a channel frame claims {length} bytes, allowed are 1 to {self.max_frame_bytes}",
+                code="CHANNEL_FRAME",
+            )
+        end = _LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        found = Frame(bytes(self._buffer[4:5]), bytes(self._buffer[5:end]))
+        del self._buffer[:end]
+        return found

@@ -1,0 +1,294 @@
+"""The driver's end of the channel: one thread that listens to lanes and turns them into events.
+
+Whatever happens on one connection ends that connection alone: a reset before or in the middle of
+its handshake, bytes that are no hello, an error that nobody thought of. What ends the thread itself
+is an error of its own, and it ends the process (`control.watch.vital`): without the channel no lane
+would ever be heard again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from twinlog.channel.certificate import make_server_context
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.frame_socket import ClosedByPeer
+from twinlog.channel.frames import MAX_FRAME_BYTES, ChannelAddress
+from twinlog.channel.lane_secrets import LaneSecrets
+from twinlog.channel.peer import Peer
+from twinlog.channel.stranger import (
+    HELLO_WITHIN_S,
+    MAX_STRANGERS,
+    Refusals,
+    Stranger,
+    Strangers,
+)
+from twinlog.errors import AuthenticationFailed, CorruptData
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneConnected:
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class LaneMessage:
+    peer: Peer
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LaneGone:
+    peer: Peer
+    reason: str
+
+
+ChannelEvent = LaneConnected | LaneMessage | LaneGone
+
+
+class ChannelServer:
+    """Listens from `start` to `close`; every event goes to `deliver`, in order, from its thread.
+
+    For each lane: LaneConnected, any number of LaneMessage, LaneGone once. On a loopback `host` the
+    channel is plain; anywhere else it is TLS, and `address` carries the fingerprint.
+    """
+
+    def __init__(
+        self,
+        codec: MessageCodec,
+        deliver: Callable[[ChannelEvent], None],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised_host: str | None = None,
+    ) -> None:
+        self._codec = codec
+        self._deliver = deliver
+        self._tls: ssl.SSLContext | None = None
+        fingerprint: str | None = None
+        if not is_loopback(host):
+            self._tls, fingerprint = make_server_context()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=MAX_STRANGERS)
+        self._listener.setblocking(False)
+        self.address = ChannelAddress(
+            host=advertised_host or host,
+            port=self._listener.getsockname()[1],
+            fingerprint=fingerprint,
+        )
+        self.secrets = LaneSecrets()
+        """Whom it admits."""
+        self._selector = selectors.DefaultSelector()
+        self._alarm, self._alarm_end = socket.socketpair()
+        self._alarm.setblocking(False)
+        self._alarm_end.setblocking(False)
+        self._woken: set[Peer] = set()
+        self._woken_lock = threading.Lock()
+        self._strangers = Strangers()
+        self._peers: set[Peer] = set()
+        self._listens_at: float | None = None
+        """When it listens again, where it does not: there was no descriptor for a connection."""
+        self._closing = threading.Event()
+        self._refusals = Refusals()
+        self._thread = threading.Thread(target=self._run, name="twinlog-channel", daemon=True)
+
+    def start(self) -> None:
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._selector.register(self._alarm_end, selectors.EVENT_READ, None)
+        self._thread.start()
+
+    def close(self, *, linger_s: float = 1.0) -> None:
+        """Send what is still buffered, for at most `linger_s`, then close everything."""
+        if self._thread.is_alive():
+            give_up_at = time.monotonic() + linger_s
+            while any(peer.wants_write for peer in tuple(self._peers)):
+                if time.monotonic() > give_up_at:
+                    break
+                self._closing.wait(0.01)
+            self._closing.set()
+            self._ring()
+            self._thread.join(timeout=5.0)
+        for end in (self._listener, self._alarm, self._alarm_end):
+            end.close()
+
+    # --- called from any thread
+
+    def _wake(self, peer: Peer) -> None:
+        with self._woken_lock:
+            self._woken.add(peer)
+        self._ring()
+
+    def _ring(self) -> None:
+        try:
+            self._alarm.send(b"!")
+        except OSError:  # full: the thread will wake anyway; closed: there is no thread any more
+            return
+
+    # --- the server's own thread
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                for key, events in self._selector.select(TICK_S):
+                    self._turn(key, events)
+                self._settle_woken()
+                for stranger in self._strangers.late():
+                    self._dismiss(stranger, f"no hello within {HELLO_WITHIN_S:.0f} s")
+                self._listen_again()
+        finally:
+            for stranger in self._strangers.oldest(len(self._strangers)):
+                stranger.frames.close()
+            for peer in self._peers:
+                peer.shut()
+            self._selector.close()
+
+    def _turn(self, key: selectors.SelectorKey, events: int) -> None:
+        """One event; an error on a connection ends that one."""
+        match key.data:
+            case Peer() as peer:
+                self._serve(peer, events)
+            case Stranger() as stranger if stranger in self._strangers:
+                try:
+                    known = self._greet(stranger)
+                except Exception as error:
+                    log.exception("channel_error remote=%s", stranger.remote)
+                    self._dismiss(stranger, f"{type(error).__name__}: {error}")
+                else:
+                    if known is not None:
+                        # what came with the hello: a TLS socket may hold bytes that no selector
+                        # shows
+                        self._serve(known, selectors.EVENT_READ)
+            case Stranger():
+                return  # it made room in this very turn
+            case _ if key.fileobj is self._listener:
+                self._accept()
+            case _:
+                self._alarm_end.recv(4096)
+
+    def _accept(self) -> None:
+        try:
+            sock, (host, port, *_) = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionError):
+            return  # it has gone again
+        except OSError as error:
+            # no descriptor or memory is left, and the next try at once would fail as well
+            self._refusals.note(str(error), "the listener")
+            for stranger in self._strangers.oldest(1):
+                self._dismiss(stranger, "no descriptor is left for others")
+            self._selector.unregister(self._listener)
+            self._listens_at = time.monotonic() + TICK_S
+            return
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                # raises when a reset, or bytes and then a reset, came before this line
+                sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            stranger = Stranger(sock, host, port)
+            self._selector.register(stranger.frames, selectors.EVENT_READ, stranger)
+        except (OSError, ValueError) as error:
+            sock.close()
+            self._refusals.note(f"closed at once: {error}", f"{host}:{port}")
+            return
+        for one in self._strangers.add(stranger):
+            self._dismiss(one, "too many connections without a hello")
+
+    def _listen_again(self) -> None:
+        if self._listens_at is not None and time.monotonic() >= self._listens_at:
+            self._listens_at = None
+            self._selector.register(self._listener, selectors.EVENT_READ, None)
+
+    def _greet(self, stranger: Stranger) -> Peer | None:
+        """The lane that it is, once it has said so."""
+        try:
+            waiting_for = stranger.shake_hands()
+            if not stranger.handshaken:
+                self._selector.modify(stranger.frames, waiting_for, stranger)
+                return None
+            stranger.read()
+            first = stranger.frames.reader.next_frame()
+            if first is None:
+                self._selector.modify(stranger.frames, selectors.EVENT_READ, stranger)
+                return None
+            identity = self.secrets.admit(first)
+        except (ClosedByPeer, AuthenticationFailed, CorruptData) as error:
+            # a frame of any other length than a hello's is as wrong as a token
+            self._dismiss(stranger, str(error.args[0]))
+            return None
+        self._strangers.discard(stranger)
+        stranger.frames.reader.max_frame_bytes = MAX_FRAME_BYTES
+        peer = Peer(stranger.frames, self._codec, identity, self._wake)
+        self._selector.modify(stranger.frames, selectors.EVENT_READ, peer)
+        self._peers.add(peer)
+        log.info("lane_connected peer=%s remote=%s", identity, stranger.remote)
+        self._deliver(LaneConnected(peer))
+        return peer
+
+    def _dismiss(self, stranger: Stranger, why: str) -> None:
+        if stranger not in self._strangers:
+            return
+        self._strangers.discard(stranger)
+        self._selector.unregister(stranger.frames)
+        stranger.frames.close()
+        self._refusals.note(why, stranger.remote)
+
+    def _serve(self, peer: Peer, events: int) -> None:
+        try:
+            self._exchange(peer, events)
+        except Exception as error:
+            log.exception("channel_error peer=%s", peer.identity)
+            peer.ending = peer.ending or f"{type(error).__name__}: {error}"
+        self._settle(peer)
+
+    def _exchange(self, peer: Peer, events: int) -> None:
+        if events & selectors.EVENT_READ:
+            try:
+                for message in peer.read():
+                    self._deliver(LaneMessage(peer, message))
+            except CorruptData as error:
+                peer.ending = peer.ending or str(error)
+        if events & selectors.EVENT_WRITE:
+            peer.flush()
+
+    def _settle(self, peer: Peer) -> None:
+        """Bring the selector in line with what the peer wants, or end it."""
+        if peer not in self._peers:
+            return
+        if peer.ending is not None:
+            self._peers.discard(peer)
+            self._selector.unregister(peer)
+            peer.shut()
+            log.info("lane_gone peer=%s reason=%s", peer.identity, peer.ending)
+            self._deliver(LaneGone(peer, peer.ending))
+            return
+        interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.wants_write else 0)
+        if self._selector.get_key(peer).events != interest:
+            self._selector.modify(peer, interest, peer)
+
+    def _settle_woken(self) -> None:
+        with self._woken_lock:
+            woken, self._woken = self._woken, set()
+        for peer in woken:
+            self._settle(peer)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,186 @@
+"""`twinlog check FILE`: what would be mirrored, and what would stop it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.cli.options.adoption_options import adoption_options, storages
+from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_options
+from twinlog.cli.options.run_options import SpreadClusters, configuration_options
+from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.quantities import plural
+
+if TYPE_CHECKING:
+    from twinlog.control.check.report import CheckReport, FlowReport, TopicReport
+
+JSON_VERSION: Final = 1
+TOPICS_SHOWN: Final = 50
+SAME_CODE_SHOWN: Final = 10
+NAME_WIDTH: Final = 80
+"""One name of 249 characters must not push every other row apart; --format json has it whole."""
+
+
+@click.command("check", cls=SpreadClusters)
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@configuration_options
+@pair_options
+@click.option(
+    "--probe",
+    is_flag=True,
+    help="Try what the targets can do, on a scratch topic that is created once and kept.",
+)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Only explain FILE: the value of every key for each flow and the line it comes from.",
+)
+@adoption_options
+@format_option
+def check(
+    files: tuple[Path, ...],
+    clusters: str | None,
+    probe: bool,
+    explain: bool,
+    adopt_mm2: bool,
+    connector: str | None,
+    output: Format,
+    **given: Any,
+) -> int:
+    """Parse FILE, connect to every cluster, and say what would be mirrored and what is wrong.
+
+    FILE is an mm2.properties file or a KafkaMirrorMaker2 resource; or it is left out, and the flags
+    of MirrorMaker 1 are given.
+
+    It only reads: nothing is created or changed, unless --probe asks for its scratch topic. With
+    --explain it connects to nothing.
+
+    \b
+    twinlog check mm2.properties
+    twinlog check mm2.properties --probe
+    twinlog check mirror.yaml --secrets ./secrets --explain
+    """
+    from twinlog.cli.terminal.explanation import explanation_json, explanation_parts
+    from twinlog.control.check.mirror_check import check as look
+
+    config = files_or_pair(files, clusters, given)()
+    if explain:
+        if output is Format.JSON:
+            write_json("check", JSON_VERSION, explanation_json(config))
+        else:
+            write_all([*_warnings(config.warnings), *explanation_parts(config, only_set=False)])
+        return 0
+    adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
+    report = look(config, with_probe=probe, adopts=adopts, say=_say)
+    if output is Format.JSON:
+        write_json("check", JSON_VERSION, {**report.as_json(), **explanation_json(config)})
+    else:
+        write_all(_parts(report, explanation_parts(config, only_set=True)))
+    return 1 if report.problems else 0
+
+
+def _say(line: str) -> None:
+    write_line(line, sys.stderr)
+
+
+def _warnings(warnings: Iterable[object]) -> Iterator[RenderableType]:
+    for warning in warnings:
+        yield text(("warning: ", "yellow"), str(warning))
+
+
+def _parts(report: CheckReport, explanation: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    yield from _warnings(report.warnings)
+    yield from explanation
+    for cluster in report.clusters:
+        if cluster.problem is not None:
+            yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
+        else:
+            brokers = plural(cluster.brokers, "broker")
+            where = f"{cluster.addresses}, {brokers}, id {cluster.cluster_id}"
+            yield text(f"cluster {cluster.alias}: {where}")
+    for flow in report.flows:
+        yield from _flow_parts(flow)
+    count = len(report.problems)
+    if count:
+        yield text(plural(count, "problem"), style="bold red")
+    else:
+        yield text("no problem found", style="green")
+
+
+def _flow_parts(flow: FlowReport) -> Iterator[RenderableType]:
+    what = f"{plural(len(flow.topics), 'topic')} with {plural(flow.partitions, 'partition')}"
+    yield text()
+    yield text((flow.flow, "bold"), ": ", what if flow.topics else "no topic to mirror")
+    if flow.topics:
+        yield _table(flow.topics)
+    if len(flow.topics) > TOPICS_SHOWN:
+        yield text(f"  and {len(flow.topics) - TOPICS_SHOWN} more (--format json has all)")
+    if flow.guarantee is not None:
+        missing = ", ".join(flow.missing_capabilities)
+        yield text(f"  guarantee: {flow.guarantee}" + (f" (missing: {missing})" if missing else ""))
+    for change in flow.changes:
+        yield text("  ", ("would change: ", "cyan"), change)
+    for note in flow.notes:
+        yield text("  ", ("note: ", "cyan"), note)
+    for line in _problem_lines(flow):
+        yield _problem("  problem", line)
+
+
+def _table(topics: Iterable[TopicReport]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    name: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis", "max_width": NAME_WIDTH}
+    table.add_column("  topic", **name)
+    table.add_column("partitions", justify="right")
+    table.add_column("remote topic", **name)
+    table.add_column("which", no_wrap=True)
+    table.add_column("begins at")
+    table.add_column("configs")
+    for topic in islice(topics, TOPICS_SHOWN):
+        configs = " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
+        row(
+            table,
+            f"  {topic.topic}",
+            str(topic.partitions),
+            topic.remote_topic,
+            _plan(topic),
+            topic.start,
+            configs,
+        )
+    return table
+
+
+def _plan(topic: TopicReport) -> str:
+    match topic.plan.value:
+        case "create":
+            return "would be created"
+        case "grow":
+            return f"would grow from {topic.remote_partitions} to {topic.partitions} partitions"
+        case "missing":
+            return "is missing"
+        case _:
+            return "exists"
+
+
+def _problem_lines(flow: FlowReport) -> Iterator[str]:
+    """Problems in the order found; of many of one kind the first ones."""
+    shown: dict[str, int] = {}
+    for problem in flow.problems:
+        shown[problem.code] = shown.get(problem.code, 0) + 1
+        if shown[problem.code] <= SAME_CODE_SHOWN:
+            yield str(problem)
+    for code, number in shown.items():
+        if number > SAME_CODE_SHOWN:
+            yield f"and {number - SAME_CODE_SHOWN} more of this kind [{code}]"
+
+
+def _problem(what: str, line: str) -> Text:
+    return text((f"{what}: ", "red"), line)

@@ -1,0 +1,66 @@
+"""`twinlog convert FILE`: any accepted configuration as an mm2.properties."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from twinlog.cli.options.mirror_maker_1_options import no_file, no_pair, pair, pair_options
+from twinlog.cli.options.run_options import secrets_folder, secrets_option
+from twinlog.cli.terminal.output import write_line
+from twinlog.private_files import private_opener
+
+
+@click.command("convert")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@pair_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write there instead of to stdout; the file must not be there yet, and is made for you "
+    "alone (mode 0600).",
+)
+@secrets_option
+def convert(file: Path | None, output: Path | None, **given: Any) -> int:
+    """Print a configuration as a canonical mm2.properties.
+
+    FILE is an mm2.properties file or a KafkaMirrorMaker2 resource; or it is left out, and the flags
+    of MirrorMaker 1 are given.
+
+    Secrets stay what they are in FILE: a variable that a config provider looks up, or text. What
+    is odd in FILE is said on stderr.
+
+    \b
+    twinlog convert mirror.yaml --secrets ./secrets > mm2.properties
+    twinlog convert --consumer.config c.properties --producer.config p.properties --include '.*'
+    """
+    from twinlog.config.advice.canonical import canonical
+    from twinlog.config.config_file import read_raw
+    from twinlog.config.files.mirror_maker_1 import read_pair
+    from twinlog.config.load import load_raw
+
+    if file is None:
+        no_file(given)
+        raw = read_pair(*pair(given))
+    else:
+        no_pair(given)
+        raw = read_raw(file, secrets_folder())
+    config = load_raw(raw)
+    for warning in config.warnings:
+        write_line(f"warning: {warning}", sys.stderr)
+    text = canonical(raw.settings, [cluster.alias for cluster in config.clusters])
+    if output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        # it holds what FILE holds, passwords too, and whoever may read FILE was chosen
+        with open(output, "x", encoding="ascii", opener=private_opener) as out:
+            out.write(text)
+    except FileExistsError:
+        raise click.BadParameter(f"{output} is there already", param_hint="--output") from None
+    except OSError as error:
+        raise click.BadParameter(f"{output}: {error.strerror}", param_hint="--output") from None
+    return 0

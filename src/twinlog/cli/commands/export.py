@@ -1,0 +1,179 @@
+"""`twinlog export`: what one side of a flow holds, into a file, before anything is deleted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+import click
+
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from twinlog.client.export import Export
+
+JSON_VERSION: Final = 1
+PROGRESS_EVERY_S: Final = 5.0
+PRIVATE: Final = 0o600
+
+
+@click.command("export")
+@click.argument("file", type=click.Path(path_type=Path))
+@flow_option
+@click.option("--topic", required=True, help="The topic, by its name on that side.")
+@click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--side", type=click.Choice(["source", "target"]), required=True)
+@click.option("--from", "first", type=click.IntRange(min=0), help="Default: where the log begins.")
+@click.option("--to", "until", type=click.IntRange(min=0), help="Not included; default: the end.")
+@click.option(
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The file to write; it must not be there yet.",
+)
+@click.option("--include-aborted", is_flag=True, help="Also records of aborted transactions.")
+@secrets_option
+@format_option
+def export(  # noqa: PLR0913, PLR0917 (options of a command)
+    file: Path,
+    flow: str | None,
+    topic: str,
+    partition: int,
+    side: str,
+    first: int | None,
+    until: int | None,
+    path: Path,
+    include_aborted: bool,
+    output: Format,
+) -> int:
+    """Write records of one side to a file, a line of JSON each.
+
+    It only reads; a mirror may run meanwhile. Keys, values and header values are text where they
+    are UTF-8, else {"base64": ...}. Exit code 1: not all offsets that were asked for are in the
+    log; which ones is said.
+
+    \b
+    twinlog export mm2.properties --topic A.orders --partition 3 --side target --output kept.jsonl
+    twinlog export mm2.properties --flow 'A->B' --topic A.orders --side target --from 100 \\
+        --to 250 --output lost-by-the-source.jsonl
+    twinlog export mm2.properties --topic orders --side source --from 100 --output new.jsonl
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.client.export import Export
+    from twinlog.cluster.client import ClusterClient
+    from twinlog.control.flow.setups import flow_setup
+    from twinlog.model import TopicPartition
+
+    if first is not None and until is not None and first >= until:
+        raise UsageError(f"--from {first} --to {until}: there is no offset in between")
+    if path.exists():
+        raise UsageError(f"--output: {path} is there already")
+    setup = flow_setup(one_flow(load_file(file).flows, flow))
+    settings = setup.source if side == "source" else setup.target
+    with ClusterClient(settings) as client:
+        work = Export(
+            client,
+            TopicPartition(topic, partition),
+            first,
+            until,
+            with_aborted=include_aborted,
+        )
+        _write(work, path)
+    _say(work, settings.alias, path, output)
+    return 0 if work.is_whole else 1
+
+
+def _write(work: Export, path: Path) -> None:
+    """All records; under the name that was asked for only when they are complete."""
+    from twinlog.client.record_lines import record_line
+
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with _private(partial) as out:
+            told_at = time.monotonic()
+            for one in work.records():
+                by_broker = one.is_log_append_time
+                line = record_line(work.tp.partition, one.record, is_log_append_time=by_broker)
+                out.write(line + "\n")
+                if time.monotonic() - told_at > PROGRESS_EVERY_S:
+                    told_at = time.monotonic()
+                    done, span = work.counts.position, work.span
+                    write_line(f"offset {done:,} of {span.next:,}", sys.stderr)
+            out.flush()
+            os.fsync(out.fileno())
+        os.link(partial, path)  # unlike a rename it replaces nothing
+        partial.unlink()
+    except FileExistsError as error:
+        raise UsageError(
+            f"--output: {error.filename2 or error.filename} is there already"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"--output: {error.filename or path}: {error.strerror}") from None
+
+
+def _private(path: Path) -> TextIO:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+    return os.fdopen(descriptor, "w", encoding="ascii")
+
+
+def _say(work: Export, alias: str, path: Path, output: Format) -> None:
+    counts, span = work.counts, work.span
+    if output is Format.JSON:
+        body = {
+            "cluster": alias,
+            "topic": work.tp.topic,
+            "partition": work.tp.partition,
+            "from": span.first,
+            "to": span.next,
+            "records": counts.records,
+            "aborted": counts.aborted,
+            "deleted": counts.deleted,
+            "before_log": counts.before_log,
+            "behind_log": counts.behind_log,
+            "uncommitted": counts.uncommitted,
+            "unread": counts.unread,
+            "output": str(path),
+        }
+        write_json("export", JSON_VERSION, body)
+        return
+    write_line(f"{work.tp} on {alias}, offsets {span}: {counts.records:,} records in {path}")
+    for line in _remarks(work):
+        write_line(line)
+
+
+def _remarks(work: Export) -> Iterator[str]:
+    """What the file does not have."""
+    counts, span = work.counts, work.span
+    empty = span.next - span.first - counts.records - counts.aborted - counts.deleted
+    empty -= sum(one.next - one.first for one in (counts.uncommitted, counts.unread) if one)
+    if empty:
+        yield f"{empty:,} offsets hold no record: compacted, or markers of transactions"
+    if counts.aborted:
+        yield (
+            f"{counts.aborted:,} records of aborted transactions were left out "
+            "(--include-aborted writes them)"
+        )
+    if counts.before_log:
+        yield f"offsets {counts.before_log} are not there: the log begins at {span.first}"
+    if counts.behind_log:
+        yield f"offsets {counts.behind_log} are not there: the log ends at {span.next}"
+    if counts.deleted:
+        yield f"{counts.deleted:,} offsets were deleted on the broker meanwhile"
+    if counts.uncommitted:
+        yield (
+            f"offsets {counts.uncommitted} were left out: an open transaction holds them back "
+            "(--include-aborted writes them)"
+        )
+    if counts.unread:
+        yield (
+            f"offsets {counts.unread} cannot be read: the broker gives nothing there; look at that "
+            "segment with kafka-dump-log.sh on the partition's leader"
+        )

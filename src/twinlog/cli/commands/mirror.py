@@ -1,0 +1,291 @@
+"""`twinlog mirror FILE`: runs every enabled flow of a configuration until it is done or stopped."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
+
+import click
+
+from twinlog.cli.options.adoption_options import adoption_options, storages
+from twinlog.cli.options.run_options import SpreadClusters, configuration, configuration_options
+from twinlog.cli.terminal.logs import LogFormat, configure_logs
+from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.cli.terminal.signals import stop_on_signals
+from twinlog.errors import TwinlogError
+from twinlog.quantities import count, duration, plural, size
+
+if TYPE_CHECKING:
+    from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+    from twinlog.control.process.run import MirrorResult
+    from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+JSON_VERSION: Final = 1
+DEFAULT_LISTEN: Final = "127.0.0.1:9405"
+"""Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""
+
+DONE: Final = "DONE"
+TAKEN_OVER: Final = "TAKEN_OVER"
+"""Others go on where the copy ended: what a migration ends with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a configuration is run; the fields are the options of `run_options`."""
+
+    once: bool
+    lanes: int | None
+    lease_s: float | None
+    master: str | None
+    archive: Path | None
+    may_be_open: bool
+    listen: str | None
+    log_file: Path | None
+    log_format: LogFormat
+    output: Format
+    adopt_mm2: bool = False
+    connector: str | None = None
+
+
+_RUN_OPTIONS: Final = (
+    click.option("--once", is_flag=True, help="Copy up to the end offsets of now, then exit."),
+    click.option(
+        "--lanes", type=click.IntRange(min=1), help="Lanes per flow, instead of tasks.max."
+    ),
+    click.option(
+        "--lease",
+        "lease_s",
+        type=click.FloatRange(min=1),
+        metavar="SECONDS",
+        help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
+    ),
+    click.option("--master", metavar="URL", help="Spark master; default: this machine."),
+    click.option(
+        "--archive",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="What `twinlog pack` made: for executors of --master without Twinlog.",
+    ),
+    click.option(
+        "--allow-unauthenticated-spark",
+        "may_be_open",
+        is_flag=True,
+        help="Use a --master without spark.authenticate.secret: whoever reaches its ports can "
+        "read the credentials of both clusters.",
+    ),
+    click.option(
+        "--listen",
+        metavar="ADDRESS:PORT",
+        help="Where /metrics, /healthz and /readyz are served, `off` for nowhere; default: the "
+        f"file's `listeners`, else {DEFAULT_LISTEN}.",
+    ),
+    click.option(
+        "--log-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Log to this file as well; it is renamed at 10 MB, and five old ones are kept.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice([one.value for one in LogFormat]),
+        callback=lambda _context, _parameter, value: LogFormat(value),
+        default=LogFormat.TEXT.value,
+        show_default=True,
+        help="How log lines look, on stderr and in the file.",
+    ),
+    format_option,
+)
+
+
+COLLECTED_AFTER: Final = (50_000, 20, 20)
+"""Offsets of many groups are many objects in no cycle. With Python's own thresholds (700 objects)
+looking through them again and again took a quarter of the CPU of a round in which 100,000 offsets
+had changed.
+"""
+
+
+def run_options(command: F) -> F:
+    """The options of RunOptions."""
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("mirror", cls=SpreadClusters)
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@configuration_options
+@adoption_options
+@run_options
+def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int:
+    """Mirror the topics of every enabled flow in FILE.
+
+    FILE is an mm2.properties file, or a KafkaMirrorMaker2 resource of Strimzi.
+
+    Several files run side by side in one process, each read alone.
+
+    Without --once it runs until it is stopped: Ctrl-C or SIGTERM end it in order, a second one at
+    once. SIGHUP reads FILE again: what is wrong with it changes nothing, else only the flows that
+    differ begin anew.
+
+    \b
+    twinlog mirror mm2.properties
+    twinlog mirror mm2.properties --once --set 'A->B.topics=orders.*'
+    twinlog mirror mm2.properties --clusters B --listen 0.0.0.0:8080 --log-format json
+    """
+    return run_configuration(configuration(files, clusters), files[0], RunOptions(**options))
+
+
+def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: RunOptions) -> int:
+    """Run what `read` returns until it is done or stopped; the exit code.
+
+    `read` is called again when `file` is to be read again.
+    """
+    from twinlog.cli.terminal.monitoring import watched
+    from twinlog.cli.terminal.progress import shown
+    from twinlog.control.process.run import MirrorOptions, run_mirror
+    from twinlog.control.watch.monitor_server import parse_listen
+    from twinlog.control.watch.vital import Vital
+
+    verbose = bool(click.get_current_context().find_root().params["verbose"])
+    configure_logs(options.log_file, options.log_format, verbose=verbose)
+    if options.listen is not None:
+        parse_listen(options.listen)  # wrong usage is said before anything is read
+    config, once, output = read(), options.once, options.output
+    address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
+    for warning in config.warnings:
+        write_line(f"warning: {warning}", sys.stderr)
+    # what a program reads must be the last line of stdout, so people's lines go elsewhere then
+    people = sys.stderr if output is Format.JSON else sys.stdout
+    reload = None if once else threading.Event()
+    vital = Vital()
+    with (
+        stop_on_signals(reload) as stop,
+        watched(file, address, stop, people, vital) as watch,
+        shown(once=once, stream=people) as progress,
+    ):
+
+        def on_snapshot(flows: list[FlowSnapshot]) -> None:
+            watch(flows)
+            progress.update(flows)
+
+        gc.set_threshold(*COLLECTED_AFTER)
+        result = run_mirror(
+            config,
+            file,
+            MirrorOptions(
+                once=once,
+                lanes=options.lanes,
+                lease_s=options.lease_s,
+                master=options.master,
+                archive=options.archive,
+                may_be_open=options.may_be_open,
+                adopts=storages(config, adopt_mm2=options.adopt_mm2, connector=options.connector),
+                stop=stop,
+                reload=reload,
+                read_again=read,
+                on_snapshot=on_snapshot,
+                vital=vital,
+            ),
+        )
+        progress.update(list(result.flows))  # failures of the last second
+    report = MirrorReport(result, once=once)
+    for line in report.lines():
+        write_line(line, people)
+    for line in report.flow_failures():
+        write_line(line, sys.stderr)
+    if once:
+        ran = {flow.flow for flow in result.flows if flow.state != "FAILED"}
+        _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], people)
+    if output is Format.JSON:
+        write_json("mirror", JSON_VERSION, {"flows": report.flows})
+    return report.exit_code
+
+
+def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
+    from twinlog.control.check.open_transactions import held_back
+
+    for flow in flows:
+        try:
+            for one in held_back(flow):
+                write_line(f"{flow.flow}: {one}", people)
+        except TwinlogError as error:
+            # the copy has ended: this is only about what to say beside its result
+            write_line(f"{flow.flow}: open transactions were not looked for: {error}", people)
+
+
+class MirrorReport:
+    """How a run ended, for people and for programs."""
+
+    def __init__(self, result: MirrorResult, *, once: bool) -> None:
+        self._result = result
+        self._once = once
+        self.flows = [self._flow(flow) for flow in result.flows]
+
+    @property
+    def exit_code(self) -> int:
+        """0 all copied, 1 something failed, 2 when nothing could run for its configuration."""
+        errors = self._result.errors
+        if errors and len(errors) == len(self._result.flows):
+            return 2 if all(error.exit_code == 2 for error in errors) else 1
+        return 1 if errors or any(flow["failed"] for flow in self.flows) else 0
+
+    def _flow(self, flow: FlowSnapshot) -> dict[str, Any]:
+        failed = [
+            {
+                "topic": part.topic,
+                "partition": part.partition,
+                "code": part.code or "NOT_FINISHED",
+                "message": part.message or "stopped before its end was reached",
+            }
+            for part in flow.partitions
+            if self._is_failed(part)
+        ]
+        if flow.state == "FAILED":
+            # the flow as a whole: no partition is to blame
+            message = flow.reason.removesuffix(f" [{flow.code}]")
+            failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
+        return {
+            "flow": flow.flow,
+            "partitions": len(flow.partitions),
+            "records": flow.records,
+            "bytes": flow.bytes,
+            "seconds": round(self._result.seconds, 3),
+            "failed": failed,
+        }
+
+    def _is_failed(self, part: PartitionSnapshot) -> bool:
+        return bool(part.code) or (self._once and part.state not in (DONE, TAKEN_OVER))
+
+    def lines(self) -> Iterator[str]:
+        """A line for every flow that ran; what failed in it was said when it happened."""
+        for flow, snapshot in zip(self.flows, self._result.flows, strict=True):
+            if snapshot.state != "FAILED":
+                yield _flow_line(flow)
+
+    def flow_failures(self) -> Iterator[str]:
+        """A line for every flow that could not run."""
+        for flow in self._result.flows:
+            if flow.state == "FAILED":
+                yield f"{flow.flow}: {flow.reason.removeprefix(f'{flow.flow}: ')}"
+
+
+def _flow_line(flow: dict[str, Any]) -> str:
+    seconds = flow["seconds"]
+    line = (
+        f"{flow['flow']}: {count(flow['records'])} records, {size(flow['bytes'])} "
+        f"of {plural(flow['partitions'], 'partition')} in {duration(seconds)}"
+    )
+    if flow["records"] and seconds:
+        line += (
+            f" ({count(flow['records'] / seconds)} records/s, {size(flow['bytes'] / seconds)}/s)"
+        )
+    if not flow["partitions"] and not flow["failed"]:
+        line += "; no topic of the source matches `topics`"
+    return line + (f"; {len(flow['failed'])} FAILED" if flow["failed"] else "")

@@ -1,0 +1,30 @@
+"""`twinlog mirror-maker`: MirrorMaker 1's command line, over what `twinlog mirror` runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from twinlog.cli.commands.mirror import RunOptions, run_configuration, run_options
+from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
+from twinlog.cli.options.run_options import override_options
+
+
+@click.command("mirror-maker")
+@pair_options
+@override_options
+@run_options
+def mirror_maker(**given: Any) -> int:
+    """Run what `kafka-mirror-maker.sh` ran: topics keep their names, from one cluster to another.
+
+    A partition that was never copied starts at the offset of the group in --consumer.config, else
+    as its auto.offset.reset says (`latest` by default). Then the group's offset on the source is
+    the next record that is not on the target yet.
+
+    \b
+    twinlog mirror-maker --consumer.config c.properties --producer.config p.properties \\
+        --whitelist 'orders|pay.*'
+    """
+    consumer, read = configuration_of_pair(given)
+    return run_configuration(read, consumer, RunOptions(**given))

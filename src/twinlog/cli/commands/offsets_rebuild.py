@@ -1,0 +1,165 @@
+"""`twinlog offsets rebuild`: makes the offset map anew that was deleted."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.errors import UsageError
+from twinlog.quantities import count, plural
+
+if TYPE_CHECKING:
+    from twinlog.control.rebuild.map_rebuild import Line
+    from twinlog.mirror.plan import PartitionPlan
+
+JSON_VERSION: Final = 1
+SHOWN_EVERY_S: Final = 0.2
+NUMBERS: Final = ("partition", "from", "to", "runs", "source goes on at")
+
+
+@click.command("rebuild")
+@click.argument("file", type=click.Path(path_type=Path))
+@flow_option
+@click.option(
+    "--topics", metavar="REGEX", help="Only source topics whose whole name matches; default: all."
+)
+@click.option("--dry-run", is_flag=True, help="Compare, and show what would be written.")
+@click.option("--yes", is_flag=True, help="Do not ask before anything is written.")
+@secrets_option
+@format_option
+def rebuild(
+    file: Path, flow: str | None, topics: str | None, dry_run: bool, yes: bool, output: Format
+) -> int:
+    """Make the offset map anew that was deleted, where the remote topics are still there.
+
+    Both logs of each partition that the map lacks are read and compared record by record. Where
+    the target is a copy of the source, in order and without a gap, its rows are written; else
+    nothing is, and a line says from which offset on the two differ. Stop the mirror first.
+
+    \b
+    twinlog offsets rebuild mm2.properties --dry-run
+    twinlog offsets rebuild mm2.properties --flow 'A->B' --topics 'orders.*' --yes
+    twinlog offsets rebuild mm2.properties --yes --format json
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.rebuild.map_rebuild import MapRebuild, Outcome
+
+    chosen = _pattern(topics)
+    config = one_flow(load_file(file).flows, flow)
+    if not (dry_run or yes or sys.stdin.isatty()):
+        raise UsageError("give --yes, or --dry-run to see what would be written")
+    shown = _Shown()
+    work = MapRebuild(flow_setup(config), on_step=shown.step, say=shown.say)
+    with closing(work):
+        plans = work.plan(chosen)
+        if not dry_run:
+            if not (yes or _is_wanted(str(config.flow), plans)):
+                write_line("nothing was changed")
+                return 1
+            work.lead()
+        lines = list(work.run(plans))
+        shown.clear()
+    if output is Format.JSON:
+        body = {
+            "flow": str(config.flow),
+            "dry_run": dry_run,
+            "partitions": [_as_json(line) for line in lines],
+        }
+        write_json("offsets rebuild", JSON_VERSION, body)
+    else:
+        write_all(_report(lines, dry_run=dry_run))
+    return 1 if any(line.outcome is Outcome.REFUSED for line in lines) else 0
+
+
+def _pattern(topics: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if topics is None else re.compile(topics)
+    except re.error as problem:
+        raise UsageError(f"--topics: {topics} is no regular expression: {problem}") from None
+
+
+def _is_wanted(flow: str, plans: Sequence[PartitionPlan]) -> bool:
+    topics = len({plan.source.topic for plan in plans})
+    return click.confirm(
+        f"{flow}: compare {plural(len(plans), 'partition')} of {plural(topics, 'topic')}, and "
+        "write rows for those that the offset map lacks?",
+        err=True,
+    )
+
+
+class _Shown:
+    """How far the reading is, on one line of a terminal."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._began = self._last = 0.0
+
+    def step(self, name: str, done: int, total: int) -> None:
+        """So many offsets of a log are read."""
+        if not sys.stderr.isatty():
+            return
+        now = time.monotonic()
+        if name != self._name or not done:
+            self._name, self._began = name, now
+        if now - self._last < SHOWN_EVERY_S:
+            return
+        self._last = now
+        rate = done / max(now - self._began, SHOWN_EVERY_S)
+        share = 100 * done // max(1, total)
+        line = f"{name}: {count(done)} of {count(total)} offsets ({share} %), {count(int(rate))}/s"
+        click.echo(f"\r\x1b[K{line}", file=sys.stderr, nl=False)
+
+    def say(self, line: str) -> None:
+        """A line of its own."""
+        self.clear()
+        write_line(line, sys.stderr)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._last and sys.stderr.isatty():
+            click.echo("\r\x1b[K", file=sys.stderr, nl=False)
+
+
+def _as_json(line: Line) -> dict[str, Any]:
+    return {
+        "topic": line.source.topic,
+        "partition": line.source.partition,
+        "target_topic": line.target.topic,
+        "outcome": line.outcome.value,
+        "first_target_offset": line.first,
+        "target_end": line.end,
+        "runs": line.runs,
+        "next_source_offset": line.next_upstream,
+        "code": None if line.problem is None else line.problem.code,
+        "message": None if line.problem is None else line.problem.message,
+    }
+
+
+def _report(lines: Sequence[Line], *, dry_run: bool) -> Iterator[RenderableType]:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("topic", "partition", "", "from", "to", "runs", "source goes on at"):
+        table.add_column(name, no_wrap=True, justify="right" if name in NUMBERS else "left")
+    for line in lines:
+        known = [line.first, line.end, line.runs, line.next_upstream]
+        cells = [str(each) if line.runs else "" for each in known]
+        row(table, line.target.topic, str(line.target.partition), line.outcome.value, *cells)
+    yield table
+    for line in lines:
+        if line.problem is not None:
+            yield text(str(line.problem), style="red")
+    if dry_run:
+        yield text("nothing was changed; without --dry-run these rows are written")

@@ -1,0 +1,52 @@
+"""`twinlog pack`: makes the archive that executors of a Spark cluster need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.quantities import plural, size
+
+JSON_VERSION = 1
+
+
+@click.command("pack")
+@click.option(
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("twinlog-executors.zip"),
+    show_default=True,
+    help="Where the archive is written.",
+)
+@format_option
+def pack(path: Path, output: Format) -> int:
+    """Make the archive that executors of a Spark cluster need, where Twinlog is not installed.
+
+    \b
+    twinlog pack
+    twinlog mirror mm2.properties --master spark://host:7077 --archive twinlog-executors.zip
+    """
+    from twinlog.spark.pack import pack as make
+
+    made = make(path)
+    if output is Format.JSON:
+        write_json(
+            "pack",
+            JSON_VERSION,
+            {
+                "path": str(made.path),
+                "size": made.size,
+                "python": made.python,
+                "platform": made.platform,
+                "distributions": list(made.distributions),
+            },
+        )
+        return 0
+    write_line(
+        f"{made.path}: {size(made.size)}, {plural(len(made.distributions), 'distribution')}; "
+        f"for Python {made.python} on {made.platform}"
+    )
+    return 0

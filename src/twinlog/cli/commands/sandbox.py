@@ -1,0 +1,135 @@
+"""`twinlog sandbox`: local Kafka clusters that outlive the command that starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.errors import UsageError
+from twinlog.quantities import plural
+
+if TYPE_CHECKING:
+    from twinlog.sandbox.registry import SandboxCluster
+
+JSON_VERSION: Final = 1
+DEFAULT_NAMES: Final = ("source", "target")
+
+
+@click.group("sandbox")
+def sandbox() -> None:
+    """Start, show and end real Kafka clusters (KRaft) on this machine.
+
+    Data and logs are in TWINLOG_SANDBOX, by default ~/.cache/twinlog/sandbox.
+    """
+
+
+_name_option = click.option(
+    "--cluster",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A cluster's name; may be given several times.",
+)
+
+
+@sandbox.command("up")
+@_name_option
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=1, max=9),
+    default=1,
+    show_default=True,
+    help="Brokers of each cluster; with 3, leaders can move.",
+)
+@format_option
+def up(names: tuple[str, ...], brokers: int, output: Format) -> int:
+    """Start clusters (by default two: source and target); what runs already stays.
+
+    \b
+    twinlog sandbox up
+    twinlog sandbox up --cluster source --cluster target --brokers 3
+    """
+    from twinlog.sandbox import registry
+
+    _show("up", registry.up(names or DEFAULT_NAMES, brokers), output)
+    return 0
+
+
+@sandbox.command("status")
+@format_option
+def status(output: Format) -> int:
+    """Show the clusters that were started."""
+    from twinlog.sandbox import registry
+
+    _show("status", registry.status(), output)
+    return 0
+
+
+@sandbox.command("fill")
+@click.option("--cluster", "name", required=True, metavar="NAME", help="The cluster to fill.")
+@click.option(
+    "--records",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="How many records, over three topics.",
+)
+def fill(name: str, records: int) -> int:
+    """Produce a shop's orders into a cluster: something to mirror.
+
+    \b
+    twinlog sandbox fill --cluster source --records 1000000
+    """
+    from twinlog.demo.fill import fill as produce
+    from twinlog.sandbox import registry
+
+    known = {cluster.name: cluster for cluster in registry.status()}
+    if name not in known or not known[name].running:
+        raise UsageError(f"no cluster {name!r} runs; start it: twinlog sandbox up --cluster {name}")
+    for topic, count in produce(known[name].bootstrap, records).items():
+        write_line(f"{topic}: {count:,} records")
+    return 0
+
+
+@sandbox.command("down")
+@_name_option
+@format_option
+def down(names: tuple[str, ...], output: Format) -> int:
+    """End clusters (by default all) and remove their data.
+
+    \b
+    twinlog sandbox down
+    twinlog sandbox down --cluster target
+    """
+    from twinlog.sandbox import registry
+
+    ended = registry.down(names)
+    if output is Format.JSON:
+        _show("down", ended, output)
+    for cluster in ended if output is Format.TEXT else ():
+        write_line(f"{cluster.name}: ended, its data is removed")
+    if not ended and output is Format.TEXT:
+        write_line("no cluster is there")
+    return 0
+
+
+def _show(verb: str, clusters: Iterable[SandboxCluster], output: Format) -> None:
+    found = list(clusters)
+    if output is Format.JSON:
+        write_json(f"sandbox {verb}", JSON_VERSION, {"clusters": [_body(one) for one in found]})
+        return
+    for one in found:
+        state = "running" if one.running else f"{len(one.pids)} of {one.brokers} brokers run"
+        write_line(
+            f"{one.name}: {one.bootstrap}  {plural(one.brokers, 'broker')}, {state}, {one.folder}"
+        )
+    if not found:
+        write_line("no cluster is there; `twinlog sandbox up` starts two")
+
+
+def _body(cluster: SandboxCluster) -> dict[str, Any]:
+    return {**asdict(cluster), "folder": str(cluster.folder), "running": cluster.running}

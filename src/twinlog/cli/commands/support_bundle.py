@@ -1,0 +1,99 @@
+"""`twinlog support-bundle FILE...`: one archive with what others need to understand a mirror."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from twinlog.cli.options.mirror_maker_1_options import (
+    configuration_of_pair,
+    no_file,
+    no_pair,
+    pair_options,
+)
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.errors import TwinlogError
+from twinlog.quantities import size
+
+if TYPE_CHECKING:
+    from twinlog.config.flow.schema import MirrorConfig
+
+JSON_VERSION: Final = 1
+
+
+@click.command("support-bundle")
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@pair_options
+@click.option(
+    "--output",
+    "archive",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PATH",
+    help="Where to write; default: twinlog-support-DATE-TIME.tar.gz in this folder.",
+)
+@click.option(
+    "--log-file",
+    "logs",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="A log file of the mirror, to put its end in; may be repeated.",
+)
+@secrets_option
+@format_option
+def support_bundle(
+    files: tuple[Path, ...],
+    archive: Path | None,
+    logs: tuple[Path, ...],
+    output: Format,
+    **given: Any,
+) -> int:
+    """Write an archive about the mirror of FILE: configuration, versions, states, last events.
+
+    Several files go into one archive. FILE may be left out, and the flags of MirrorMaker 1 given.
+
+    Secrets are left out. It holds names of topics, clusters and hosts; look before you send it.
+
+    \b
+    twinlog support-bundle mm2.properties
+    twinlog support-bundle west.properties east.properties
+    """
+    from twinlog.control.support.support_bundle import collect, write_bundle
+
+    archive = archive or Path(f"twinlog-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
+    # of MirrorMaker 1's pair the first one stands for both
+    more = [path for name in ("consumer", "producer") if (path := given[name]) is not None]
+    parts = collect(dict(_configurations(files, given)), logs, more)
+    write_bundle(archive, parts)
+    if output is Format.JSON:
+        write_json("support-bundle", JSON_VERSION, {"path": str(archive), "files": sorted(parts)})
+    else:
+        write_line(f"{archive}: {size(archive.stat().st_size)}")
+        for name in parts:
+            write_line(f"  {name}")
+    return 0
+
+
+def _configurations(
+    files: Sequence[Path], given: dict[str, Any]
+) -> Iterator[tuple[Path, MirrorConfig | TwinlogError]]:
+    """Each by itself: one that cannot be read may be just what somebody is to look at."""
+    from twinlog.cli.options.configuration import load_file
+
+    readers: list[tuple[Path, Callable[[], MirrorConfig]]]
+    if files:
+        no_pair(given)
+        readers = [(file, partial(load_file, file)) for file in files]
+    else:
+        no_file(given)
+        readers = [configuration_of_pair(given)]
+    for file, read in readers:
+        try:
+            yield file, read()
+        except TwinlogError as error:
+            yield file, error

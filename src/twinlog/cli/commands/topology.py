@@ -1,0 +1,116 @@
+"""`twinlog topology FILE`: the flows that lead to a cluster, by the heartbeats that reach it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, format_option, write_json
+from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.errors import UsageError
+from twinlog.quantities import duration
+
+if TYPE_CHECKING:
+    from twinlog.client.topology import KnownFlow, Topology
+    from twinlog.config.flow.schema import MirrorConfig
+
+JSON_VERSION: Final = 1
+
+
+@click.command("topology")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--cluster",
+    "alias",
+    metavar="ALIAS",
+    help="The cluster to ask, by its name in FILE; default: the target of the first flow.",
+)
+@secrets_option
+@format_option
+def topology(file: Path, alias: str | None, output: Format) -> int:
+    """Show the flows and clusters upstream of one cluster, and how many hops away each is.
+
+    It reads the heartbeats topics of that one cluster, whether Twinlog or MirrorMaker 2 writes
+    them; FILE says how to connect.
+
+    \b
+    twinlog topology mm2.properties
+    twinlog topology mm2.properties --cluster us-west
+    twinlog topology mm2.properties --format json
+    """
+    from twinlog.cli.options.configuration import load_file
+
+    seen = _look(load_file(file), alias)
+    if output is Format.JSON:
+        write_json("topology", JSON_VERSION, seen.as_json())
+    else:
+        write_all(_parts(seen, int(time.time() * 1000)))
+    return 0
+
+
+def _look(config: MirrorConfig, wanted: str | None) -> Topology:
+    from twinlog.client.topology import read_topology
+    from twinlog.cluster.client import ClusterClient
+    from twinlog.config.keys.client_keys import BOOTSTRAP_SERVERS, Role
+    from twinlog.control.flow.setups import cluster_settings
+    from twinlog.mirror.names.filters import policy_of
+
+    alias = wanted or config.flows[0].flow.target
+    aliases = [cluster.alias for cluster in config.clusters]
+    if alias not in aliases:
+        raise UsageError(f"--cluster: {alias} is no cluster of the file: {', '.join(aliases)}")
+    properties = config.cluster(alias).client_properties(Role.CONSUMER)
+    if BOOTSTRAP_SERVERS not in properties:
+        raise UsageError(f"--cluster: the file has no {alias}.{BOOTSTRAP_SERVERS}")
+    flows = [flow for flow in config.flows if flow.flow.target == alias] or list(config.flows)
+    with ClusterClient(cluster_settings(alias, properties, "topology")) as client:
+        return read_topology(client, policy_of(flows[0]), alias)
+
+
+def _parts(seen: Topology, now_ms: int) -> Iterator[RenderableType]:
+    if not seen.flows:
+        yield text(
+            f"no heartbeats on {seen.alias}: no mirror writes to it, or heartbeats are turned off "
+            "(emit.heartbeats.enabled, heartbeats.replication.enabled)"
+        )
+    if seen.clusters:
+        table = _table("cluster", "hops", "way")
+        for cluster in seen.clusters:
+            row(table, cluster.alias, str(cluster.hops), " -> ".join(cluster.way))
+        yield table
+        yield text()
+    if seen.flows:
+        table = _table("flow", "hops", "last heartbeat", "")
+        for flow in seen.flows:
+            row(table, str(flow.flow), _hops(flow), _age(flow, now_ms), _note(flow))
+        yield table
+    for topic in seen.unread:
+        yield text(f"{topic} may not be read: only its name counts", style="yellow")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in columns:
+        table.add_column(name, no_wrap=True, justify="right" if name == "hops" else "left")
+    return table
+
+
+def _hops(flow: KnownFlow) -> str:
+    return "" if flow.hops < 0 else str(flow.hops)
+
+
+def _age(flow: KnownFlow, now_ms: int) -> str:
+    if flow.last_heartbeat_ms is None:
+        return "none"
+    return f"{duration(max(0, now_ms - flow.last_heartbeat_ms) / 1000)} ago"
+
+
+def _note(flow: KnownFlow) -> str:
+    return "" if flow.copies else "heartbeats only: nothing of it arrives here"

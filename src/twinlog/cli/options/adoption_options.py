@@ -1,0 +1,45 @@
+"""The options that say that the work of a MirrorMaker 2 is taken over, and of which one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from twinlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from twinlog.config.flow.offset_storage import OffsetStorage
+    from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def adoption_options(command: F) -> F:
+    """`--adopt-mm2` and `--connector`."""
+    named = click.option(
+        "--connector",
+        metavar="NAME",
+        help="With --adopt-mm2: its source connector, where Kafka Connect runs MirrorMaker 2.",
+    )
+    adopt = click.option(
+        "--adopt-mm2",
+        is_flag=True,
+        help="Go on where the MirrorMaker 2 of FILE stopped, and keep its positions up to date, "
+        "so that it can take its work back. Refused while it runs.",
+    )
+    return adopt(named(command))
+
+
+def storages(
+    config: MirrorConfig, *, adopt_mm2: bool, connector: str | None
+) -> Callable[[FlowConfig], OffsetStorage | None]:
+    """Where the MirrorMaker 2 of each flow keeps its positions; None where none is adopted."""
+    from twinlog.config.flow.offset_storage import offset_storage
+
+    if not adopt_mm2:
+        if connector is not None:
+            raise UsageError("--connector says what --adopt-mm2 adopts: give both, or neither")
+        return lambda _: None
+    return lambda flow: offset_storage(config, flow, connector)

@@ -1,0 +1,32 @@
+"""`--flow`: which flow of a file a command is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twinlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from twinlog.config.flow.schema import FlowConfig
+
+
+def flow_option(command: Any) -> Any:
+    return click.option(
+        "--flow", metavar="'A->B'", help="Which flow of FILE; not needed where it has one."
+    )(command)
+
+
+def one_flow(flows: Sequence[FlowConfig], name: str | None) -> FlowConfig:
+    """The flow of that name, or the only one."""
+    names = [str(one.flow) for one in flows]
+    if name is None and len(flows) == 1:
+        return flows[0]
+    if name is None:
+        raise UsageError(f"--flow: the file has {len(flows)} flows: {', '.join(names)}")
+    wanted = name.replace(" ", "")
+    if wanted not in names:
+        raise UsageError(f"--flow: {wanted} is no flow of the file: {', '.join(names)}")
+    return flows[names.index(wanted)]

@@ -1,0 +1,152 @@
+"""MirrorMaker 1's two files and its flags, for every command that reads a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from twinlog.cli.options.run_options import configuration, overrides
+
+if TYPE_CHECKING:
+    from twinlog.config.files.mirror_maker_1 import PairOptions
+    from twinlog.config.flow.schema import MirrorConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_IDLE: Final = {
+    "rebalance_listener": "--rebalance.listener",
+    "rebalance_listener_args": "--rebalance.listener.args",
+    "new_consumer": "--new.consumer",
+}
+_NAMES: Final = (
+    *("consumer", "producer", "include", "whitelist", "exclude", "blacklist", "streams"),
+    *("commit_interval_ms", "abort", "handler", "handler_args", "source", *_IDLE),
+)
+_MEANT: Final = ("consumer", "producer", "include", "whitelist", "exclude", "blacklist")
+_FILE: Final = click.Path(path_type=Path)
+_PAIR_OPTIONS: Final = (
+    click.option("--consumer.config", "consumer", type=_FILE, help="The source and the group."),
+    click.option("--producer.config", "producer", type=_FILE, help="The target."),
+    click.option("--include", help="Topics to mirror: a regular expression, or a list of them."),
+    click.option("--whitelist", help="The old name of --include."),
+    click.option("--exclude", help="Topics not to mirror."),
+    click.option("--blacklist", help="The old name of --exclude."),
+    click.option("--num.streams", "streams", metavar="N", help="The most lanes."),
+    click.option(
+        "--offset.commit.interval.ms",
+        "commit_interval_ms",
+        metavar="N",
+        help="How often the group's offsets are committed on the source; default 60000.",
+    ),
+    click.option(
+        "--abort.on.send.failure",
+        "abort",
+        type=click.BOOL,
+        default=True,
+        help="No record is ever left out here, whatever this says.",
+    ),
+    click.option("--message.handler", "handler", help="Refused: a Java class."),
+    click.option("--message.handler.args", "handler_args", help="Refused."),
+    click.option("--consumer.rebalance.listener", "--rebalance.listener", "rebalance_listener"),
+    click.option("--rebalance.listener.args", "rebalance_listener_args"),
+    click.option("--new.consumer", "new_consumer", is_flag=True, hidden=True),
+    click.option(
+        "--source",
+        metavar="ALIAS",
+        help="A name for the source, where mirrors with one group go into one target.",
+    ),
+)
+
+
+def pair_options(command: F) -> F:
+    """MirrorMaker 1's flags; `pair()` takes them."""
+    for option in reversed(_PAIR_OPTIONS):
+        command = option(command)
+    return command
+
+
+def pair(given: dict[str, Any]) -> tuple[Path, Path, PairOptions]:
+    """Takes the flags out of a command's options; wrong usage raises UsageError."""
+    from twinlog.config.files.mirror_maker_1 import PairOptions
+
+    flags = {name: given.pop(name) for name in _NAMES}
+    for name in ("consumer", "producer"):
+        if flags[name] is None:
+            raise click.UsageError(f"Missing option '--{name}.config'.")
+    if flags["handler"] is not None or flags["handler_args"] is not None:
+        raise click.UsageError("--message.handler: a Java class cannot run here.")
+    include, include_flag = _either(flags, "include", "whitelist")
+    if include is None:
+        raise click.UsageError("Missing option '--include' (or '--whitelist').")
+    idle = [flag for name, flag in _IDLE.items() if flags[name]]
+    if not flags["abort"]:
+        idle.append("--abort.on.send.failure=false (no record is ever left out)")
+    options = PairOptions(
+        include=include,
+        include_flag=include_flag,
+        exclude=_either(flags, "exclude", "blacklist")[0],
+        streams=flags["streams"],
+        commit_interval_ms=flags["commit_interval_ms"],
+        source=flags["source"],
+        idle=tuple(idle),
+    )
+    return flags["consumer"], flags["producer"], options
+
+
+def no_pair(given: dict[str, Any]) -> None:
+    """Refuses MirrorMaker 1's files beside another one."""
+    if is_pair(given):
+        raise click.UsageError("Give FILE, or the flags of MirrorMaker 1: not both.")
+
+
+def _either(flags: dict[str, Any], new: str, old: str) -> tuple[str | None, str]:
+    if flags[new] is not None and flags[old] is not None:
+        raise click.UsageError(f"--{old} is the old name of --{new}: give one of them.")
+    name = new if flags[new] is not None else old
+    return flags[name], f"--{name}"
+
+
+def configuration_of_pair(
+    flags: dict[str, Any], clusters: str | None = None
+) -> tuple[Path, Callable[[], MirrorConfig]]:
+    """The first of both files, and what reads them with the options of the command that runs now;
+    takes the flags out. Wrong usage raises UsageError.
+    """
+    consumer, producer, options = pair(flags)
+    given = overrides()
+    aliases = [] if clusters is None else [clusters]
+
+    def read() -> MirrorConfig:
+        from twinlog.config.files.mirror_maker_1 import read_pair
+        from twinlog.config.load import load_raw
+
+        raw = read_pair(consumer, producer, options)
+        return replace(load_raw(raw, aliases, None, given), more_files=(str(producer),))
+
+    return consumer, read
+
+
+def files_or_pair(
+    files: Sequence[Path], clusters: str | None, flags: dict[str, Any]
+) -> Callable[[], MirrorConfig]:
+    """What reads the files of a command, or MirrorMaker 1's where none is named."""
+    if files:
+        no_pair(flags)
+        return configuration(files, clusters)
+    no_file(flags)
+    return configuration_of_pair(flags, clusters)[1]
+
+
+def no_file(flags: dict[str, Any]) -> None:
+    """Refuses that there is neither FILE nor MirrorMaker 1's."""
+    if not is_pair(flags):
+        raise click.UsageError("Missing argument 'FILE', or the flags of MirrorMaker 1.")
+
+
+def is_pair(flags: dict[str, Any]) -> bool:
+    """Whether a flag says that MirrorMaker 1's files are meant."""
+    return any(flags[name] is not None for name in _MEANT)

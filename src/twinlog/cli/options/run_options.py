@@ -1,0 +1,151 @@
+"""Options that say what is run: files, `--clusters`, `--set`, and a flag for each of our own keys.
+
+They are the same for every command that reads a configuration, and made from the key table, so
+that a new key has its flag at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from twinlog.config.files.overrides import Override
+from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition
+from twinlog.config.keys.own_keys import OWN_KEYS
+
+if TYPE_CHECKING:
+    from twinlog.config.flow.schema import MirrorConfig
+
+_META: Final = "twinlog.overrides"
+_SECRETS: Final = "twinlog.secrets"
+_CLUSTERS: Final = "--clusters"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SpreadClusters(click.Command):
+    """Takes `--clusters west-1 west-2` as MirrorMaker 2's start script does, besides commas."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Join the words behind --clusters, up to the next option or file."""
+        return super().parse_args(ctx, list(_joined(args)))
+
+
+def _joined(args: Sequence[str]) -> Iterator[str]:
+    words = iter(args)
+    for word in words:
+        yield word
+        if word != _CLUSTERS:
+            continue
+        aliases: list[str] = []
+        for alias in words:
+            if alias.startswith("-") or (aliases and Path(alias).is_file()):
+                yield from (",".join(aliases), alias) if aliases else (alias,)
+                break
+            aliases.append(alias)
+        else:
+            yield from [",".join(aliases)] if aliases else []
+
+
+def flag_of(definition: KeyDefinition) -> str:
+    """`--source-loss` for twinlog.source.loss."""
+    return "--" + definition.name.removeprefix(OWN_PREFIX).replace(".", "-")
+
+
+def configuration_options(command: F) -> F:
+    """`--clusters`, `--set`, `--secrets` and the flags of our own keys.
+
+    Only the first is passed on; `configuration()` reads the others.
+    """
+    command = override_options(secrets_option(command))
+    return click.option(
+        _CLUSTERS,
+        metavar="ALIAS ...",
+        help="Only the flows into these clusters, as MirrorMaker 2's --clusters does.",
+    )(command)
+
+
+def override_options(command: F) -> F:
+    """`--set` and the flags of our own keys, which `overrides()` reads."""
+    for definition in reversed(OWN_KEYS):
+        command = _own_option(definition)(command)
+    return click.option(
+        "--set",
+        multiple=True,
+        metavar="KEY=VALUE",
+        expose_value=False,
+        callback=_keep_set,
+        help="One more line at the end of FILE; may be given several times.",
+    )(command)
+
+
+def secrets_option(command: F) -> F:
+    """`--secrets`, which `secrets_folder()` reads."""
+
+    def keep(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+        ctx.meta[_SECRETS] = value
+
+    return click.option(
+        "--secrets",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        metavar="DIR",
+        expose_value=False,
+        callback=keep,
+        help="Where a Strimzi resource's secrets are: DIR/<secretName>/<key>.",
+    )(command)
+
+
+def secrets_folder() -> Path | None:
+    """What --secrets of the command that runs now names."""
+    folder: Path | None = click.get_current_context().meta.get(_SECRETS)
+    return folder
+
+
+def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
+    flag = flag_of(definition)
+
+    def keep(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            _keep(ctx, Override(flag=flag, key=definition.name, value=value, everywhere=True))
+
+    return click.option(
+        flag,
+        *(f"--{old.removeprefix(OWN_PREFIX).replace('.', '-')}" for old in definition.replaces),
+        metavar="|".join(definition.choices).upper() or definition.kind.value.upper(),
+        expose_value=False,
+        callback=keep,
+        help=f"{definition.name}, whatever FILE says of it.",
+    )
+
+
+def _keep_set(ctx: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> None:
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter("write KEY=VALUE", ctx, param_hint="--set")
+        _keep(ctx, Override(flag="--set", key=key.strip(), value=text.strip()))
+
+
+def _keep(ctx: click.Context, override: Override) -> None:
+    ctx.meta.setdefault(_META, []).append(override)
+
+
+def overrides() -> list[Override]:
+    """What `override_options` of the command that runs now say."""
+    given: list[Override] = click.get_current_context().meta.get(_META, [])
+    return given
+
+
+def configuration(files: Sequence[Path], clusters: str | None) -> Callable[[], MirrorConfig]:
+    """Reads the files with the options of the command that runs now, as often as it is called."""
+    given, secrets = overrides(), secrets_folder()
+
+    def read() -> MirrorConfig:
+        from twinlog.cli.options.configuration import load_files
+
+        return load_files(files, clusters=clusters, overrides=given, secrets=secrets)
+
+    return read

@@ -1,0 +1,4 @@
+"""How commands speak: lines, tables, bars, log lines, and what ends them.
+
+`output` first; `progress` and `failures` show a running mirror, `signals` end it.
+"""

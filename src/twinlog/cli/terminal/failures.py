@@ -1,0 +1,130 @@
+"""Says once what stands still and why: a line per topic and code, and one when it is over.
+
+Many topics with one code share a line, whose first topic's message stands for all: 25 topics that
+are deleted at once are one event. Its end is said by what is there then: a topic that is mirrored
+again is over it, one that is mirrored no more was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.quantities import duration, first_few, plural, ranges
+
+PASSING_TROUBLE_MS: Final = 30_000
+"""What is tried again and helps within this time is not worth a line."""
+
+TOPICS_EACH: Final = 3
+"""More topics than these with one code, at one moment, share a line."""
+
+AGAIN_AFTER_S: Final = 600.0
+"""A failure that comes and goes is said so seldom."""
+
+
+class FailureKey(NamedTuple):
+    """One reason in one topic; its partitions share a line."""
+
+    flow: str
+    topic: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """Partitions of a topic with one code."""
+
+    key: FailureKey
+    partitions: tuple[int, ...]
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.key.topic}-{self.partitions[0]}"
+        if len(self.partitions) > 1:
+            where = f"{self.key.topic}, partitions {ranges(list(self.partitions))}"
+        message = self.message.removeprefix(f"{self.key.flow}: ").removeprefix(f"{where}: ")
+        return f"{self.key.flow}: {where}: {message} [{self.key.code}]"
+
+
+def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
+    """What stands still for good, or for so long that somebody should know."""
+    for flow in flows:
+        groups: dict[FailureKey, list[PartitionSnapshot]] = {}
+        for part in flow.partitions:
+            waits = part.since_ms and now_ms - part.since_ms > PASSING_TROUBLE_MS
+            if part.code and (part.state == "FAILED" or waits):
+                key = FailureKey(flow.flow, part.topic, part.code)
+                groups.setdefault(key, []).append(part)
+        for key, parts in groups.items():
+            numbers = tuple(part.partition for part in parts)
+            yield Failing(key=key, partitions=numbers, message=parts[0].message)
+
+
+class FailureLines:
+    """Remembers what was said."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._told: dict[FailureKey, float] = {}
+        self._open: dict[FailureKey, float] = {}
+
+    def update(self, now: float, now_ms: int, flows: Iterable[FlowSnapshot]) -> None:
+        """Say what is new, and what is over; `now` is monotonic."""
+        known = list(flows)
+        found = {one.key: one for one in failing(known, now_ms)}
+        troubled = {
+            FailureKey(flow.flow, part.topic, part.code)
+            for flow in known
+            for part in flow.partitions
+        }
+        fresh: dict[tuple[str, str], list[Failing]] = {}
+        for key, one in found.items():
+            if key in self._open:
+                continue
+            self._open[key] = now
+            if now - self._told.get(key, now - AGAIN_AFTER_S) >= AGAIN_AFTER_S:
+                self._told[key] = now
+                fresh.setdefault((key.flow, key.code), []).append(one)
+        for group in fresh.values():
+            for line in [_together(group)] if len(group) > TOPICS_EACH else map(str, group):
+                self._write(line)
+        self._say_ends(now, known, [key for key in self._open if key not in troubled])
+
+    def _say_ends(
+        self, now: float, flows: Iterable[FlowSnapshot], ended: Iterable[FailureKey]
+    ) -> None:
+        mirrored = {
+            (flow.flow, part.topic)
+            for flow in flows
+            for part in flow.partitions
+            if part.state != "RELEASED"
+        }
+        said: dict[tuple[str, str, bool], dict[str, float]] = {}
+        for key in ended:
+            since = self._open.pop(key)
+            if self._told.get(key) == since:
+                is_mirrored = (key.flow, key.topic) in mirrored
+                said.setdefault((key.flow, key.code, is_mirrored), {})[key.topic] = since
+        for (flow, code, is_mirrored), topics in said.items():
+            for names in [[*topics]] if len(topics) > TOPICS_EACH else [[name] for name in topics]:
+                lasted = duration(now - min(topics[name] for name in names))
+                end = f"{code} is over after {lasted}"
+                gone = f"released after {lasted}: no longer mirrored, last {code}"
+                self._write(f"{flow}: {_several(names)}: {end if is_mirrored else gone}")
+
+
+def _several(topics: list[str]) -> str:
+    return (
+        topics[0] if len(topics) == 1 else f"{plural(len(topics), 'topic')} ({first_few(topics)})"
+    )
+
+
+def _together(group: list[Failing]) -> str:
+    """One line for many topics, by the words of the first."""
+    one = group[0]
+    key = one.key
+    message = one.message.removeprefix(f"{key.flow}: ")
+    message = message.removeprefix(f"{key.topic}-{one.partitions[0]}: ")
+    return f"{key.flow}: {_several([each.key.topic for each in group])}: {message} [{key.code}]"

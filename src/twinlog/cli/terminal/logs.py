@@ -1,0 +1,104 @@
+"""Where log lines of a mirror go, and how they look: stderr, a file that is rotated, text or JSON.
+
+stderr has warnings and worse; the file also has the events of normal operation. One JSON object a
+line carries `time` (UTC), `level`, `logger`, `message`, and where they are known `flow`, `code` and
+`traceback`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import stat
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import StrEnum
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from twinlog.cli.terminal.output import LOG_FORMAT, TIME_FORMAT
+from twinlog.errors import UsageError
+from twinlog.private_files import private_opener
+from twinlog.shown import ShownFormatter, shown_in_json
+
+FILE_BYTES: Final = 10_000_000
+OLD_FILES: Final = 5
+_CODE: Final = re.compile(r"\[([A-Z][A-Z_]+)\]")
+_FLOW: Final = re.compile(r"(?:^|\bflow=)([\w.-]+->[\w.-]+)")
+
+
+class LogFormat(StrEnum):
+    """Who reads the log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        value: dict[str, str] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": message,
+        }
+        if (flow := _FLOW.search(message)) is not None:
+            value["flow"] = flow[1]
+        if codes := _CODE.findall(message):
+            value["code"] = codes[-1]
+        if record.exc_info:
+            value["traceback"] = self.formatException(record.exc_info)
+        return shown_in_json(json.dumps(value, ensure_ascii=False))
+
+
+class _PrivateFile(RotatingFileHandler):
+    """Names of topics, groups and hosts are in it: for this user alone, unless a file that is there
+    has other rights, which the next ones get as well.
+    """
+
+    _rights = 0o600
+
+    def _open(self) -> TextIOWrapper:
+        with suppress(FileNotFoundError):
+            self._rights = stat.S_IMODE(Path(self.baseFilename).stat().st_mode)
+        file = open(  # noqa: SIM115 (the handler closes it)
+            self.baseFilename, "a", encoding=self.encoding, opener=private_opener
+        )
+        # one that was made just now; it may belong to others if it was there
+        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != self._rights:
+            with suppress(PermissionError):
+                os.fchmod(file.fileno(), self._rights)
+        return file
+
+
+def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -> None:
+    """Log also to `file`, and in this format; raises UsageError when the file cannot be written.
+
+    The file is renamed at 10 MB, and five old ones are kept; they are for this user alone,
+    unless `file` is there with other rights.
+    """
+    formatter = (
+        JsonFormatter() if log_format is LogFormat.JSON else ShownFormatter(LOG_FORMAT, TIME_FORMAT)
+    )
+    root = logging.getLogger()
+    for handler in root.handlers:
+        handler.setLevel(logging.NOTSET if verbose else logging.WARNING)
+        handler.setFormatter(formatter)
+    # events are made for the file and the support bundle also when stderr does not want them
+    ours = logging.getLogger("twinlog")
+    ours.setLevel(logging.DEBUG if verbose else logging.INFO)
+    if file is None:
+        return
+    try:
+        to_file = _PrivateFile(file, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--log-file: {file} cannot be written: {error.strerror}") from error
+    to_file.setFormatter(formatter)
+    root.addHandler(to_file)

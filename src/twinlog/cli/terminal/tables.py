@@ -1,0 +1,57 @@
+"""Prints tables as wide as the terminal, or as wide as needed where a program reads.
+
+Texts and rows are made here alone, since they are others' names and messages: nothing in them is
+taken for markup, and nothing reaches the terminal that it would obey.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.shown import shown
+
+PIPED_WIDTH = 400
+"""Wide enough that no cell is cut; lines end where their text does."""
+
+Piece = str | tuple[str, str]
+"""A text, or one with its style."""
+
+
+def text(*pieces: Piece, style: str = "") -> Text:
+    """One line of these pieces."""
+    safe = [
+        shown(piece) if isinstance(piece, str) else (shown(piece[0]), piece[1]) for piece in pieces
+    ]
+    return Text.assemble(*safe, style=style)
+
+
+def lines(value: str, style: str = "") -> Text:
+    """A text of our own user's, which may have several lines."""
+    return Text("\n".join(map(shown, value.split("\n"))), style=style)
+
+
+def row(table: Table, *cells: RenderableType) -> None:
+    """Add a row; what is a str in it is a text."""
+    table.add_row(*(text(cell) if isinstance(cell, str) else cell for cell in cells))
+
+
+def write_all(parts: Iterable[RenderableType]) -> None:
+    """Write to stdout, with colours where it is a terminal."""
+    if sys.stdout.isatty():
+        console = Console(file=sys.stdout, highlight=False)
+        for part in parts:
+            console.print(part)
+        return
+    out = io.StringIO()
+    console = Console(file=out, width=PIPED_WIDTH, highlight=False, soft_wrap=True)
+    for part in parts:
+        console.print(part)
+    for line in out.getvalue().splitlines():
+        sys.stdout.write(f"{line.rstrip()}\n")
+    sys.stdout.flush()

@@ -1,0 +1,192 @@
+"""Records of one partition of one side, as they lie in its log: what is saved before a copy is made
+anew.
+
+It only reads, by Fetch requests that stand for themselves: no group, nothing committed, nothing
+that a running mirror would notice. Offsets are half open, [first, next), as in the messages that
+name an export.
+
+What is not written is counted by its reason, so that nobody takes a part for the whole: offsets
+that were asked for and are not in the log, offsets that hold no record (cleaned, or a marker of a
+transaction), and records of transactions that were aborted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, Isolation, list_offsets
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.mirror.copy.intake import RolledBack
+from twinlog.mirror.start.tail_check import decode
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import read_headers, verify_crc
+from twinlog.wire.records import Record
+
+READ_BYTES: Final = 4 << 20
+OUTSIDE: Final = "OUTSIDE_LOG"
+
+
+class Span(NamedTuple):
+    """Offsets from `first` to before `next`."""
+
+    first: int
+    next: int
+
+    def __str__(self) -> str:
+        return f"[{self.first}, {self.next})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A record, and what its batch says of its timestamp."""
+
+    record: Record
+    is_log_append_time: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """What became of the offsets that were asked for."""
+
+    records: int = 0
+    aborted: int = 0
+    """Records of transactions that were rolled back: left out."""
+    before_log: Span | None = None
+    behind_log: Span | None = None
+    uncommitted: Span | None = None
+    """Behind an open transaction: not read, unless aborted ones are wanted too."""
+    unread: Span | None = None
+    """Below the end, and the broker gives nothing: its log is damaged there."""
+    deleted: int = 0
+    """Offsets that were deleted while we read."""
+    position: int = 0
+    """All before it is written."""
+
+
+class Export:
+    """One range of one partition, read once from beginning to end."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        tp: TopicPartition,
+        first: int | None,
+        until: int | None,
+        *,
+        with_aborted: bool = False,
+    ) -> None:
+        """`first` and `until` None: the log's start and end.
+
+        Raises FlowError where none of the offsets is in the log.
+        """
+        self._client = client
+        self.tp = tp
+        self._isolation = Isolation.READ_UNCOMMITTED if with_aborted else Isolation.READ_COMMITTED
+        log = Span(_offset(client, tp, EARLIEST), _offset(client, tp, LATEST))
+        asked = Span(log.first if first is None else first, log.next if until is None else until)
+        self.span = Span(max(asked.first, log.first), min(asked.next, log.next))
+        if self.span.first >= self.span.next:
+            raise FlowError(
+                f"cluster {client.alias}: {tp} holds no offset of {asked}: its log is {log}",
+                code=OUTSIDE,
+            )
+        self.counts = Counts(
+            position=self.span.first,
+            before_log=_part(asked.first, self.span.first),
+            behind_log=_part(self.span.next, asked.next),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was asked for is in the log."""
+        counts = self.counts
+        missing = (counts.before_log, counts.behind_log, counts.uncommitted, counts.unread)
+        return not (any(missing) or counts.deleted)
+
+    def records(self) -> Iterator[Exported]:
+        """All records of the range, in their order."""
+        counts = self.counts
+        while counts.position < self.span.next:
+            answer = self._fetch()
+            if answer is None:
+                continue
+            before = counts.position
+            yield from self._of(answer)
+            if counts.position == before:
+                if answer.throttle_ms:
+                    time.sleep(answer.throttle_ms / 1000)  # a quota: it may hold back what is there
+                    continue
+                self._end_early()
+
+    def _fetch(self) -> FetchedRecords | None:
+        """What is at the position; None when that has just been deleted, and lies further on."""
+        counts = self.counts
+        wanted = {self.tp: (counts.position, READ_BYTES)}
+        answer = fetch_records(self._client, wanted, isolation=self._isolation)[self.tp]
+        if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
+            start = _offset(self._client, self.tp, EARLIEST)
+            if start > counts.position:
+                start = min(start, self.span.next)
+                counts.deleted += start - counts.position
+                counts.position = start
+                return None
+        if isinstance(answer, TwinlogError):
+            raise answer
+        return answer
+
+    def _of(self, answer: FetchedRecords) -> Iterator[Exported]:
+        counts = self.counts
+        rolled_back = RolledBack(answer.aborted)
+        for header, at in read_headers(answer.records):
+            batch = answer.records[at : at + header.length]
+            is_control = header.magic >= 2 and header.is_control
+            is_gone = rolled_back.skip(header, batch)
+            if header.next_offset <= counts.position:
+                continue
+            if header.magic >= 2:
+                verify_crc(answer.records, at, header)
+            if not is_control:
+                kept = [
+                    record
+                    for record in decode(header, batch)
+                    if counts.position <= record.offset < self.span.next
+                ]
+                if is_gone:
+                    counts.aborted += len(kept)
+                else:
+                    by_broker = header.magic >= 2 and header.is_log_append_time
+                    for record in kept:
+                        counts.records += 1
+                        yield Exported(record=record, is_log_append_time=by_broker)
+            counts.position = min(header.next_offset, self.span.next)
+
+    def _end_early(self) -> None:
+        """The broker has no more for us below the end. A cleaned part is no such case: what is
+        asked for within it is answered with the next batch behind it.
+        """
+        counts = self.counts
+        stable = _offset(self._client, self.tp, LATEST, self._isolation)
+        counts.uncommitted = _part(max(stable, counts.position), self.span.next)
+        counts.unread = _part(counts.position, min(stable, self.span.next))
+        counts.position = self.span.next
+
+
+def _part(first: int, until: int) -> Span | None:
+    return Span(first, until) if first < until else None
+
+
+def _offset(
+    client: ClusterClient,
+    tp: TopicPartition,
+    which: int,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> int:
+    found = list_offsets(client, [tp], which, isolation=isolation)[tp]
+    if isinstance(found, TwinlogError):
+        raise found
+    return found.offset

@@ -1,0 +1,120 @@
+"""The group of Kafka Connect's workers, and which connectors they run.
+
+What a worker runs is what it had when it joined, by its own word, and what it was given since;
+both stand in the group, in Connect's own format (versions 0 to 2 of its protocol):
+
+    metadata    int16 version, string URL, int64 config offset, bytes assignment (since version 1)
+    assignment  int16 version, int16 error, string leader, string leader's URL, int64 config offset,
+                array of (string connector, array of int32 tasks)      -1 is the connector itself,
+                which a worker keeps without tasks when it is stopped
+                ... what later versions add is not needed
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka.protocol.admin import DescribeGroupsRequest
+
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD
+from twinlog.errors import TwinlogError
+from twinlog.wire.error_codes import GROUP_ID_NOT_FOUND
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">hh")
+_CONFIG_OFFSET_BYTES: Final = 8
+MAX_CONNECTORS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectGroup:
+    """Connect's workers on one cluster, as their coordinator knows them."""
+
+    members: int
+    connectors: frozenset[str] | None
+    """That have tasks, running or paused; None: they are being given out, or not told."""
+
+    def may_run(self, connector: str) -> bool:
+        """Whether a worker runs it, or may at this moment."""
+        return self.members > 0 and (self.connectors is None or connector in self.connectors)
+
+
+def connect_group(coordinators: Coordinators, group: str) -> ConnectGroup:
+    """Who is in the group; nobody where there is none. Raises Unauthorized and the like."""
+
+    def ask(node: int, names: Sequence[str]) -> dict[str, ConnectGroup | TwinlogError]:
+        out: dict[str, ConnectGroup | TwinlogError] = {}
+        request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=False)
+        for one in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
+            name, code = str(one.group_id), int(one.error_code)
+            if code and code != GROUP_ID_NOT_FOUND:
+                out[name] = coordinators.error(code, "describing", name)
+                continue
+            out[name] = group_of(
+                (bytes(member.member_metadata or b""), bytes(member.member_assignment or b""))
+                for member in one.members
+            )
+        return out
+
+    found = coordinators.ask([group], ask, doing="describing")[group]
+    if isinstance(found, TwinlogError):
+        raise found
+    return found
+
+
+def group_of(members: Iterable[tuple[bytes, bytes]]) -> ConnectGroup:
+    """The group with these members, each with its metadata and assignment."""
+    count, names = 0, set[str]()
+    is_known = True
+    for metadata, assignment in members:
+        count += 1
+        try:
+            names.update(_names(assignment))
+            if had := _had(metadata):
+                names.update(_names(had))
+        except (struct.error, UnicodeDecodeError, ValueError):
+            is_known = False
+    return ConnectGroup(members=count, connectors=frozenset(names) if is_known else None)
+
+
+def _had(metadata: bytes) -> bytes:
+    (version,) = _INT16.unpack_from(metadata)
+    at = _string(metadata, _INT16.size)[1] + _CONFIG_OFFSET_BYTES
+    if version < 1:
+        return b""
+    (length,) = _INT32.unpack_from(metadata, at)
+    at += _INT32.size
+    return metadata[at : at + max(length, 0)]
+
+
+def _names(data: bytes) -> Iterator[str]:
+    at = _HEAD.size
+    _HEAD.unpack_from(data)
+    for _ in range(2):  # leader and its URL
+        at = _string(data, at)[1]
+    at += _CONFIG_OFFSET_BYTES
+    (count,) = _INT32.unpack_from(data, at)
+    at += _INT32.size
+    if count > MAX_CONNECTORS:
+        raise ValueError("no assignment")
+    for _ in range(count):
+        name, at = _string(data, at)
+        (count_of_tasks,) = _INT32.unpack_from(data, at)
+        at += _INT32.size
+        tasks = struct.unpack_from(f">{max(count_of_tasks, 0)}i", data, at)
+        at += _INT32.size * len(tasks)
+        if any(task >= 0 for task in tasks):
+            yield name
+
+
+def _string(data: bytes, at: int) -> tuple[str, int]:
+    (length,) = _INT16.unpack_from(data, at)
+    at += _INT16.size
+    if at + max(length, 0) > len(data):
+        raise ValueError("cut")
+    return data[at : at + max(length, 0)].decode(), at + max(length, 0)

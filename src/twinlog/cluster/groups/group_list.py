@@ -1,0 +1,101 @@
+"""Groups of a cluster, of every kind: each broker is asked, and lists those that it coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD
+from twinlog.cluster.net.protocol import Message
+from twinlog.errors import TwinlogError
+from twinlog.wire.error_codes import error_for
+
+EMPTY: Final = "Empty"
+DEAD: Final = "Dead"
+CONSUMERS: Final = frozenset({"", "consumer"})
+"""Protocol types with offsets of consumers; the empty one has only simple commits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group as its coordinator lists it."""
+
+    name: str
+    protocol_type: str
+    state: str
+    """Kafka's word: `Stable`, `Empty`, ..; empty where the broker is too old to say."""
+    kind: str
+    """`classic`, `consumer`, `share`, ..; empty before Kafka 4."""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether it commits as consumers do."""
+        return self.protocol_type in CONSUMERS and not self.is_share
+
+    @property
+    def is_share(self) -> bool:
+        """Whether its members share partitions record by record (KIP-932)."""
+        return self.kind.lower() == "share"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether somebody is, or may be, in it."""
+        return self.state not in (EMPTY, DEAD)
+
+
+def list_groups(coordinators: Coordinators) -> dict[str, Group]:
+    """Every group that our user may see, asked of every broker; raises when one does not answer.
+
+    Without DESCRIBE on the cluster those are the groups that we may describe, without an error.
+    """
+    client = coordinators.client
+
+    def ask() -> dict[str, Group]:
+        out: dict[str, Group] = {}
+        for node in client.metadata([]).brokers:
+            answer = client.attempt(node, ListGroupsRequest(states_filter=[], types_filter=[]))
+            if answer.error_code:
+                raise error_for(
+                    answer.error_code,
+                    cluster=client.alias,
+                    doing="listing groups",
+                    acl="DESCRIBE on the cluster, or on the groups",
+                )
+            for one in answer.groups:
+                group = _group(one, str(one.group_type or ""))
+                out[group.name] = group
+                coordinators.learn(group.name, node)
+        return out
+
+    groups = client.retrying(ask)
+    unknown = [group.name for group in groups.values() if not group.state]
+    return groups | _described(coordinators, unknown)
+
+
+def _group(one: Message, kind: str) -> Group:
+    return Group(
+        name=str(one.group_id),
+        protocol_type=str(one.protocol_type or ""),
+        state=str(one.group_state or ""),
+        kind=kind,
+    )
+
+
+def _described(coordinators: Coordinators, names: Sequence[str]) -> dict[str, Group]:
+    """States of groups, asked for where ListGroups does not say them."""
+
+    def ask(node: int, some: Sequence[str]) -> dict[str, Group | TwinlogError]:
+        out: dict[str, Group | TwinlogError] = {}
+        request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
+        for one in coordinators.client.attempt(node, request, maximum=MISSING_IS_DEAD).groups:
+            name, code = str(one.group_id), int(one.error_code)
+            error = coordinators.error(code, "describing", name) if code else None
+            out[name] = error or _group(one, "")
+        return out
+
+    found = coordinators.ask(names, ask, doing="describing") if names else {}
+    return {name: group for name, group in found.items() if isinstance(group, Group)}

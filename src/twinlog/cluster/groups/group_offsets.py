@@ -1,0 +1,243 @@
+"""Consumer groups of a cluster and their committed offsets: all of them in a request per broker.
+
+Groups of both consumer protocols have offsets of this kind. Share groups have none: what they have
+read lies in share-partition states (see `share_groups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.protocol import Message
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.wire.error_codes import (
+    GROUP_ID_NOT_FOUND,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_MEMBER_ID,
+    error_for,
+)
+
+NON_EMPTY_GROUP: Final = 68
+STALE_MEMBER_EPOCH: Final = 113
+REFUSED_AS_ACTIVE: Final = frozenset({UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, STALE_MEMBER_EPOCH})
+
+MANY_GROUPS: Final = 8
+"""OffsetFetch since Kafka 3.0 takes many groups (KIP-709)."""
+
+BY_NAME: Final = 9
+"""OffsetFetch and OffsetCommit name topics by id from version 10 on."""
+
+GROUPS_AT_ONCE: Final = 50
+"""Few enough that one group that committed does not have many others decoded again with it."""
+
+READING: Final = "reading offsets of"
+
+COMMITS_AT_ONCE: Final = 8
+"""There is one commit a group. A broker answers it when the replicas have it, and takes the
+requests of one connection one after the other: so several connections are used.
+"""
+
+
+class Committed(NamedTuple):
+    """Where a group goes on in one partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+GroupOffsets: TypeAlias = Mapping[TopicPartition, Committed]
+
+
+def fetch_offsets(
+    coordinators: Coordinators, groups: Iterable[str]
+) -> dict[str, GroupOffsets | TwinlogError]:
+    """The committed offsets of each group, in whatever state it is; none for one that is missing.
+
+    Offsets of topics that our user may not describe are left out by the broker, without an error.
+    """
+    return OffsetReader(coordinators).read(groups)
+
+
+class OffsetReader:
+    """Reads offsets of groups again and again; for one thread.
+
+    An answer with the same bytes as the last one to the same question is not decoded again: with
+    very many groups that would be nearly all the work of a round. Then the offsets of a group are
+    the same object as the time before.
+    """
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._coordinators = coordinators
+        self._last: dict[_Question, _Answer] = {}
+
+    def read(self, groups: Iterable[str]) -> dict[str, GroupOffsets | TwinlogError]:
+        """As `fetch_offsets`."""
+        last, self._last = self._last, {}
+
+        def ask(node: int, some: Sequence[str]) -> dict[str, GroupOffsets | TwinlogError]:
+            out: dict[str, GroupOffsets | TwinlogError] = {}
+            for start in range(0, len(some), GROUPS_AT_ONCE):
+                question = _Question(node, tuple(some[start : start + GROUPS_AT_ONCE]))
+                out |= self._ask(question, last.get(question))
+            return out
+
+        return self._coordinators.ask(sorted(groups), ask, doing=READING)
+
+    def _ask(
+        self, question: _Question, last: _Answer | None
+    ) -> Mapping[str, GroupOffsets | TwinlogError]:
+        client = self._coordinators.client
+        connection = client.connection_to(question.node)
+        if connection.api_versions.get(OffsetFetchRequest.API_KEY, (0, 0))[1] < MANY_GROUPS:
+            return _fetch_one_by_one(self._coordinators, question)
+        group_of = OffsetFetchRequest.OffsetFetchRequestGroup
+        wanted = [
+            group_of(group_id=group, member_id=None, member_epoch=-1, topics=None)
+            for group in question.groups
+        ]
+        digest, message = client.attempt_unless(
+            question.node,
+            OffsetFetchRequest(groups=wanted, require_stable=False),
+            b"" if last is None else last.digest,
+            minimum=MANY_GROUPS,
+            maximum=BY_NAME,
+        )
+        if message is None and last is not None:
+            self._last[question] = last
+            return last.offsets
+        found = {str(each.group_id): each for each in message.groups}
+        out = {group: _of_group(self._coordinators, group, one) for group, one in found.items()}
+        offsets = {group: one for group, one in out.items() if not isinstance(one, TwinlogError)}
+        if len(offsets) == len(out):
+            self._last[question] = _Answer(digest, offsets)
+        return out
+
+
+class _Question(NamedTuple):
+    node: int
+    groups: tuple[str, ...]
+
+
+class _Answer(NamedTuple):
+    digest: bytes
+    offsets: Mapping[str, GroupOffsets]
+
+
+CommitResult: TypeAlias = Mapping[TopicPartition, TwinlogError | None]
+
+
+def commit_offsets(
+    coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
+) -> dict[str, CommitResult | TwinlogError]:
+    """Set offsets of groups without members, a partition each: None, or why it was refused.
+
+    The coordinator itself refuses a group that has members (`is_refused_as_active`), so one that
+    becomes active after it was looked at is not rewound.
+    """
+
+    def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
+        client, out = coordinators.client, {}
+        with ExitStack() as stack:
+            lanes = [client.connection_to(node)]
+            lanes += [
+                stack.enter_context(client.open_connection(node))
+                for _ in range(min(COMMITS_AT_ONCE, len(some)) - 1)
+            ]
+            for start in range(0, len(some), len(lanes)):
+                now = list(zip(lanes, some[start : start + len(lanes)], strict=False))
+                for lane, group in now:
+                    lane.begin(_commit(group, wanted[group]), maximum=BY_NAME)
+                for lane, group in now:
+                    out[group] = _committed(coordinators, group, lane)
+        return out
+
+    return coordinators.ask(wanted, ask, doing="committing offsets of")
+
+
+def is_refused_as_active(error: TwinlogError) -> bool:
+    """Whether the coordinator refused a commit because the group has members."""
+    return getattr(error, "kafka_error", 0) in REFUSED_AS_ACTIVE
+
+
+def _fetch_one_by_one(
+    coordinators: Coordinators, question: _Question
+) -> dict[str, GroupOffsets | TwinlogError]:
+    out: dict[str, GroupOffsets | TwinlogError] = {}
+    for group in question.groups:
+        request = OffsetFetchRequest(group_id=group, topics=None, require_stable=False)
+        answer = coordinators.client.attempt(
+            question.node, request, minimum=2, maximum=MANY_GROUPS - 1
+        )
+        out[group] = _of_group(coordinators, group, answer)
+    return out
+
+
+def _of_group(
+    coordinators: Coordinators, group: str, answer: Message
+) -> GroupOffsets | TwinlogError:
+    code = int(answer.error_code)
+    if code == GROUP_ID_NOT_FOUND:
+        return {}
+    return coordinators.error(code, READING, group) if code else _offsets(answer)
+
+
+def _offsets(answer: Message) -> dict[TopicPartition, Committed]:
+    return {
+        TopicPartition(topic.name, one.partition_index): Committed(
+            offset=one.committed_offset, metadata=one.metadata or ""
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0 and not one.error_code
+    }
+
+
+def _commit(group: str, offsets: GroupOffsets) -> Message:
+    topic_of = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition_of = topic_of.OffsetCommitRequestPartition
+    topics: dict[str, list[Message]] = {}
+    for tp, one in offsets.items():
+        topics.setdefault(tp.topic, []).append(
+            partition_of(
+                partition_index=tp.partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=-1,
+                committed_metadata=one.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,  # as somebody who is in no group
+        member_id="",
+        group_instance_id=None,
+        topics=[topic_of(name=name, partitions=parts) for name, parts in topics.items()],
+    )
+
+
+def _committed(
+    coordinators: Coordinators, group: str, lane: Connection
+) -> CommitResult | TwinlogError:
+    out: dict[TopicPartition, TwinlogError | None] = {}
+    for topic in lane.finish().topics:
+        for one in topic.partitions:
+            code, tp = int(one.error_code), TopicPartition(str(topic.name), one.partition_index)
+            out[tp] = None
+            if code:
+                of_topic = code == TOPIC_AUTHORIZATION_FAILED
+                out[tp] = error_for(
+                    code,
+                    cluster=coordinators.client.alias,
+                    doing=f"committing offsets of {tp} for group {group}",
+                    acl=f"READ on {f'topic {tp.topic}' if of_topic else f'group {group}'}",
+                )
+    refused = {error.code: error for error in out.values() if error is not None}
+    if len(refused) == 1 and None not in out.values():
+        return next(iter(refused.values()))  # of the whole group
+    return out

@@ -1,0 +1,258 @@
+"""Kafka's group protocol as four calls: join, sync, heartbeat, leave.
+
+Each call asks once and raises what the coordinator refused, as BrokerRefused with Kafka's number.
+The coordinator is looked up when it is not known, and forgotten when it says that it is none, or
+cannot be reached. One that holds a call back is looked up again and again meanwhile: a broker that
+froze holds it back for ever, while the cluster has long given the group to another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.protocol import Message
+from twinlog.errors import BrokerRefused, Disconnected, TwinlogError
+from twinlog.wire.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    MEMBER_ID_REQUIRED,
+    NOT_COORDINATOR,
+    UNKNOWN_MEMBER_ID,
+    error_for,
+)
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_TYPE: Final = "twinlog"
+"""Our own kind of group: a consumer that uses the same group id by mistake is refused."""
+
+PROTOCOL_NAME: Final = "leader"
+FIND_ONE: Final = 3
+"""Later versions of FindCoordinator look up several groups at once."""
+
+ANSWER_STEP_S: Final = 0.1
+"""How often a call that the coordinator holds back looks whether it is still wanted."""
+
+LOOK_UP_EVERY_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """One group, and how soon the coordinator gives a silent member up."""
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """One generation of the group, as one member sees it; only the leader is told the members."""
+
+    member_id: str
+    generation: int
+    leader_id: str
+    members: Mapping[str, bytes]
+    """Metadata by member id; empty for those that do not lead."""
+
+    @property
+    def leads(self) -> bool:
+        return self.leader_id == self.member_id
+
+
+class GroupCalls:
+    """The calls of one member; for one thread."""
+
+    def __init__(self, client: ClusterClient, group: GroupSettings) -> None:
+        self._client = client
+        self._group = group
+        self.member_id = ""
+        """Ours, once the coordinator has given one; empty asks for a new one."""
+        self._node: int | None = None
+        self._aside: Connection | None = None
+        self._next_look_up = 0.0
+
+    def join(self, metadata: bytes, is_wanted: Callable[[], bool]) -> Joined | None:
+        """Take part in the next generation; held back until all members have joined or timed out.
+
+        A new member is first only given its id (KIP-394). Meanwhile `is_wanted` is called several
+        times a second, and ends the call with None when it is false.
+        """
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)
+        while True:
+            request = JoinGroupRequest(
+                group_id=self._group.group_id,
+                session_timeout_ms=self._group.session_timeout_ms,
+                rebalance_timeout_ms=self._group.rebalance_timeout_ms,
+                member_id=self.member_id,
+                group_instance_id=None,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[protocol],
+                reason=None,
+            )
+            answer = self._held(request, is_wanted)
+            if answer is None:
+                return None
+            if answer.error_code != MEMBER_ID_REQUIRED:
+                break
+            self.member_id = str(answer.member_id)
+        self.member_id = str(answer.member_id)
+        return Joined(
+            member_id=self.member_id,
+            generation=int(answer.generation_id),
+            leader_id=str(answer.leader),
+            members={str(m.member_id): bytes(m.metadata) for m in answer.members},
+        )
+
+    def sync(
+        self, joined: Joined, assignments: Mapping[str, bytes], is_wanted: Callable[[], bool]
+    ) -> bytes | None:
+        """Give every member its assignment (the leader), get one's own; held back until given."""
+        one = SyncGroupRequest.SyncGroupRequestAssignment
+        request = SyncGroupRequest(
+            group_id=self._group.group_id,
+            generation_id=joined.generation,
+            member_id=joined.member_id,
+            group_instance_id=None,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=PROTOCOL_NAME,
+            assignments=[one(member_id=m, assignment=a) for m, a in assignments.items()],
+        )
+        answer = self._held(request, is_wanted)
+        return None if answer is None else bytes(answer.assignment)
+
+    def heartbeat(self, joined: Joined, *, timeout_s: float) -> None:
+        """Say that we live."""
+        with self._coordinating() as node:
+            self._heartbeat(self._client.connection_to(node), joined, timeout_s)
+
+    def heartbeat_aside(self, joined: Joined, *, timeout_s: float) -> None:
+        """The same over a second connection, while `join` or `sync` is held back on the first."""
+        with self._coordinating() as node:
+            if self._aside is None or not self._aside.is_usable():
+                self._aside = self._client.open_connection(node)
+            self._heartbeat(self._aside, joined, timeout_s)
+
+    def leave(self, *, timeout_s: float) -> None:
+        """Go, so that the others need not wait for the session to time out."""
+        if not self.member_id:
+            return
+        identity = LeaveGroupRequest.MemberIdentity(
+            member_id=self.member_id, group_instance_id=None, reason="stopped"
+        )
+        request = LeaveGroupRequest(
+            group_id=self._group.group_id, member_id=self.member_id, members=[identity]
+        )
+        with self._coordinating() as node:
+            self._check(self._client.attempt(node, request, timeout_s=timeout_s), "leaving")
+        self.member_id = ""
+
+    def forget_coordinator(self) -> None:
+        """Look it up anew before the next call."""
+        self._node = None
+        self.close()
+
+    def close(self) -> None:
+        if self._aside is not None:
+            self._aside.close()
+            self._aside = None
+
+    def _heartbeat(self, connection: Connection, joined: Joined, timeout_s: float) -> None:
+        request = HeartbeatRequest(
+            group_id=self._group.group_id,
+            generation_id=joined.generation,
+            member_id=joined.member_id,
+            group_instance_id=None,
+        )
+        self._check(connection.request(request, timeout_s=timeout_s), "staying in")
+
+    def _held(self, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
+        """An answer that may take as long as a rebalance; None when it is not wanted any more."""
+        with self._coordinating() as node:
+            answer = self._hold(node, request, is_wanted)
+            if answer is not None and answer.error_code != MEMBER_ID_REQUIRED:
+                self._check(answer, "joining")
+            return answer
+
+    def _hold(self, node: int, request: Message, is_wanted: Callable[[], bool]) -> Message | None:
+        connection = self._client.connection_to(node)
+        limit_s = self._group.rebalance_timeout_ms / 1000 + self._group.session_timeout_ms / 1000
+        deadline = self._client.deadline(limit_s)
+        connection.begin(request)
+        while not deadline.has_passed and not connection.wait_readable(ANSWER_STEP_S):
+            if not is_wanted():
+                connection.close()  # the answer is still to come
+                return None
+            self._check_still_coordinates(node, connection)
+        return connection.finish(timeout_s=max(deadline.left_s, 1.0))
+
+    def _check_still_coordinates(self, node: int, connection: Connection) -> None:
+        """Give a held call up when another broker has become the coordinator."""
+        now = self._client.patience.clock()
+        if now < self._next_look_up:
+            return
+        try:
+            found = self._find_coordinator()
+        except TwinlogError as error:
+            log.debug("looking for the coordinator beside a held call failed error=%s", error)
+            found = node
+        self._next_look_up = self._client.patience.clock() + LOOK_UP_EVERY_S
+        if found != node:
+            connection.close()
+            raise Disconnected(
+                f"{connection.peer} does not answer, and no longer coordinates group "
+                f"{self._group.group_id}: broker {found} does"
+            )
+
+    @contextmanager
+    def _coordinating(self) -> Iterator[int]:
+        """A call to the coordinator: forgotten when it says that it is none, or does not answer."""
+        try:
+            if self._node is None:
+                self._node = self._find_coordinator()
+                self._next_look_up = self._client.patience.clock() + LOOK_UP_EVERY_S
+            yield self._node
+        except BrokerRefused as error:
+            if error.kafka_error in (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE):
+                self.forget_coordinator()
+            raise
+        except TwinlogError:
+            self.forget_coordinator()
+            raise
+
+    def _find_coordinator(self) -> int:
+        request = FindCoordinatorRequest(key=self._group.group_id, key_type=0)
+        answer = self._client.attempt(None, request, maximum=FIND_ONE, timeout_s=LOOK_UP_EVERY_S)
+        self._check(answer, "looking for the coordinator of")
+        return int(answer.node_id)
+
+    def _check(self, answer: Message, doing: str) -> None:
+        code = int(answer.error_code)
+        if not code:
+            return
+        if code == UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        raise error_for(
+            code,
+            cluster=self._client.alias,
+            doing=f"{doing} group {self._group.group_id}",
+            acl=f"READ on group {self._group.group_id}",
+        )
+
+
+def same_for_all(joined: Joined, assignment: bytes) -> dict[str, bytes]:
+    """Assignments that tell every member the same."""
+    return dict.fromkeys(joined.members, assignment)

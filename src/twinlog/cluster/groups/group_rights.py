@@ -1,0 +1,58 @@
+"""Rights on a consumer group, asked without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kafka.protocol.admin import DescribeGroupsRequest
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import Operation, operations
+from twinlog.cluster.net.protocol import Message
+from twinlog.errors import Unauthorized
+from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, error_for, lookup
+
+WITH_OPERATIONS: Final = 3
+MISSING_IS_DEAD: Final = 5
+"""Later versions answer GROUP_ID_NOT_FOUND for a group that is not there (KIP-1043)."""
+
+
+def check_group_read(client: ClusterClient, group: str) -> None:
+    """Raise Unauthorized where our user may surely not join the group.
+
+    Any broker is asked: rights are checked before it is known who coordinates. To look for the
+    coordinator would create the brokers' offsets topic in a cluster that has none yet; so a user
+    who may describe the group and not read it is found only by luck.
+    """
+    if unreadable_groups(client, [group]):
+        raise error_for(
+            GROUP_AUTHORIZATION_FAILED,
+            cluster=client.alias,
+            doing=f"asking for rights on group {group}",
+            acl=f"READ on group {group}",
+        )
+
+
+def unreadable_groups(client: ClusterClient, groups: Sequence[str]) -> list[str]:
+    """Those that our user may surely not join; asked of any broker, as above."""
+    if not groups:
+        return []
+    request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=True)
+    answer = client.send(None, request, minimum=WITH_OPERATIONS, maximum=MISSING_IS_DEAD)
+    return [str(found.group_id) for found in answer.groups if _is_denied(found)]
+
+
+def _is_denied(found: Message) -> bool:
+    code = int(found.error_code)
+    if code != NONE:
+        return lookup(code).kind is Unauthorized
+    rights = operations(found.authorized_operations)
+    return rights is not None and Operation.READ not in rights
+
+
+def may_describe_groups(client: ClusterClient, name: str) -> bool:
+    """Whether our user may describe a group of this name, be there one or not; any broker knows."""
+    request = DescribeGroupsRequest(groups=[name], include_authorized_operations=False)
+    answer = client.send(None, request, maximum=MISSING_IS_DEAD)
+    return int(answer.groups[0].error_code) != GROUP_AUTHORIZATION_FAILED

@@ -1,0 +1,295 @@
+"""Who leads: membership of a consumer group, whose group leader is the one that works.
+
+    JOINING --> LEADING | STANDBY --> ... --> LEFT
+
+One thread a membership. The leader hands its metadata (who it is) to the standbys as their
+assignment. It goes on leading through a rebalance, since the coordinator keeps the leader while it
+rejoins in time.
+
+Two rules keep the overlap of two leaders short; they cannot exclude it (a process may be frozen
+between a look at `is_leading` and what it does then), so what leaders write is fenced by
+generations, not by this.
+
+1. Leading ends by our own clock: a session timeout after the last call that the coordinator
+answered, counted
+   from when that call was *sent*. Before that the coordinator cannot have given us up.
+2. A held-back JoinGroup counts as silence, so heartbeats go on beside it over a second connection.
+   Otherwise a rebalance that waits for a dead standby (up to its session timeout) would end our
+   leading.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from twinlog.clock import boot_clock
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings, Joined, same_for_all
+from twinlog.cluster.groups.member import MembershipState, Role, describe_member, who_we_are
+from twinlog.cluster.net.retry import DEFAULT_PATIENCE, Backoff, Clock, Patience, is_retriable
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.errors import BrokerRefused, TwinlogError
+from twinlog.wire.error_codes import (
+    ILLEGAL_GENERATION,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+)
+
+__all__ = ["Membership", "MembershipState", "Role"]
+
+log = logging.getLogger(__name__)
+
+SESSION_TIMEOUT_MS: Final = 10_000
+HEARTBEAT_MS: Final = 3_000
+"""Kafka's rule: at most a third of the session timeout, so that two may be lost."""
+
+STANDBY_HEARTBEAT_S: Final = 1.0
+"""A standby hears with its next heartbeat that the leader is dead, and is to lead soon after."""
+
+REBALANCE_TIMEOUT_MS: Final = 60_000
+"""Longer than the session, so that only silence ends a membership, never a slow rebalance."""
+
+LEAVE_TIMEOUT_S: Final = 2.0
+LOOK_S: Final = 0.5
+
+
+class Membership:
+    """A thread that is a member of one group until `leave`."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        group_id: str,
+        *,
+        metadata: bytes | None = None,
+        on_change: Callable[[MembershipState], None] | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        clock: Clock = boot_clock,
+        patience: Patience = DEFAULT_PATIENCE,
+    ) -> None:
+        self._metadata = who_we_are() if metadata is None else metadata
+        self._on_change = on_change
+        self._session_s = session_timeout_ms / 1000
+        self._heartbeat_s = min(HEARTBEAT_MS, session_timeout_ms / 3) / 1000
+        self._clock = clock
+        self._stop = threading.Event()
+        # pauses end when we leave
+        self._patience = replace(patience, sleep=self._stop.wait)
+        self._hurry = replace(self._patience, backoff=Backoff(cap_ms=1_000))
+        # a silent broker must not delay the next try, and with it what we say of ourselves
+        prompt = replace(settings, request_timeout_ms=session_timeout_ms // 2)
+        self._client = ClusterClient(prompt, patience=self._patience)
+        group = GroupSettings(
+            group_id=group_id,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        )
+        self._calls = GroupCalls(self._client, group)
+        self._changed = threading.Condition()
+        self._state = MembershipState()
+        self._joined: Joined | None = None
+        self._heard_at = float("-inf")
+        self._left_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"group-{group_id}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to join."""
+        self._thread.start()
+
+    @property
+    def state(self) -> MembershipState:
+        """What is known now; the role is no longer LEADING once the session may have ended."""
+        with self._changed:
+            state = self._state
+        if state.role is Role.LEADING and self._is_silent():
+            return replace(state, role=Role.JOINING, leader=b"", others=())
+        return state
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this member leads at this moment, by its own clock."""
+        return self.state.role is Role.LEADING
+
+    @property
+    def leader_description(self) -> str:
+        """The leading member in words, from its metadata."""
+        return describe_member(self.state.leader)
+
+    def wait_until_leading(self, within_s: float) -> bool:
+        """Wait until this member leads; False when it did not in time."""
+        return self.wait_for(lambda state: state.role is Role.LEADING, within_s=within_s)
+
+    def wait_for(self, predicate: Callable[[MembershipState], bool], *, within_s: float) -> bool:
+        """Wait until the state satisfies the predicate; False when it did not in time."""
+        deadline = self._patience.deadline(within_s)
+        with self._changed:
+            while not predicate(self.state):
+                if deadline.has_passed:
+                    return False
+                # in steps: nobody tells when our own clock ends the leading
+                self._changed.wait(min(deadline.left_s, LOOK_S))
+            return True
+
+    @property
+    def metadata(self) -> bytes:
+        """What this member tells of itself."""
+        return self._metadata
+
+    def announce(self, metadata: bytes) -> None:
+        """Tell something else of ourselves, by taking part anew within a heartbeat."""
+        self._metadata = metadata
+
+    @property
+    def gone_for_s(self) -> float | None:
+        """How long ago we left; None while we take part."""
+        return None if self._left_at is None else self._clock() - self._left_at
+
+    def leave(self) -> None:
+        """Leave the group, so that a standby takes over at once; returns when done, or in vain."""
+        if not self._stop.is_set():
+            self._left_at = self._clock()
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(3 * LEAVE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                self._take_part()
+                failures = 0
+            except TwinlogError as error:
+                failures += 1
+                self._failed(error)
+                self._patience.pause(failures)
+        self._say_goodbye()
+        self._client.close()
+
+    def _take_part(self) -> None:
+        """One generation: join, sync, heartbeats until the next one begins."""
+        sent = self._clock()
+        metadata = self._metadata
+        joined = self._calls.join(metadata, self._while_held)
+        if joined is None:
+            return
+        self._joined = joined
+        if not joined.leads and self._state.role is Role.LEADING:
+            self._step_down()
+        assignments = same_for_all(joined, metadata) if joined.leads else {}
+        leader = self._calls.sync(joined, assignments, self._while_held)
+        if leader is None:
+            return
+        self._heard_at = max(sent, self._heard_at)
+        if self._clock() - self._heard_at >= self._heartbeat_s:
+            # the join was held back: our time since it was sent is (almost) up, and a lead that
+            # ends before its first heartbeat would only start lanes in order to stop them
+            self._heartbeat(joined)
+        self._enter(joined, leader)
+        self._stay(joined, leader, metadata)
+
+    def _stay(self, joined: Joined, leader: bytes, metadata: bytes) -> None:
+        """Heartbeats; through failures that are not the group's, until a rebalance begins, or we
+        have something else to tell.
+        """
+        failures = 0
+        pause_s = self._heartbeat_s if joined.leads else min(self._heartbeat_s, STANDBY_HEARTBEAT_S)
+        while not self._stop.wait(0 if failures else pause_s):
+            if self._metadata is not metadata:
+                return
+            try:
+                is_stable = self._heartbeat(joined)
+            except TwinlogError as error:
+                if not is_retriable(error):
+                    raise
+                failures += 1
+                self._failed(error)
+                self._hurry.pause(failures)
+                continue
+            if not is_stable:
+                return
+            failures = 0
+            self._enter(joined, leader)
+
+    def _enter(self, joined: Joined, leader: bytes) -> None:
+        self._set(
+            MembershipState(
+                role=Role.LEADING if joined.leads else Role.STANDBY,
+                member_id=joined.member_id,
+                generation=joined.generation,
+                leader=leader,
+                members=len(joined.members),
+                others=tuple(
+                    told for member, told in joined.members.items() if member != joined.member_id
+                ),
+            )
+        )
+
+    def _heartbeat(self, joined: Joined) -> bool:
+        """Say that we live; False when a rebalance has begun, which we are to join."""
+        sent = self._clock()
+        try:
+            self._calls.heartbeat(joined, timeout_s=self._heartbeat_s)
+        except BrokerRefused as error:
+            if error.kafka_error != REBALANCE_IN_PROGRESS:
+                raise
+            self._heard_at = sent  # the coordinator knows us, and waits for us
+            return False
+        self._heard_at = sent
+        return True
+
+    def _while_held(self) -> bool:
+        """Called while the coordinator holds an answer back: False when we leave."""
+        if self._joined is not None and self._state.role is Role.LEADING:
+            self._keep_leading(self._joined)
+        return not self._stop.is_set()
+
+    def _keep_leading(self, joined: Joined) -> None:
+        if self._clock() - self._heard_at < self._heartbeat_s:
+            return
+        sent = self._clock()
+        try:
+            self._calls.heartbeat_aside(joined, timeout_s=self._heartbeat_s)
+            self._heard_at = sent
+        except TwinlogError as error:
+            number = error.kafka_error if isinstance(error, BrokerRefused) else 0
+            if number == REBALANCE_IN_PROGRESS:
+                self._heard_at = sent
+            log.debug("heartbeat beside a join failed error=%s", error)
+        if self._is_silent():
+            self._step_down()
+
+    def _failed(self, error: TwinlogError) -> None:
+        log.debug("group membership failed error=%s", error)
+        number = error.kafka_error if isinstance(error, BrokerRefused) else 0
+        if number == REBALANCE_IN_PROGRESS:
+            return
+        if number in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION) or self._is_silent():
+            self._step_down()
+        self._set(replace(self._state, problem=error))
+
+    def _step_down(self) -> None:
+        self._set(replace(self._state, role=Role.JOINING, leader=b"", others=()))
+
+    def _say_goodbye(self) -> None:
+        try:
+            self._calls.leave(timeout_s=LEAVE_TIMEOUT_S)
+        except TwinlogError as error:
+            log.debug("leaving the group failed error=%s", error)
+        self._calls.close()
+        self._set(MembershipState(role=Role.LEFT))
+
+    def _is_silent(self) -> bool:
+        return self._clock() - self._heard_at >= self._session_s
+
+    def _set(self, state: MembershipState) -> None:
+        with self._changed:
+            if state == self._state:
+                return
+            self._state = state
+            self._changed.notify_all()
+        if self._on_change is not None:
+            self._on_change(state)

@@ -1,0 +1,214 @@
+"""Share groups of a cluster and their start offsets (KIP-932): read and set as `group_offsets` does
+with offsets of consumers.
+
+A share group has no committed offset. It has a start offset for each partition, below which all
+records are done with, and beyond it a state for each record. Brokers tell others only the start
+offset, as it was before the last acknowledgement that they noted, and the lag: how many records are
+not done with. So two things are known of where a group really is:
+
+    start offset 4     done with: 4 5 6 . . 9 . .     end 12     lag 4
+
+- all below the start offset is done with; and everything, where nothing lags. This is where it may
+  go on elsewhere: nothing is skipped, and what of the last acknowledgements is not in the start
+  offset yet is delivered again;
+- it is no further than the end without what lags (8 here), if what is done with has no holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import (
+    CommitResult,
+    Committed,
+    GroupOffsets,
+)
+from twinlog.cluster.logs.offsets import LATEST, OffsetResult, list_offsets
+from twinlog.cluster.net.protocol import Message
+from twinlog.cluster.share_messages import (
+    AlterShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest,
+)
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.wire.error_codes import (
+    GROUP_ID_NOT_FOUND,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_for,
+)
+
+GROUPS_AT_ONCE: Final = 100
+"""The coordinator asks partitions' states of other brokers before it answers."""
+
+READING: Final = "reading start offsets of share"
+SETTING: Final = "setting start offsets of share"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """A group in one partition, as its coordinator tells it."""
+
+    start: int
+    lag: int
+    """-1: not known."""
+
+
+_States: TypeAlias = Mapping[TopicPartition, _State]
+
+
+def fetch_start_offsets(
+    coordinators: Coordinators, groups: Iterable[str]
+) -> dict[str, GroupOffsets | TwinlogError]:
+    """Where each share group may go on without skipping a record, in whatever state it is.
+
+    None for a group that is missing or of another kind, and for partitions that it has done with
+    nothing of. Partitions of topics that our user may not describe are left out by the broker,
+    without an error. Raises Unsupported for brokers that do not offer it.
+    """
+
+    def surely_done(one: _State, end: int) -> int:
+        return max(one.start, end) if one.lag == 0 else one.start
+
+    return _fetch(coordinators, groups, surely_done)
+
+
+def fetch_furthest_offsets(
+    coordinators: Coordinators, groups: Iterable[str]
+) -> dict[str, GroupOffsets | TwinlogError]:
+    """As `fetch_start_offsets`, but behind all that the group may be done with: to set a lower
+    offset would deliver records again.
+    """
+
+    def perhaps_done(one: _State, end: int) -> int:
+        return one.start if one.lag < 0 else max(one.start, end - one.lag)
+
+    return _fetch(coordinators, groups, perhaps_done)
+
+
+def alter_start_offsets(
+    coordinators: Coordinators, wanted: Mapping[str, GroupOffsets]
+) -> dict[str, CommitResult | TwinlogError]:
+    """Set start offsets of share groups without members, a partition each: None, or why not.
+
+    The coordinator itself refuses a group that has members (`is_refused_as_active`), and makes a
+    group that is missing. Raises Unsupported for brokers without share groups.
+    """
+
+    def ask(node: int, some: Sequence[str]) -> dict[str, CommitResult | TwinlogError]:
+        out: dict[str, CommitResult | TwinlogError] = {}
+        for group in some:
+            answer = coordinators.client.attempt(node, _alter(group, wanted[group]))
+            out[group] = _altered(coordinators, group, answer)
+        return out
+
+    return coordinators.ask(wanted, ask, doing=SETTING)
+
+
+def _fetch(
+    coordinators: Coordinators, groups: Iterable[str], position: Callable[[_State, int], int]
+) -> dict[str, GroupOffsets | TwinlogError]:
+    found = _describe(coordinators, groups)
+    counted = {
+        group: states
+        for group, states in found.items()
+        if not isinstance(states, TwinlogError) and any(one.lag >= 0 for one in states.values())
+    }
+    tps = {tp for states in counted.values() for tp in states}
+    # in this order: a lag that is told later counts every record below these ends
+    ends = list_offsets(coordinators.client, tps, LATEST) if tps else {}
+    found |= _describe(coordinators, counted)
+
+    def offset(tp: TopicPartition, one: _State) -> int:
+        end = ends.get(tp)
+        return position(one, end.offset if isinstance(end, OffsetResult) else 0)
+
+    return {
+        group: states
+        if isinstance(states, TwinlogError)
+        else {tp: Committed(offset=offset(tp, one)) for tp, one in states.items()}
+        for group, states in found.items()
+    }
+
+
+def _describe(
+    coordinators: Coordinators, groups: Iterable[str]
+) -> dict[str, _States | TwinlogError]:
+    def ask(node: int, some: Sequence[str]) -> dict[str, _States | TwinlogError]:
+        out: dict[str, _States | TwinlogError] = {}
+        of_group = DescribeShareGroupOffsetsRequest.DescribedGroup
+        for start in range(0, len(some), GROUPS_AT_ONCE):
+            wanted = some[start : start + GROUPS_AT_ONCE]
+            request = DescribeShareGroupOffsetsRequest(
+                groups=[of_group(group_id=group, topics=None) for group in wanted]
+            )
+            for answer in coordinators.client.attempt(node, request).groups:
+                group = str(answer.group_id)
+                out[group] = _states(coordinators, group, answer)
+        return out
+
+    return coordinators.ask(groups, ask, doing=READING)
+
+
+def _states(coordinators: Coordinators, group: str, answer: Message) -> _States | TwinlogError:
+    code = int(answer.error_code)
+    if code == GROUP_ID_NOT_FOUND:
+        return {}
+    if code:
+        return coordinators.error(code, READING, group)
+    out: dict[TopicPartition, _State] = {}
+    for topic in answer.topics:
+        for one in topic.partitions:
+            tp = TopicPartition(str(topic.topic_name), int(one.partition_index))
+            code = int(one.error_code)
+            if code == UNKNOWN_TOPIC_OR_PARTITION:
+                continue  # it was deleted
+            if code:
+                return _of_partition(coordinators, code, "reading", group, tp)
+            if one.start_offset >= 0:
+                out[tp] = _State(start=int(one.start_offset), lag=int(one.lag))
+    return out
+
+
+def _alter(group: str, offsets: GroupOffsets) -> Message:
+    topic_of = AlterShareGroupOffsetsRequest.AlteredTopic
+    topics: dict[str, list[Message]] = {}
+    for tp, one in offsets.items():
+        topics.setdefault(tp.topic, []).append(
+            topic_of.AlteredPartition(partition_index=tp.partition, start_offset=one.offset)
+        )
+    return AlterShareGroupOffsetsRequest(
+        group_id=group,
+        topics=[topic_of(topic_name=name, partitions=some) for name, some in topics.items()],
+    )
+
+
+def _altered(
+    coordinators: Coordinators, group: str, answer: Message
+) -> CommitResult | TwinlogError:
+    code = int(answer.error_code)
+    if code:
+        return coordinators.error(code, SETTING, group, right="READ")
+    out: dict[TopicPartition, TwinlogError | None] = {}
+    for topic in answer.responses:
+        for one in topic.partitions:
+            tp = TopicPartition(str(topic.topic_name), int(one.partition_index))
+            code = int(one.error_code)
+            out[tp] = _of_partition(coordinators, code, "setting", group, tp) if code else None
+    return out
+
+
+def _of_partition(
+    coordinators: Coordinators, code: int, verb: str, group: str, tp: TopicPartition
+) -> TwinlogError:
+    right = "DESCRIBE" if verb == "reading" else "READ"
+    of_topic = code == TOPIC_AUTHORIZATION_FAILED
+    return error_for(
+        code,
+        cluster=coordinators.client.alias,
+        doing=f"{verb} the start offset of {tp} for share group {group}",
+        acl=f"{right} on {f'topic {tp.topic}' if of_topic else f'group {group}'}",
+    )

@@ -1,0 +1,181 @@
+"""Questions about partitions go to their leaders: a request per broker, again where one moved.
+
+A partition without a leader that answers delays no other. It is asked again for NO_LEADER_S, not
+for as long as the call may take; the client remembers it, and its next calls ask once. A broker
+that let a request time out is not waited for again before SILENT_S have passed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from twinlog.cluster.client import ClusterClient, Silent
+from twinlog.errors import BrokerRefused, Disconnected, TwinlogError, Unreachable
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.error_codes import (
+    LEADER_NOT_AVAILABLE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_for,
+)
+
+T = TypeVar("T")
+
+NO_LEADER_S: Final = 4.0
+"""An election that has a candidate is over by then."""
+
+FAILOVER_S: Final = 12.0
+"""A cluster finds out within 9 s (broker.session.timeout.ms) that a leader is dead, and names its
+successor: so long a leader that cannot be reached is asked for again.
+"""
+
+SILENT_S: Final = 10.0
+"""As long as one request waits: the cluster itself has fenced a frozen broker after that."""
+
+FORGET_S: Final = 600.0
+"""Nobody has asked for a partition for so long: it is not remembered."""
+
+
+class Led(NamedTuple):
+    """A partition as its leader's broker is asked about it."""
+
+    tp: TopicPartition
+    leader_epoch: int
+    topic_id: TopicId
+
+
+Answers = Mapping[TopicPartition, T | TwinlogError]
+Ask = Callable[[int, Sequence[Led]], Answers[T]]
+"""Asks one broker, once, about partitions that it leads."""
+
+
+@dataclass(slots=True)
+class _Round(Generic[T]):
+    client: ClusterClient
+    doing: str
+    done: dict[TopicPartition, T | TwinlogError] = field(default_factory=dict)
+    failed: dict[TopicPartition, TwinlogError] = field(default_factory=dict)
+    leaderless: dict[TopicPartition, float] = field(default_factory=dict)
+    """Since when, in this call."""
+
+    def group(self, tps: Iterable[TopicPartition], timeout_s: float) -> dict[int, list[Led]]:
+        """Partitions by leader; those without one fail."""
+        topics = sorted({tp.topic for tp in tps})
+        asked = time.monotonic()
+        metadata = self.client.metadata(topics, timeout_s=timeout_s)
+        if time.monotonic() - asked > NO_LEADER_S / 2:
+            self.leaderless.clear()  # it was the cluster that did not answer
+        groups: dict[int, list[Led]] = {}
+        for tp in tps:
+            topic = metadata.topics.get(tp.topic)
+            partition = metadata.partition(tp)
+            if partition is None or partition.leader < 0:
+                topic_error = UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+                missing = UNKNOWN_TOPIC_OR_PARTITION if partition is None else LEADER_NOT_AVAILABLE
+                self.failed[tp] = error_for(
+                    topic_error or missing,
+                    cluster=self.client.alias,
+                    doing=f"{self.doing} {tp}",
+                    acl=f"DESCRIBE on topic {tp.topic}",
+                )
+                continue
+            topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+            led = Led(tp, partition.leader_epoch, topic_id)
+            groups.setdefault(partition.leader, []).append(led)
+        return groups
+
+    def ask(self, node: int, leds: Sequence[Led], ask: Ask[T]) -> None:
+        began = time.monotonic()
+        silent = self.client.silent.get(node)
+        if silent is not None and began < silent.until:
+            self.failed.update((led.tp, silent.error) for led in leds)
+            return
+        try:
+            answers = ask(node, leds)
+        except (Unreachable, Disconnected) as error:
+            now = time.monotonic()
+            if now - began > NO_LEADER_S / 2:
+                self.client.silent[node] = Silent(now + SILENT_S, error)
+            self.failed.update((led.tp, error) for led in leds)
+            return
+        self.client.silent.pop(node, None)
+        for tp, answer in answers.items():
+            if isinstance(answer, TwinlogError):
+                self.failed[tp] = answer
+            else:
+                self.done[tp] = answer
+                self.leaderless.pop(tp, None)
+                self.client.leaderless.pop(tp, None)
+
+    def gives_up(self, tp: TopicPartition, error: TwinlogError) -> bool:
+        """Whether nobody leads it for too long, in this call or in those before."""
+        now = time.monotonic()
+        if not has_no_leader(error):
+            self.leaderless.pop(tp, None)
+            return False
+        since = self.leaderless.setdefault(tp, now)
+        patience_s = NO_LEADER_S if isinstance(error, BrokerRefused) else FAILOVER_S
+        if tp not in self.client.leaderless and now - since < patience_s:
+            return False
+        self.client.leaderless[tp] = now
+        return True
+
+
+def has_no_leader(error: TwinlogError) -> bool:
+    """There is no leader, or the broker that is one does not answer."""
+    if isinstance(error, BrokerRefused):
+        return error.kafka_error == LEADER_NOT_AVAILABLE or error.code == "BROKER_NOT_AVAILABLE"
+    return isinstance(error, Unreachable | Disconnected)
+
+
+def by_topic(leds: Iterable[Led]) -> dict[str, list[Led]]:
+    """As Kafka's messages nest them."""
+    topics: dict[str, list[Led]] = {}
+    for led in leds:
+        topics.setdefault(led.tp.topic, []).append(led)
+    return topics
+
+
+def ask_leaders(
+    client: ClusterClient,
+    tps: Iterable[TopicPartition],
+    ask: Ask[T],
+    *,
+    doing: str,
+    timeout_s: float | None = None,
+) -> dict[TopicPartition, T | TwinlogError]:
+    """One answer or error for each partition; raises only when the whole cluster cannot be reached.
+
+    `doing` says what is asked, for messages: "listing offsets of".
+    """
+    _forget_old(client)
+    deadline = client.deadline(timeout_s)
+    retriable = client.retriable_now()
+    this = _Round[T](client, doing)
+    pending = list(dict.fromkeys(tps))
+    failures = 0
+    while pending:
+        this.failed.clear()
+        for node, leds in this.group(pending, deadline.left_s).items():
+            this.ask(node, leds, ask)
+        pending = [
+            tp
+            for tp, error in this.failed.items()
+            if retriable(error) and not this.gives_up(tp, error)
+        ]
+        again = set(pending)
+        this.done.update((tp, error) for tp, error in this.failed.items() if tp not in again)
+        failures += 1
+        if pending and not client.patience.pause(failures, deadline):
+            this.done.update((tp, this.failed[tp]) for tp in pending)
+            break
+    return this.done
+
+
+def _forget_old(client: ClusterClient) -> None:
+    if client.leaderless:
+        old = time.monotonic() - FORGET_S
+        for tp in [tp for tp, asked in client.leaderless.items() if asked < old]:
+            del client.leaderless[tp]

@@ -1,0 +1,123 @@
+"""Producer ids: getting one, and what a partition remembers of those that wrote to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka.protocol.admin import DescribeProducersRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, error_for
+
+NO_PRODUCER_ID: Final = -1
+NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
+"""What Java sends for an idempotent producer, which has no transactions."""
+
+WITHOUT_TWO_PHASE_COMMIT: Final = 5
+"""Version 6 adds flags for two-phase commit (KIP-939)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdentity:
+    """A producer id that the cluster has given to us, and to nobody else."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """What a partition's leader remembers of one producer id.
+
+    `last_timestamp` is that of its last record, not the time of the append;
+    `current_transaction_start_offset` is -1 outside a transaction.
+    """
+
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    current_transaction_start_offset: int
+
+
+def init_producer_id(client: ClusterClient, *, timeout_s: float | None = None) -> ProducerIdentity:
+    """A fresh producer id for an idempotent producer, from any broker.
+
+    Right after a broker's start the answer may be "loading", or no error and the id -1: both are
+    tried again.
+    """
+    request = InitProducerIdRequest(
+        transactional_id=None,
+        transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=-1,
+    )
+
+    def ask() -> ProducerIdentity:
+        answer = client.attempt(None, request, maximum=WITHOUT_TWO_PHASE_COMMIT)
+        code = int(answer.error_code)
+        if not code and answer.producer_id == NO_PRODUCER_ID:
+            code = COORDINATOR_LOAD_IN_PROGRESS
+        if code:
+            raise error_for(
+                code,
+                cluster=client.alias,
+                doing="asking for a producer id",
+                acl="WRITE on a topic (or IDEMPOTENT_WRITE on the cluster)",
+            )
+        return ProducerIdentity(
+            producer_id=int(answer.producer_id), producer_epoch=int(answer.producer_epoch)
+        )
+
+    return client.retrying(ask, timeout_s=timeout_s)
+
+
+Producers = dict[int, ProducerState]
+"""By producer id."""
+
+
+def describe_producers(
+    client: ClusterClient, tps: Iterable[TopicPartition], *, timeout_s: float | None = None
+) -> dict[TopicPartition, Producers | TwinlogError]:
+    """Every producer id that each partition remembers (KIP-664, brokers since 2.8).
+
+    Raises Unsupported where the brokers do not offer it.
+    """
+    topic_of = DescribeProducersRequest.TopicRequest
+
+    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Producers | TwinlogError]:
+        request = DescribeProducersRequest(
+            topics=[
+                topic_of(name=name, partition_indexes=[led.tp.partition for led in inside])
+                for name, inside in by_topic(leds).items()
+            ]
+        )
+        out: dict[TopicPartition, Producers | TwinlogError] = {}
+        for topic in client.attempt(node, request).topics:
+            for found in topic.partitions:
+                tp = TopicPartition(str(topic.name), int(found.partition_index))
+                out[tp] = {
+                    int(p.producer_id): ProducerState(
+                        producer_epoch=int(p.producer_epoch),
+                        last_sequence=int(p.last_sequence),
+                        last_timestamp=int(p.last_timestamp),
+                        current_transaction_start_offset=int(p.current_txn_start_offset),
+                    )
+                    for p in found.active_producers
+                }
+                if found.error_code:
+                    out[tp] = error_for(
+                        found.error_code,
+                        cluster=client.alias,
+                        doing=f"describing the producers of {tp}",
+                        acl=f"READ on topic {tp.topic}",
+                        detail=found.error_message,
+                    )
+        return out
+
+    return ask_leaders(client, tps, ask, doing="describing the producers of", timeout_s=timeout_s)

@@ -1,0 +1,268 @@
+"""One blocking connection to one broker: connect, TLS, versions, SASL, then one request at a time.
+
+The steps are those of Java's client, in its order: TCP, TLS, ApiVersions (allowed before
+authentication), SaslHandshake, SaslAuthenticate. `detach` hands the authenticated socket to the
+copy loop, which drives it itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+from twinlog.cluster.net import dialing, framing, protocol
+from twinlog.cluster.net.protocol import Message
+from twinlog.cluster.net.settings import ClusterSettings, format_address
+from twinlog.errors import CorruptData, Disconnected, TwinlogError, Unsupported
+
+UNSUPPORTED_VERSION: Final = 35
+HANDSHAKE_FRAME_BYTES: Final = 1 << 20
+"""More than any broker says before authentication; what exceeds it is not Kafka's protocol."""
+
+DIGEST_BYTES: Final = 16
+
+SILENT_S: Final = 2.0
+"""A broker answers ApiVersions from memory; one that does not is looked at more closely."""
+
+
+class Connection:
+    """One broker, one socket, one request at a time; not for several threads."""
+
+    def __init__(
+        self, sock: socket.socket, host: str, port: int, settings: ClusterSettings
+    ) -> None:
+        self.sock = sock
+        self.host = host
+        self.port = port
+        self.settings = settings
+        self.api_versions: dict[int, tuple[int, int]] = {}
+        self.session_ends_at: float | None = None
+        """When the broker will end the SASL session (KIP-368), in time.monotonic() seconds."""
+        self._correlation_id = 0
+        self._awaited: tuple[int, int, int] | None = None
+        self._is_open = True
+        self._max_frame_bytes = HANDSHAKE_FRAME_BYTES
+        """Until the broker has shown that it knows us, and so that it is one."""
+
+    @classmethod
+    def open(
+        cls,
+        host: str,
+        port: int,
+        settings: ClusterSettings,
+        *,
+        timeout_s: float | None = None,
+        user_timeout_ms: int = 0,
+        if_silent: Callable[[], None] = lambda: None,
+    ) -> Self:
+        """A connection that is ready for requests; every address of the name is tried.
+
+        `if_silent` is called where the first answer does not come soon, and may raise why.
+
+        `user_timeout_ms` is TCP_USER_TIMEOUT: the kernel drops the connection, and what it still
+        holds for it, when sent data stays unacknowledged that long. 0 leaves the system's default.
+        """
+        if timeout_s is None:
+            timeout_s = settings.request_timeout_ms / 1000
+        deadline = time.monotonic() + timeout_s
+        sock = dialing.connect(
+            host, port, settings, deadline=deadline, user_timeout_ms=user_timeout_ms
+        )
+        try:
+            sock = dialing.secure(sock, host, port, settings, deadline=deadline)
+            connection = cls(sock, host, port, settings)
+            try:
+                connection._negotiate(deadline, if_silent)
+            except Disconnected as error:
+                raise dialing.explain_first_answer(error, connection) from error
+            connection.session_ends_at = dialing.authenticate(connection, deadline=deadline)
+            connection._max_frame_bytes = framing.MAX_FRAME_BYTES
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+    @property
+    def peer(self) -> str:
+        """The broker for messages: address and cluster."""
+        return f"broker {format_address(self.host, self.port)} of cluster {self.settings.alias}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    def is_usable(self, within_s: float = 0.0) -> bool:
+        """Whether a request may be sent: open, idle, its session not over.
+
+        Input while nothing is awaited can only be the end of the connection.
+        """
+        if not self._is_open or self._awaited is not None:
+            return False
+        if self.session_ends_at is not None and time.monotonic() + within_s >= self.session_ends_at:
+            return False
+        return not self._has_input(0.0)
+
+    def version_for(self, api_key: int, maximum: int, minimum: int = 0) -> int:
+        """The highest version that the broker and the caller both speak."""
+        low, high = self.api_versions.get(api_key, (0, -1))
+        version = min(high, maximum)
+        if version < max(low, minimum):
+            name = protocol.api_name(api_key)
+            offered = f"offers {name} v{low}-v{high}" if high >= low else f"does not offer {name}"
+            raise Unsupported(
+                f"{self.peer} {offered}, but v{minimum}-v{maximum} is needed: "
+                "upgrade the brokers, or turn off what needs it"
+            )
+        return version
+
+    def request(
+        self,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        maximum: int | None = None,
+        minimum: int | None = None,
+    ) -> Any:
+        """Send and wait for the answer; the version is the highest that all sides know."""
+        self.begin(request, maximum=maximum, minimum=minimum)
+        return self.finish(timeout_s=timeout_s)
+
+    def request_raw(
+        self, api_key: int, version: int, body: bytes, *, timeout_s: float | None = None
+    ) -> memoryview:
+        """Send an encoded body; the answer's body, not decoded, in a buffer of its own."""
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        head = protocol.raw_request_head(
+            api_key, version, self._correlation_id, self.settings.client_id, len(body)
+        )
+        self._send(head + body, (api_key, version, self._correlation_id))
+        return self._receive_body(timeout_s)[2]
+
+    def begin(
+        self, request: Message, *, maximum: int | None = None, minimum: int | None = None
+    ) -> None:
+        """Send only; `finish` must follow before the next request."""
+        low, high = protocol.known_versions(request)
+        key = protocol.api_key(request)
+        version = self.version_for(
+            key,
+            high if maximum is None else min(high, maximum),
+            low if minimum is None else max(low, minimum),
+        )
+        self._begin(request, key, version)
+
+    def _begin(self, request: Message, key: int, version: int) -> None:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = protocol.encode_request(
+            request, version, self._correlation_id, self.settings.client_id
+        )
+        self._send(frame, (key, version, self._correlation_id))
+
+    def finish(self, *, timeout_s: float | None = None) -> Any:
+        """The answer to the request that `begin` sent."""
+        return self._decode(*self._receive_body(timeout_s))
+
+    def finish_unless(self, known: bytes, *, timeout_s: float | None = None) -> tuple[bytes, Any]:
+        """The digest of the answer, and the answer, or None where its digest is the known one."""
+        key, version, body = self._receive_body(timeout_s)
+        digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
+        return digest, None if digest == known else self._decode(key, version, body)
+
+    def _decode(self, key: int, version: int, body: memoryview) -> Message:
+        try:
+            return protocol.decode_response(key, version, body)
+        except CorruptData as error:
+            raise self._nonsense(error) from error
+
+    def wait_readable(self, timeout_s: float) -> bool:
+        """Whether an answer began to arrive within that time."""
+        return self._has_input(timeout_s)
+
+    def detach(self) -> socket.socket:
+        """Give the socket away, in blocking mode; this object is of no use afterwards."""
+        self._is_open = False
+        self.sock.settimeout(None)
+        return self.sock
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self.sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _negotiate(self, deadline: float, if_silent: Callable[[], None]) -> None:
+        # 3 since Kafka 2.4; an older broker answers 35 in version 0, and then so do we (KIP-511)
+        for version in (3, 0):
+            self._begin(protocol.api_versions_request(version), protocol.API_VERSIONS, version)
+            if not self._has_input(min(SILENT_S, deadline - time.monotonic())):
+                if_silent()
+            key, sent, body = self._receive_body(deadline - time.monotonic())
+            answer = self._decode(key, sent, body)
+            if answer.error_code != UNSUPPORTED_VERSION:
+                break
+        if answer.error_code or not answer.api_keys:
+            raise Unsupported(
+                f"{self.peer} does not say which APIs it has: error {answer.error_code}"
+            )
+        self.api_versions = {
+            int(api.api_key): (int(api.min_version), int(api.max_version))
+            for api in answer.api_keys
+        }
+
+    def _send(self, frame: bytes, awaited: tuple[int, int, int]) -> None:
+        if self._awaited is not None:
+            raise TwinlogError(f"{self.peer} is asked before it has answered")
+        self._awaited = awaited
+        try:
+            self.sock.settimeout(self.settings.request_timeout_ms / 1000)
+            self.sock.sendall(frame)
+        except OSError as error:
+            raise self._broken(framing.reason(error)) from error
+
+    def _receive_body(self, timeout_s: float | None) -> tuple[int, int, memoryview]:
+        if self._awaited is None:
+            raise TwinlogError(f"{self.peer} was not asked anything")
+        key, version, correlation_id = self._awaited
+        if timeout_s is None:
+            timeout_s = self.settings.request_timeout_ms / 1000
+        try:
+            frame = framing.receive_frame(
+                self.sock, time.monotonic() + timeout_s, self._max_frame_bytes
+            )
+            body = protocol.response_body(key, version, frame, correlation_id)
+        except OSError as error:
+            raise self._broken(framing.reason(error)) from error
+        except CorruptData as error:
+            raise self._nonsense(error) from error
+        self._awaited = None
+        return key, version, body
+
+    def _nonsense(self, error: CorruptData) -> CorruptData:
+        self.close()
+        # once it has spoken Kafka's protocol, it is a broker whose answer came to harm
+        other = error.code == "NOT_KAFKA" and not self.api_versions
+        code = "NOT_KAFKA" if other else "CORRUPT_ANSWER"
+        return CorruptData(f"{self.peer}: {error.message}", code=code)
+
+    def _broken(self, why: str) -> Disconnected:
+        name = protocol.api_name(self._awaited[0]) if self._awaited else "a request"
+        self.close()
+        return Disconnected(f"{self.peer} did not answer {name}: {why}")
+
+    def _has_input(self, timeout_s: float) -> bool:
+        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
+            return True
+        # poll, not select: file descriptors of a large process exceed select's 1024
+        poll = select.poll()
+        poll.register(self.sock.fileno(), select.POLLIN)
+        return bool(poll.poll(max(timeout_s, 0.0) * 1000))

@@ -1,0 +1,149 @@
+"""From a host name to an authenticated socket: addresses in turn, TLS, SASL."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING, Final
+
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from twinlog.cluster.net import framing
+from twinlog.cluster.net.settings import ClusterSettings, format_address
+from twinlog.errors import (
+    AuthenticationFailed,
+    ClusterError,
+    Disconnected,
+    TwinlogError,
+    Unreachable,
+)
+
+if TYPE_CHECKING:
+    from twinlog.cluster.net.connection import Connection
+
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+SESSION_SHARE: Final = 0.9
+"""A session is given up before its end; Java re-authenticates between 85 % and 95 % of it."""
+
+
+def connect(
+    host: str, port: int, settings: ClusterSettings, *, deadline: float, user_timeout_ms: int = 0
+) -> socket.socket:
+    """A TCP connection to the first address of the name that accepts one."""
+    where = f"{format_address(host, port)} of cluster {settings.alias}"
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Unreachable(
+            f"{where}: the name cannot be resolved: {framing.reason(error)}"
+        ) from error
+    reasons: list[str] = []
+    for index, (family, kind, protocol, _, address) in enumerate(found):
+        # an address that swallows packets must not use up the time of those behind it
+        share = (deadline - time.monotonic()) / (len(found) - index)
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(max(share, 0.001))
+            _set_options(sock, user_timeout_ms)
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            reasons.append(f"{address[0]}: {framing.reason(error)}")
+        else:
+            return sock
+    raise Unreachable(f"{where} does not accept a connection: {'; '.join(dict.fromkeys(reasons))}")
+
+
+def _set_options(sock: socket.socket, user_timeout_ms: int) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if user_timeout_ms and hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout_ms)
+
+
+def secure(
+    sock: socket.socket, host: str, port: int, settings: ClusterSettings, *, deadline: float
+) -> socket.socket:
+    """TLS over a fresh connection where the settings ask for it."""
+    if settings.security is None or not settings.security.needs_tls:
+        return sock
+    from twinlog.cluster.security.tls import wrap_socket
+
+    where = f"{format_address(host, port)} of cluster {settings.alias}"
+    sock.settimeout(max(deadline - time.monotonic(), 0.001))
+    try:
+        wrapped: socket.socket = wrap_socket(sock, host, settings.security)
+    except TwinlogError as error:
+        raise type(error)(f"{where}: {error.message}", code=error.code, fate=error.fate) from error
+    except OSError as error:
+        raise Disconnected(f"{where}: the TLS handshake failed: {framing.reason(error)}") from error
+    return wrapped
+
+
+def explain_first_answer(error: Disconnected, connection: Connection) -> ClusterError:
+    """TLS 1.3: a broker refuses our certificate after the handshake, where an answer is due."""
+    security, cause = connection.settings.security, error.__cause__
+    if (
+        security is None
+        or not isinstance(cause, ssl.SSLError)
+        or isinstance(cause, ssl.SSLEOFError)
+    ):
+        return error
+    from twinlog.cluster.security.tls import explain_tls_error
+
+    explained = explain_tls_error(cause, connection.host, security)
+    return type(explained)(f"{connection.peer}: {explained.message}")
+
+
+def authenticate(connection: Connection, *, deadline: float) -> float | None:
+    """SASL, where the settings ask for it; when the session ends (monotonic), None for never."""
+    security = connection.settings.security
+    if security is None or not security.needs_sasl:
+        return None
+    mechanism = security.sasl_mechanism or "GSSAPI"  # Java's default
+    from twinlog.cluster.security import sasl
+
+    _handshake(connection, mechanism, deadline)
+    lifetime_ms = 0
+
+    def exchange(token: bytes) -> bytes:
+        nonlocal lifetime_ms
+        answer = connection.request(
+            SaslAuthenticateRequest(auth_bytes=token), timeout_s=deadline - time.monotonic()
+        )
+        if answer.error_code:
+            raise AuthenticationFailed(
+                f"{connection.peer} refused us by {mechanism}: "
+                f"{answer.error_message or f'error {answer.error_code}'}; check user and secret"
+            )
+        lifetime_ms = int(answer.session_lifetime_ms or 0)
+        return bytes(answer.auth_bytes)
+
+    started = time.monotonic()
+    try:
+        sasl.authenticate(security, exchange)
+    except AuthenticationFailed as error:
+        if connection.peer in error.message:
+            raise
+        raise AuthenticationFailed(
+            f"{connection.peer}: {error.message}", code=error.code, fate=error.fate
+        ) from error
+    return started + lifetime_ms / 1000 * SESSION_SHARE if lifetime_ms else None
+
+
+def _handshake(connection: Connection, mechanism: str, deadline: float) -> None:
+    answer = connection.request(
+        SaslHandshakeRequest(mechanism=mechanism), minimum=1, timeout_s=deadline - time.monotonic()
+    )
+    if answer.error_code == UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(answer.mechanisms) or "none"
+        raise AuthenticationFailed(
+            f"{connection.peer} does not know the SASL mechanism {mechanism}; it offers {offered}: "
+            "set sasl.mechanism to one of these"
+        )
+    if answer.error_code:
+        raise AuthenticationFailed(
+            f"{connection.peer} refused the SASL handshake with error {answer.error_code}: "
+            "does this listener use SASL (security.protocol)?"
+        )

@@ -1,0 +1,263 @@
+"""A broker connection for the copy loop: non-blocking, many requests in flight, one buffer a
+response.
+
+The loop owns the sockets and asks with `selectors` when to read and write; nothing here waits.
+Large responses are received straight into the buffer whose slices are later sent on, so that the
+bytes of a record batch are touched by Python only to rewrite its header.
+
+A broker that throttles us answers, says for how long, and reads nothing more for so long (KIP-219).
+`may_send` keeps what it would not read out of the socket: see `lane.late_requests`.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.errors import CorruptData, Disconnected
+
+SCRATCH_BYTES: Final = 64 * 1024
+"""Small answers are read together with one system call of this size."""
+
+MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
+MAX_PARTS_PER_SEND: Final = 256
+"""Below IOV_MAX (1024 on Linux)."""
+
+READ_AHEAD_BYTES: Final = 64 * 1024
+"""Fits in the buffer of the broker's socket (socket.receive.buffer.bytes is 100 KB)."""
+
+PASSED_S: Final = 10.0
+"""About the time over which a broker averages what a quota counts (quota.window.num)."""
+
+UNREAD_SHARE: Final = 4
+"""A quarter of what passed in one or two such times may be in flight."""
+
+QUOTA_BINDS_S: Final = 60.0
+"""For so long after a throttled answer nothing is sent ahead that was not earned since."""
+
+_SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">hhih")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class HotConnection:
+    """One broker, one socket; requests answered in the order in which they were sent (as brokers
+    do).
+    """
+
+    def __init__(self, connection: Connection, client_id: str, pool: FramePool) -> None:
+        self._sock: socket.socket = connection.detach()
+        self._sock.setblocking(False)
+        self._is_tls = isinstance(self._sock, ssl.SSLSocket)
+        self.api_versions = connection.api_versions
+        self.peer = f"{connection.host}:{connection.port}"
+        self._session_ends_at = connection.session_ends_at
+        self._client_id = client_id.encode()
+        self._correlation = 0
+        self._outgoing: deque[memoryview] = deque()
+        self._in_flight: deque[tuple[int, Any, int]] = deque()
+        self._bytes_in_flight = 0
+        self._passed = self._passed_before = 0
+        self._passed_since = 0.0
+        self._muted_until = 0.0
+        self._bound_until = 0.0
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._held = 0  # bytes of the scratch buffer that wait for the rest of their frame
+        self._failure: Disconnected | CorruptData | None = None
+        self._pool = pool
+        self._frame: memoryview | None = None
+        self._frame_got = 0
+        self.bytes_sent = 0
+        self._last_answer = 0.0
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answers have not been received."""
+        return len(self._in_flight)
+
+    @property
+    def is_ending(self) -> bool:
+        """Nothing may be asked any more: the broker is about to end the SASL session (KIP-368)."""
+        return self._session_ends_at is not None and time.monotonic() >= self._session_ends_at
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Monotonic time from which on the next answer is due; None when none is."""
+        return self._last_answer if self._in_flight else None
+
+    def throttled(self, ms: int) -> None:
+        """The last answer said that the broker will not read from us for so long (quotas)."""
+        if ms > 0:
+            now = time.monotonic()
+            self._last_answer += ms / 1000
+            self._muted_until = now + ms / 1000
+            self._bound_until = self._muted_until + QUOTA_BINDS_S
+            self._passed = self._passed_before = 0
+
+    @property
+    def may_send(self) -> bool:
+        """Whether one more request can go out, and would not wait unread at the broker."""
+        now = time.monotonic()
+        if now < self._muted_until:
+            return False
+        if not self._in_flight:
+            return True
+        ahead = (self._passed + self._passed_before) // UNREAD_SHARE
+        if now >= self._bound_until:
+            ahead = max(ahead, READ_AHEAD_BYTES)
+        return self._bytes_in_flight < ahead
+
+    def _pass(self, size: int) -> None:
+        """A request of so many bytes was answered."""
+        self._bytes_in_flight -= size
+        if self._last_answer - self._passed_since > PASSED_S:
+            is_old = self._last_answer - self._passed_since > 2 * PASSED_S
+            self._passed_before = 0 if is_old else self._passed
+            self._passed, self._passed_since = 0, self._last_answer
+        self._passed += size
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._outgoing)
+
+    def unanswered(self) -> list[Any]:
+        """Contexts of the requests in flight, oldest first."""
+        return [context for _, context, _ in self._in_flight]
+
+    def submit(self, api_key: int, version: int, parts: Sequence[Buffer], context: object) -> None:
+        """Queue a request with a flexible header (v2); `context` comes back with its answer."""
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        head = _HEAD.pack(api_key, version, self._correlation, len(self._client_id))
+        head += self._client_id + b"\x00"
+        size = len(head) + sum(map(len, parts))
+        self._outgoing.append(memoryview(_SIZE.pack(size) + head))
+        self._outgoing.extend(memoryview(part) for part in parts)
+        if not self._in_flight:
+            self._last_answer = max(self._last_answer, time.monotonic())
+        self._in_flight.append((self._correlation, context, size))
+        self._bytes_in_flight += size
+        self.bytes_sent += size + 4
+
+    def flush(self) -> bool:
+        """Send what the socket takes now; True when nothing is left."""
+        out = self._outgoing
+        while out:
+            try:
+                if self._is_tls:
+                    sent = self._sock.send(out[0])
+                else:
+                    count = min(len(out), MAX_PARTS_PER_SEND)
+                    sent = self._sock.sendmsg([out[index] for index in range(count)])
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                return False
+            except OSError as error:
+                raise self._broken(str(error)) from error
+            while out and sent >= len(out[0]):
+                sent -= len(out.popleft())
+            if sent:
+                out[0] = out[0][sent:]
+        return True
+
+    def receive(self, limit: int = 64) -> list[tuple[Any, memoryview]]:
+        """Answers that are complete, as (context, body behind the response header).
+
+        Raises Disconnected or CorruptData; what arrived before the end is returned first.
+        """
+        if self._failure is not None:
+            raise self._failure
+        answers: list[tuple[Any, memoryview]] = []
+        try:
+            while len(answers) < limit:
+                if self._frame is None:
+                    if not self._fill_scratch(answers):
+                        break
+                elif not self._fill_frame(answers):
+                    break
+        except (Disconnected, CorruptData) as error:
+            if not answers:
+                raise
+            self._failure = error
+        return answers
+
+    def put_back(self, contexts: Iterable[object]) -> None:
+        """Answers that nobody could read count as not given."""
+        self._in_flight.extendleft((-1, context, 0) for context in reversed(list(contexts)))
+
+    def _fill_scratch(self, answers: list[tuple[Any, memoryview]]) -> bool:
+        got = self._recv(memoryview(self._scratch)[self._held :])
+        if got < 0:
+            return False
+        end, pos = self._held + got, 0
+        full = end == SCRATCH_BYTES
+        while end - pos >= 4:
+            (size,) = _SIZE.unpack_from(self._scratch, pos)
+            if not 4 <= size <= MAX_FRAME_BYTES:
+                raise CorruptData(f"{self.peer} announced an answer of {size} bytes")
+            frame = self._pool.take(size)
+            have = min(size, end - pos - 4)
+            frame[:have] = memoryview(self._scratch)[pos + 4 : pos + 4 + have]
+            pos += 4 + have
+            if have < size:
+                self._frame, self._frame_got = frame, have
+                break
+            answers.append(self._answer(frame))
+        self._held = end - pos
+        if self._held and pos:
+            self._scratch[: self._held] = self._scratch[pos:end]
+        return full or self._frame is not None or self._is_tls
+
+    def _fill_frame(self, answers: list[tuple[Any, memoryview]]) -> bool:
+        frame = self._frame
+        if frame is None:
+            return False
+        got = self._recv(frame[self._frame_got :])
+        if got < 0:
+            return False
+        self._frame_got += got
+        if self._frame_got == len(frame):
+            self._frame = None
+            answers.append(self._answer(frame))
+        return True
+
+    def _recv(self, into: memoryview) -> int:
+        """Bytes received, or -1 when there is nothing to read now."""
+        try:
+            got = self._sock.recv_into(into)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return -1
+        except OSError as error:
+            raise self._broken(str(error)) from error
+        if not got:
+            raise self._broken("the broker closed the connection")
+        return got
+
+    def _answer(self, view: memoryview) -> tuple[Any, memoryview]:
+        (correlation,) = _SIZE.unpack_from(view, 0)
+        if not self._in_flight:
+            raise CorruptData(f"{self.peer} answered {correlation}, but nothing was asked")
+        expected, context, size = self._in_flight[0]
+        self._last_answer = time.monotonic()
+        if correlation != expected:
+            raise CorruptData(f"{self.peer} answered {correlation} where {expected} was due")
+        if len(view) < 5 or view[4] != 0:
+            raise CorruptData(f"{self.peer} sent a response header with unknown fields")
+        self._in_flight.popleft()
+        self._pass(size)
+        return context, view[5:]
+
+    def _broken(self, reason: str) -> Disconnected:
+        return Disconnected(f"the connection to {self.peer} broke: {reason}")
+
+    def close(self) -> None:
+        self._sock.close()

@@ -1,0 +1,133 @@
+"""What a cluster says of itself: brokers, topics, partitions and their leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from twinlog.cluster.net.protocol import Message
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+
+NO_EPOCH: Final = -1
+NO_NODE: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One broker, at the address that it advertises."""
+
+    node: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """One partition; `leader` is -1 while there is none, `leader_epoch` -1 on old brokers."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    error: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """One topic; where `error` (Kafka's code: 3 missing, 29 not authorized) is set, it is empty."""
+
+    name: str
+    topic_id: TopicId
+    is_internal: bool
+    error: int
+    partitions: tuple[PartitionMetadata, ...]
+    operations: frozenset[Operation] | None = None
+    """What our user may do with the topic; None where that was not asked, or is not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """One answer to Metadata: complete for brokers, and for the topics that were asked for."""
+
+    cluster_id: str | None
+    controller: int
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, TopicMetadata]
+
+    def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
+        """The partition, where the answer has it."""
+        topic = self.topics.get(tp.topic)
+        if topic is None:
+            return None
+        if tp.partition < len(topic.partitions):
+            found = topic.partitions[tp.partition]
+            if found.partition == tp.partition:
+                return found
+        return next((p for p in topic.partitions if p.partition == tp.partition), None)
+
+
+class Operation(IntEnum):
+    """An operation of Kafka's authorizer, by its number in the protocol."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+def decode_metadata(answer: Message) -> ClusterMetadata:
+    """The client library's answer as our values."""
+    brokers = {
+        int(b.node_id): Broker(node=int(b.node_id), host=str(b.host), port=int(b.port), rack=b.rack)
+        for b in answer.brokers
+    }
+    topics = [_topic(topic) for topic in answer.topics]
+    return ClusterMetadata(
+        cluster_id=answer.cluster_id,
+        controller=int(answer.controller_id),
+        brokers=brokers,
+        topics={topic.name: topic for topic in topics},
+    )
+
+
+def _topic(topic: Message) -> TopicMetadata:
+    partitions = sorted(topic.partitions, key=lambda p: int(p.partition_index))
+    raw_id = topic.topic_id
+    return TopicMetadata(
+        name=str(topic.name),
+        topic_id=TopicId(raw_id.hex) if raw_id is not None else NO_TOPIC_ID,
+        is_internal=bool(topic.is_internal),
+        error=int(topic.error_code),
+        partitions=tuple(
+            PartitionMetadata(
+                partition=int(p.partition_index),
+                leader=int(p.leader_id),
+                leader_epoch=NO_EPOCH if p.leader_epoch is None else int(p.leader_epoch),
+                replicas=tuple(map(int, p.replica_nodes)),
+                isr=tuple(map(int, p.isr_nodes)),
+                error=int(p.error_code),
+            )
+            for p in partitions
+        ),
+        operations=operations(topic.authorized_operations),
+    )
+
+
+def operations(numbers: Collection[int] | None) -> frozenset[Operation] | None:
+    """Operations by their numbers; None, where they are not told, stays None."""
+    if numbers is None:
+        return None
+    return frozenset(operation for operation in Operation if operation in numbers)

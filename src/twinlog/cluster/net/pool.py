@@ -1,0 +1,154 @@
+"""Open connections of one client: one to each broker it asked, one to whoever answers first."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.metadata import Broker
+from twinlog.cluster.net.other_service import refuse_other_service
+from twinlog.cluster.net.retry import Clock
+from twinlog.cluster.net.settings import ClusterSettings, format_address
+from twinlog.errors import (
+    BrokerRefused,
+    CorruptData,
+    Disconnected,
+    Fate,
+    TwinlogError,
+    Unreachable,
+)
+
+log = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""Java's socket.connection.setup.timeout.ms: one silent broker must not use up a whole call."""
+
+SESSION_MARGIN_S: Final = 5.0
+"""A connection whose SASL session ends within this is replaced before a request."""
+
+
+class ConnectionPool:
+    """Connections by broker, made when they are asked for."""
+
+    def __init__(self, settings: ClusterSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.brokers: Mapping[int, Broker] = {}
+        self._by_node: dict[int, Connection] = {}
+        self._first: Connection | None = None
+        self._failed_at: dict[tuple[str, int], float] = {}
+
+    def learn(self, brokers: Mapping[int, Broker]) -> None:
+        """The brokers that are alive now; connections to others or to old addresses are closed."""
+        self.brokers = brokers
+        for node, connection in list(self._by_node.items()):
+            broker = brokers.get(node)
+            if broker is None or (broker.host, broker.port) != (connection.host, connection.port):
+                self._by_node.pop(node).close()
+
+    def failed(self, connection: Connection) -> None:
+        """This broker broke a connection: others are preferred where any will do."""
+        self._failed_at[connection.host, connection.port] = self._clock()
+
+    def to(self, node: int) -> Connection:
+        """A connection to that broker, kept for the next request."""
+        kept = self._by_node.get(node)
+        if kept is not None and kept.is_usable(SESSION_MARGIN_S):
+            return kept
+        if kept is not None:
+            kept.close()
+        self._by_node[node] = connection = self.open(node)
+        return connection
+
+    def open(self, node: int) -> Connection:
+        """A connection of the caller's own to that broker."""
+        broker = self.brokers.get(node)
+        if broker is None:
+            raise BrokerRefused(
+                f"cluster {self._settings.alias}: broker {node} is not alive: look at it",
+                code="BROKER_NOT_AVAILABLE",
+                fate=Fate.RETRIABLE,
+            )
+        try:
+            return self._open(broker.host, broker.port)
+        except Unreachable as error:
+            raise Unreachable(
+                f"{error.message} (the cluster advertises this address for broker {node})"
+            ) from error
+
+    def any(self) -> Connection:
+        """A connection to any broker, kept for the next request."""
+        kept = [*self._by_node.values()]
+        if self._first is not None:
+            kept.append(self._first)
+        for connection in kept:
+            if connection.is_usable(SESSION_MARGIN_S):
+                return connection
+        failures: list[TwinlogError] = []
+        for host, port in self._addresses():
+            try:
+                self._first = self._open_any(host, port)
+            except TwinlogError as error:
+                if not isinstance(error, Unreachable | Disconnected) and error.code != "NOT_KAFKA":
+                    raise
+                self._failed_at[host, port] = self._clock()
+                failures.append(error)
+            else:
+                self._failed_at.pop((host, port), None)
+                return self._first
+        raise self._all_failed(failures)
+
+    def _open_any(self, host: str, port: int) -> Connection:
+        """What is no broker is told from one that is away, until a first broker has answered."""
+        if self.brokers:
+            return self._open(host, port)
+
+        def look() -> None:
+            refuse_other_service(host, port, self._settings)
+
+        try:
+            return self._open(host, port, look)
+        except Unreachable:
+            if self._settings.security is not None and self._settings.security.needs_tls:
+                look()
+            raise
+
+    def _all_failed(self, failures: Sequence[TwinlogError]) -> TwinlogError:
+        """Trying again can help, unless something else than Kafka is behind every address."""
+        alias = self._settings.alias
+        message = (
+            f"cluster {alias} cannot be reached at {self._settings.addresses}: "
+            f"{'; '.join(failure.message for failure in failures)}: check "
+            f"{alias}.bootstrap.servers and "
+        )
+        if all(failure.code == "NOT_KAFKA" for failure in failures):
+            return CorruptData(f"{message}{alias}.security.protocol", code="NOT_KAFKA")
+        return Unreachable(f"{message}the network")
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        """The given addresses in random order, those the cluster told us of, those that failed."""
+        given = list(dict.fromkeys(self._settings.bootstrap))
+        random.shuffle(given)
+        told = [(broker.host, broker.port) for broker in self.brokers.values()]
+        addresses = dict.fromkeys([*given, *told])
+        return sorted(addresses, key=lambda address: self._failed_at.get(address, float("-inf")))
+
+    def _open(
+        self, host: str, port: int, if_silent: Callable[[], None] = lambda: None
+    ) -> Connection:
+        timeout_s = min(CONNECT_TIMEOUT_S, self._settings.request_timeout_ms / 1000)
+        address = format_address(host, port)
+        log.debug("connecting cluster=%s address=%s", self._settings.alias, address)
+        return Connection.open(host, port, self._settings, timeout_s=timeout_s, if_silent=if_silent)
+
+    def close(self) -> None:
+        """Close every connection; the next request opens new ones."""
+        for connection in self._by_node.values():
+            connection.close()
+        self._by_node.clear()
+        if self._first is not None:
+            self._first.close()
+            self._first = None

@@ -1,0 +1,120 @@
+"""OAUTHBEARER tokens: kept for the process, shared by its connections, renewed before they end.
+
+When most of a token's life has passed (`sasl.login.refresh.window.factor`) the next connection
+renews it; if the endpoint does not answer then, the old one serves until its end. One thread
+fetches, the others wait for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.security.security_settings import OAuthSettings
+from twinlog.cluster.security.token_endpoint import Token, fetch_token
+from twinlog.errors import Unreachable
+
+UNKNOWN_LIFETIME_S: Final = 60.0
+"""For a token that does not say when it ends."""
+RETRY_AFTER_S: Final = 10.0
+"""While the old token still serves, an endpoint that is down is asked no more often."""
+JITTER_SHARE: Final = 0.05
+"""Java's sasl.login.refresh.window.jitter: lanes should not all ask at once."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    token: str
+    renew_at: float
+    ends_at: float
+
+
+class _Slot:
+    """One place per OAuthSettings; its lock is held while a token is fetched."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.held: _Held | None = None
+
+
+class TokenCache:
+    """Tokens by settings; safe to use from several threads."""
+
+    def __init__(
+        self,
+        fetch: Callable[[OAuthSettings, float], Token] = fetch_token,
+        clock: Callable[[], float] = time.time,  # not monotonic: a token says its end as a date
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._chance = chance
+        self._lock = threading.Lock()
+        self._slots: dict[OAuthSettings, _Slot] = {}
+
+    def token(self, settings: OAuthSettings) -> str:
+        """A token that is valid now, as far as we know."""
+        with self._lock:
+            slot = self._slots.setdefault(settings, _Slot())
+        with slot.lock:
+            now, held = self._clock(), slot.held
+            if held is not None and now < held.renew_at:
+                return held.token
+            try:
+                fetched = self._fetch(settings, now)
+            except Unreachable:
+                if held is None or now >= held.ends_at:
+                    raise
+                held.renew_at = min(now + RETRY_AFTER_S, held.ends_at)
+                return held.token
+            slot.held = self._hold(fetched, settings, now)
+            return fetched.text
+
+    def forget(self, settings: OAuthSettings) -> None:
+        """A broker refused the token: fetch another one the next time."""
+        with self._lock:
+            self._slots.pop(settings, None)
+
+    def _hold(self, fetched: Token, settings: OAuthSettings, now: float) -> _Held:
+        lifetime = UNKNOWN_LIFETIME_S if fetched.lifetime_s is None else fetched.lifetime_s
+        share = settings.refresh_share - JITTER_SHARE * self._chance()
+        return _Held(token=fetched.text, renew_at=now + lifetime * share, ends_at=now + lifetime)
+
+
+_tokens: Final = TokenCache()
+
+
+def current_token(settings: OAuthSettings) -> str:
+    """The token to authenticate with now, from wherever the settings say."""
+    if settings.fixed_token is not None:
+        return settings.fixed_token
+    if settings.unsecured_claims is not None:
+        return unsecured_token(
+            settings.unsecured_claims, settings.unsecured_lifetime_s, time.time()
+        )
+    return _tokens.token(settings)
+
+
+def forget_token(settings: OAuthSettings) -> None:
+    """To be called when a broker refused the current token."""
+    _tokens.forget(settings)
+
+
+def unsecured_token(claims_json: str, lifetime_s: int, now_s: float) -> str:
+    """An unsigned JWT (RFC 7515, A.5), which brokers accept only when set up for tests."""
+    # whole seconds: Java rounds to milliseconds, and a token issued in the future is refused
+    issued_s = math.floor(now_s)
+    claims = {"iat": issued_s, "exp": issued_s + lifetime_s, **json.loads(claims_json)}
+    return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
+
+
+def _base64url(value: object) -> str:
+    data = json.dumps(value, separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,151 @@
+"""Reads where OAUTHBEARER tokens come from: `sasl.oauthbearer.*` and the login module's options.
+
+Kafka's newer keys (KIP-1139) win over the JAAS options that they replace. Without a token endpoint
+Java makes unsigned tokens from the `unsecuredLogin...` options, and so is it here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import urllib.parse
+from typing import Final
+
+from twinlog.cluster.security.client_keys import ClientKeys
+from twinlog.cluster.security.security_settings import OAuthSettings
+from twinlog.cluster.security.tls_keys import load_trust
+
+ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - a key's name
+SCOPE: Final = "sasl.oauthbearer.scope"
+URLENCODE: Final = "sasl.oauthbearer.header.urlencode"
+RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
+LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
+REFRESH: Final = "sasl.login.refresh.window.factor"
+READ_TIMEOUT: Final = "sasl.login.read.timeout.ms"
+JAAS: Final = "sasl.jaas.config"
+
+ALLOWED_URLS: Final = "TWINLOG_SASL_OAUTHBEARER_ALLOWED_URLS"
+"""In the environment, as Java has `org.apache.kafka.sasl.oauthbearer.allowed.urls` as a property of
+the system: it is for who starts the process to say, and not for who writes the file."""
+
+UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredLoginCallbackHandler"
+LOGIN_HANDLERS: Final = frozenset({"OAuthBearerLoginCallbackHandler", UNSECURED_HANDLER})
+RETRIEVERS: Final = frozenset(
+    {"DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever"}
+)
+
+_STRING: Final = "unsecuredLoginStringClaim_"
+_NUMBER: Final = "unsecuredLoginNumberClaim_"
+_LIST: Final = "unsecuredLoginListClaim_"
+_UNSECURED_EXTENSION: Final = "unsecuredLoginExtension_"
+_EXTENSION: Final = "extension_"
+_LIFETIME: Final = "unsecuredLoginLifetimeSeconds"
+_PRINCIPAL: Final = "unsecuredLoginPrincipalClaimName"
+_MAX_LIFETIME_S: Final = 10 * 365 * 24 * 3_600
+
+_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
+def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
+    """`options` are those of the login module."""
+    handler = keys.only_known_class(
+        LOGIN_HANDLER, LOGIN_HANDLERS, "Java code cannot run here; use Kafka's own handler"
+    )
+    jaas = ClientKeys(options, where=f"{keys.where}: {JAAS}")
+    is_unsecured = any(name.startswith("unsecuredLogin") for name in options)
+    if handler == UNSECURED_HANDLER or (keys.text(ENDPOINT) is None and is_unsecured):
+        return _unsecured(jaas, options)
+    keys.only_known_class(
+        RETRIEVER, RETRIEVERS, "not supported: use client credentials or a file with a token"
+    )
+    url = keys.text(ENDPOINT)
+    if url is None:
+        keys.fail(ENDPOINT, "not set: OAUTHBEARER needs the address that hands out tokens")
+    allowed = os.environ.get(ALLOWED_URLS)
+    if allowed is not None and url not in [each.strip() for each in allowed.split(",")]:
+        keys.fail(ENDPOINT, f"not among the addresses that {ALLOWED_URLS} of the environment names")
+    extensions = _extensions(jaas, options, _EXTENSION)
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        keys.fail(ENDPOINT, "its value is no address")
+    if parts.scheme == "file":
+        return OAuthSettings(fixed_token=_token_in_file(keys, parts.path), extensions=extensions)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        keys.fail(ENDPOINT, "must be an https, http or file address without user name")
+    return OAuthSettings(
+        token_endpoint_url=url,
+        client_id=_required(keys, jaas, CLIENT_ID, "clientId"),
+        client_secret=_required(keys, jaas, CLIENT_SECRET, "clientSecret"),
+        scope=keys.text(SCOPE) or jaas.text("scope"),
+        is_header_urlencoded=keys.flag(URLENCODE),
+        endpoint_ca_pem=load_trust(jaas),
+        timeout_ms=int(keys.number(READ_TIMEOUT, 10_000, least=1, most=600_000)),
+        refresh_share=keys.number(REFRESH, 0.8, least=0.5, most=1.0),
+        extensions=extensions,
+    )
+
+
+def _required(keys: ClientKeys, jaas: ClientKeys, key: str, option: str) -> str:
+    value = keys.raw(key) or jaas.raw(option)
+    if not value:
+        keys.fail(key, f"not set, nor {option} in {JAAS}: the token endpoint wants it")
+    return value
+
+
+def _token_in_file(keys: ClientKeys, path: str) -> str:
+    # the token is read once: a lane may run where the file is not
+    file = ClientKeys({ENDPOINT: urllib.parse.unquote(path)}, where=keys.where)
+    text = file.read_file(ENDPOINT).decode("utf-8", "replace").strip()
+    if not _TOKEN.fullmatch(text):
+        keys.fail(ENDPOINT, f"{path} does not hold a token")
+    return text
+
+
+def _unsecured(jaas: ClientKeys, options: dict[str, str]) -> OAuthSettings:
+    claims: dict[str, object] = {}
+    for name, value in options.items():
+        if name.startswith(_STRING):
+            claims[name.removeprefix(_STRING)] = value
+        elif name.startswith(_NUMBER):
+            claims[name.removeprefix(_NUMBER)] = _number(jaas, name, value)
+        elif name.startswith(_LIST):
+            # its first character separates the others: "|a|b"
+            claims[name.removeprefix(_LIST)] = value[1:].split(value[0]) if value else []
+    principal = jaas.text(_PRINCIPAL) or "sub"
+    if not claims.get(principal):
+        jaas.fail(_STRING + principal, "not set: the token needs a name")
+    return OAuthSettings(
+        unsecured_claims=json.dumps(claims, sort_keys=True),
+        unsecured_lifetime_s=int(jaas.number(_LIFETIME, 3_600, least=1, most=_MAX_LIFETIME_S)),
+        extensions=_extensions(jaas, options, _UNSECURED_EXTENSION),
+    )
+
+
+def _number(jaas: ClientKeys, name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        jaas.fail(name, "its value is not a number")
+
+
+def _extensions(
+    jaas: ClientKeys, options: dict[str, str], prefix: str
+) -> tuple[tuple[str, str], ...]:
+    """RFC 7628's key-value pairs, of which `auth` is the token itself."""
+    found = []
+    for option in sorted(options):
+        if not option.startswith(prefix):
+            continue
+        name, value = option.removeprefix(prefix), options[option]
+        if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
+            jaas.fail(option, "an extension's name has letters only and is not 'auth'")
+        if not _EXTENSION_VALUE.fullmatch(value):
+            jaas.fail(option, "an extension's value has printable ASCII characters only")
+        found.append((name, value))
+    return tuple(found)

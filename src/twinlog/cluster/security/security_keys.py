@@ -1,0 +1,137 @@
+"""Turns a Java client's keys into SecuritySettings: `security.protocol`, `ssl.*`, `sasl.*`."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from twinlog.cluster.security.client_keys import ClientKeys
+from twinlog.cluster.security.jaas import LoginModule, parse_jaas
+from twinlog.cluster.security.oauth_keys import JAAS, LOGIN_HANDLER, load_oauth
+from twinlog.cluster.security.security_settings import (
+    MECHANISMS,
+    OAUTHBEARER,
+    PLAIN,
+    PLAINTEXT,
+    PROTOCOLS,
+    SecuritySettings,
+)
+from twinlog.cluster.security.tls import check_usable
+from twinlog.cluster.security.tls_keys import CIPHERS, KEY_FILE, KEY_TEXT, load_tls
+
+PROTOCOL: Final = "security.protocol"
+MECHANISM: Final = "sasl.mechanism"
+CLIENT_HANDLER: Final = "sasl.client.callback.handler.class"
+LOGIN_CLASS: Final = "sasl.login.class"
+
+JAVA_DEFAULT_MECHANISM: Final = "GSSAPI"
+
+# Java puts user name and password of either module where PLAIN and SCRAM look for them
+_PASSWORD_MODULES: Final = frozenset(
+    {
+        "org.apache.kafka.common.security.plain.PlainLoginModule",
+        "org.apache.kafka.common.security.scram.ScramLoginModule",
+    }
+)
+_OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_MODULE_FOR: Final = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    OAUTHBEARER: _OAUTH_MODULE,
+}
+_SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_NO_JAVA_CODE: Final = "Java code cannot run here; remove the key"
+
+
+def load_security(properties: Mapping[str, str], *, where: str) -> SecuritySettings:
+    """The settings of one cluster; reads every file they name. ConfigError begins with `where`."""
+    keys = ClientKeys(properties, where=where)
+    protocol = (keys.text(PROTOCOL) or PLAINTEXT).upper()
+    if protocol not in PROTOCOLS:
+        keys.fail(PROTOCOL, f"{protocol!r} is not known: write one of {', '.join(PROTOCOLS)}")
+    settings = SecuritySettings(protocol=protocol)
+    if settings.needs_sasl:
+        settings = _with_sasl(settings, keys)
+    if settings.needs_tls:
+        settings = _with_tls(settings, keys)
+    return settings
+
+
+def _with_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
+    tls = load_tls(keys)
+    complete = replace(
+        settings,
+        ca_pem=tls.ca_pem,
+        certificate_chain_pem=tls.certificate_chain_pem,
+        private_key_pem=tls.private_key_pem,
+        check_hostname=tls.check_hostname,
+        tls_versions=tls.tls_versions,
+        cipher_suites=tls.cipher_suites,
+    )
+    try:
+        check_usable(complete)
+    except ssl.SSLError as error:
+        key = KEY_TEXT if keys.text(KEY_TEXT) else KEY_FILE if keys.text(KEY_FILE) else CIPHERS
+        keys.fail(key, f"OpenSSL refuses it: {error.reason or error}")
+    return complete
+
+
+def _with_sasl(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:
+    mechanism = _mechanism(keys)
+    keys.only_known_class(CLIENT_HANDLER, frozenset({"SaslClientCallbackHandler"}), _NO_JAVA_CODE)
+    keys.only_known_class(
+        LOGIN_CLASS, frozenset({"DefaultLogin", "OAuthBearerRefreshingLogin"}), _NO_JAVA_CODE
+    )
+    text = keys.text(JAAS)
+    if text is None:
+        keys.fail(JAAS, f"not set, and {settings.protocol} needs it: {_example(mechanism)}")
+    module = parse_jaas(text, where=f"{keys.where}: {JAAS}")
+    options = dict(module.options)
+    if mechanism == OAUTHBEARER:
+        _expect_module(keys, module, frozenset({_OAUTH_MODULE}), mechanism)
+        return replace(settings, sasl_mechanism=mechanism, oauth=load_oauth(keys, options))
+    _expect_module(keys, module, _PASSWORD_MODULES, mechanism)
+    keys.only_known_class(LOGIN_HANDLER, frozenset({"DefaultLoginCallbackHandler"}), _NO_JAVA_CODE)
+    username, password = options.get("username", ""), options.get("password", "")
+    for name, value in (("username", username), ("password", password)):
+        if not value:
+            keys.fail(JAAS, f"has no {name}, which {mechanism} needs: {_example(mechanism)}")
+        if "\0" in value:
+            keys.fail(JAAS, f"its {name} contains a NUL character, which no mechanism can carry")
+    return replace(
+        settings,
+        sasl_mechanism=mechanism,
+        username=username,
+        password=password,
+        is_delegation_token=options.get("tokenauth", "").lower() == "true",
+    )
+
+
+def _mechanism(keys: ClientKeys) -> str:
+    mechanism = keys.text(MECHANISM)
+    supported = ", ".join(MECHANISMS)
+    if mechanism is None:
+        keys.fail(
+            MECHANISM,
+            f"not set, which means {JAVA_DEFAULT_MECHANISM} (Kerberos), not supported here: "
+            f"write one of {supported}",
+        )
+    if mechanism not in MECHANISMS:
+        keys.fail(MECHANISM, f"{mechanism!r} is not supported: write one of {supported}")
+    return mechanism
+
+
+def _expect_module(
+    keys: ClientKeys, module: LoginModule, known: frozenset[str], mechanism: str
+) -> None:
+    if module.name not in known:
+        keys.fail(JAAS, f"{module.name} does not serve {mechanism}: {_example(mechanism)}")
+
+
+def _example(mechanism: str) -> str:
+    name = _MODULE_FOR.get(mechanism, _SCRAM_MODULE)
+    options = 'clientId="..." clientSecret="..."'
+    if mechanism != OAUTHBEARER:
+        options = 'username="..." password="..."'
+    return f"write {name} required {options};"

@@ -1,0 +1,166 @@
+"""The TLS handshake with one broker, and what its failures mean in the words of Kafka's keys.
+
+    broker's certificate  <- vouched for by ssl.truststore.*, host name checked unless
+                             ssl.endpoint.identification.algorithm is empty
+    our certificate       <- ssl.keystore.*, where the broker asks for one (ssl.client.auth)
+
+Under TLS 1.3 our handshake is over before the broker has looked at our certificate: its refusal
+arrives with the first read after that, which is why `explain_tls_error` is public.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Final
+
+from twinlog.cluster.security import ciphers
+from twinlog.cluster.security.security_settings import SecuritySettings
+from twinlog.errors import AuthenticationFailed, ClusterError, Unreachable
+
+_VERSIONS: Final = {
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+_NOT_YET_VALID: Final = 9
+_EXPIRED: Final = 10
+_UNKNOWN_ISSUER: Final = (18, 19, 20, 21, 27)
+"""OpenSSL's X509_V_ERR_*: self-signed, also in the chain; issuer not found, twice; not trusted."""
+_WRONG_NAME: Final = (62, 64)
+
+# parts of OpenSSL's names of what went wrong; the first that fits counts
+_REFUSALS: Final = (
+    (
+        "CERTIFICATE_REQUIRED",
+        "the broker wants a client certificate: set ssl.keystore.location (or ssl.keystore.key)",
+    ),
+    ("ALERT_UNKNOWN_CA", "the broker does not know the issuer of our certificate (ssl.keystore.*)"),
+    ("CERTIFICATE_EXPIRED", "the broker says that our certificate has expired (ssl.keystore.*)"),
+    ("CERTIFICATE_REVOKED", "the broker says that our certificate is revoked (ssl.keystore.*)"),
+    ("ALERT_BAD_CERTIFICATE", "the broker refuses our certificate (ssl.keystore.*)"),
+    ("ALERT_CERTIFICATE_UNKNOWN", "the broker refuses our certificate (ssl.keystore.*)"),
+    ("UNSUPPORTED_CERTIFICATE", "the broker refuses our kind of certificate (ssl.keystore.*)"),
+    ("ALERT_ACCESS_DENIED", "the broker refuses our certificate (ssl.keystore.*)"),
+    (
+        "WRONG_VERSION_NUMBER",
+        "the answer is not TLS: is this listener plain text (security.protocol)?",
+    ),
+    ("PROTOCOL_VERSION", "no TLS version in common: see ssl.enabled.protocols and ssl.protocol"),
+    ("UNSUPPORTED_PROTOCOL", "no TLS version in common: see ssl.enabled.protocols"),
+    (
+        "HANDSHAKE_FAILURE",
+        "the broker found nothing in common: see ssl.cipher.suites and ssl.enabled.protocols, and "
+        "whether it wants a client certificate (ssl.keystore.*)",
+    ),
+    ("UNRECOGNIZED_NAME", "the broker does not know the host name it was asked by"),
+)
+
+
+def wrap_socket(sock: socket.socket, host: str, settings: SecuritySettings) -> socket.socket:
+    """TLS over a connected socket (blocking, within its timeout); unchanged where none is wanted.
+
+    After an error the socket is closed.
+    """
+    if not settings.needs_tls:
+        return sock
+    context = _context(settings)
+    try:
+        return context.wrap_socket(sock, server_hostname=host.rstrip("."))
+    except OSError as error:
+        raise explain_tls_error(error, host, settings) from error
+    finally:
+        # a no-op after success: the new socket has taken the file descriptor over
+        if sock.fileno() >= 0:
+            sock.close()
+
+
+def check_usable(settings: SecuritySettings) -> None:
+    """Build what a handshake needs; ssl.SSLError when OpenSSL refuses a key or certificate."""
+    if settings.needs_tls:
+        _context(settings)
+
+
+def explain_tls_error(error: OSError, host: str, settings: SecuritySettings) -> ClusterError:
+    """The error to raise for an OSError of a handshake or of a read shortly after it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AuthenticationFailed(_untrusted(error, host, settings))
+    if isinstance(error, TimeoutError):
+        return Unreachable(
+            "no answer to the TLS handshake in time: is this listener plain text "
+            "(security.protocol)?"
+        )
+    if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
+        return Unreachable(
+            "the broker closed the connection during the TLS handshake: it may be starting or "
+            "stopping, or the listener is not TLS (security.protocol)"
+        )
+    reason = error.reason or ""
+    for part, sentence in _REFUSALS:
+        if part in reason:
+            return AuthenticationFailed(f"TLS: {sentence}")
+    return AuthenticationFailed(f"the TLS handshake failed: {reason or error}")
+
+
+def _untrusted(error: ssl.SSLCertVerificationError, host: str, settings: SecuritySettings) -> str:
+    code = error.verify_code
+    if code in _WRONG_NAME:
+        return (
+            f"the broker's certificate is not for {host}: connect by a name that it carries, or "
+            "renew it with this one (an empty ssl.endpoint.identification.algorithm switches the "
+            "check off)"
+        )
+    if code == _EXPIRED:
+        return "a certificate of the broker has expired: renew it at the broker"
+    if code == _NOT_YET_VALID:
+        return "a certificate of the broker is not valid yet: compare the clocks"
+    if code in _UNKNOWN_ISSUER:
+        if settings.ca_pem is None:
+            return (
+                "this machine does not trust the broker's certificate: "
+                "set ssl.truststore.location (or ssl.truststore.certificates) to its issuer"
+            )
+        return "ssl.truststore.* does not vouch for the broker's certificate: add its issuer there"
+    return f"the broker's certificate is refused: {error.verify_message} (see ssl.truststore.*)"
+
+
+@lru_cache(maxsize=64)
+def _context(settings: SecuritySettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.check_hostname
+    # Java trusts what stands in a truststore, also an intermediate or the broker's own
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    versions = [_VERSIONS[each] for each in settings.tls_versions]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    ciphers.restrict(context, settings.cipher_suites)
+    if settings.ca_pem is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cadata=settings.ca_pem)
+    if settings.private_key_pem is not None:
+        with _secret_file(
+            settings.private_key_pem + (settings.certificate_chain_pem or "")
+        ) as path:
+            context.load_cert_chain(path)
+    return context
+
+
+@contextmanager
+def _secret_file(text: str) -> Iterator[str]:
+    """A file name for `load_cert_chain`, which takes nothing else; in memory where possible."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("twinlog")
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile(mode="w", prefix="twinlog-") as file:  # mode 0600
+            file.write(text)
+            file.flush()
+            yield file.name

@@ -1,0 +1,160 @@
+"""A request for a token: OAuth 2's client credentials grant (RFC 6749, 4.4), as Java sends it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import http.client
+import json
+import re
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twinlog.cluster.security.security_settings import OAuthSettings
+from twinlog.errors import AuthenticationFailed, ClusterError, Unreachable
+
+_MAX_ANSWER_BYTES: Final = 1024 * 1024
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_RETRIABLE_STATUS: Final = frozenset({408, 425, 429, *range(500, 600)})
+_SHOWN_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Token:
+    """A token and how many seconds it lives from now, None when nobody says."""
+
+    text: str
+    lifetime_s: float | None
+
+
+def fetch_token(settings: OAuthSettings, now_s: float) -> Token:
+    """Ask the endpoint; Unreachable when asking again may help, AuthenticationFailed when not."""
+    url = settings.token_endpoint_url or ""
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPSHandler(context=_context(settings)), _NoRedirect()
+    )
+    try:
+        with opener.open(_request(settings, url), timeout=settings.timeout_ms / 1000) as answer:
+            body: bytes = answer.read(_MAX_ANSWER_BYTES)
+    except urllib.error.HTTPError as error:
+        with error:
+            body = error.read(_MAX_ANSWER_BYTES)
+        raise _refusal(error.code, body, settings) from None
+    except urllib.error.URLError as error:
+        raise _unanswered(error.reason, url) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _unanswered(error, url) from error
+    return _read_answer(body, url, now_s)
+
+
+def lifetime_of(token: str, now_s: float) -> float | None:
+    """The seconds until a JWT's `exp`; None when the token is no JWT or has none."""
+    payload = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return float(claims["exp"]) - now_s
+    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def address_of(url: str) -> str:
+    """The endpoint for a message: without its query, which may hold a secret."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The secret goes to the configured address and nowhere else."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _context(settings: OAuthSettings) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=settings.endpoint_ca_pem)
+
+
+def _request(settings: OAuthSettings, url: str) -> urllib.request.Request:
+    form = {"grant_type": "client_credentials"}
+    if settings.scope:
+        form["scope"] = settings.scope
+    headers = {
+        "Accept": "application/json",
+        "Authorization": f"Basic {_basic(settings)}",
+        "Cache-Control": "no-cache",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    # the scheme was checked when the settings were loaded
+    return urllib.request.Request(  # noqa: S310
+        url, data=urllib.parse.urlencode(form).encode(), headers=headers, method="POST"
+    )
+
+
+def _basic(settings: OAuthSettings) -> str:
+    client_id, secret = settings.client_id, settings.client_secret
+    if settings.is_header_urlencoded:
+        client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
+    return base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+
+
+def _refusal(status: int, body: bytes, settings: OAuthSettings) -> ClusterError:
+    address = address_of(settings.token_endpoint_url or "")
+    if status in _RETRIABLE_STATUS:
+        return Unreachable(f"the token endpoint {address} answers with status {status}")
+    if status in range(300, 400):
+        return AuthenticationFailed(
+            f"the token endpoint {address} redirects elsewhere, which is not followed: "
+            "set sasl.oauthbearer.token.endpoint.url to the final address"
+        )
+    reason = _oauth_error(body, settings)
+    return AuthenticationFailed(
+        f"the token endpoint {address} refuses us with status {status}{reason}: "
+        "check client id, secret and scope"
+    )
+
+
+def _oauth_error(body: bytes, settings: OAuthSettings) -> str:
+    """RFC 6749, 5.2: error and error_description, which may say our request again."""
+    try:
+        answer = json.loads(body)
+        words = [answer["error"], answer.get("error_description")]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""
+    text = ": ".join(str(each) for each in words if each)
+    secret = settings.client_secret or ""
+    encoded = urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)
+    # before it is cut or escaped: half of the secret, or its escaped form, would stay
+    for form in (secret, *encoded, _basic(settings)):
+        text = text.replace(form, "***") if form else text
+    return f" ({text!a})"[:_SHOWN_CHARACTERS]
+
+
+def _unanswered(reason: object, url: str) -> ClusterError:
+    address = address_of(url)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return AuthenticationFailed(
+            f"the certificate of the token endpoint {address} is refused: {reason.verify_message}; "
+            "set ssl.truststore.location in sasl.jaas.config if its issuer is your own"
+        )
+    return Unreachable(f"the token endpoint {address} does not answer: {reason}")
+
+
+def _read_answer(body: bytes, url: str, now_s: float) -> Token:
+    try:
+        answer = json.loads(body)
+        text = answer.get("access_token") or answer.get("id_token")
+        stated = answer.get("expires_in")
+    except (ValueError, AttributeError, RecursionError):
+        text = stated = None
+    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+        raise AuthenticationFailed(
+            f"the answer of {address_of(url)} holds no token: is it a token endpoint?"
+        )
+    lifetime = lifetime_of(text, now_s)
+    if lifetime is None and isinstance(stated, (int, float)):
+        lifetime = float(stated)
+    return Token(text=text, lifetime_s=lifetime)

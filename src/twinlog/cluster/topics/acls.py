@@ -1,0 +1,127 @@
+"""ACLs on topics: listing, creating and deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, error_for
+from twinlog.wire.topic_acl import TopicAcl
+
+TOPIC: Final = 2
+ANY: Final = 1
+
+WITH_PATTERNS: Final = 1
+"""The first version that knows PREFIXED (Kafka 2.0)."""
+
+ACLS_PER_REQUEST: Final = 500
+SECURITY_DISABLED: Final = "SECURITY_DISABLED"
+"""The code of a cluster without an authorizer."""
+
+
+def topic_acls(client: ClusterClient, *, needs: str = "DESCRIBE") -> set[TopicAcl]:
+    """All of them. BrokerRefused with code SECURITY_DISABLED where there is no authorizer.
+
+    `needs` is the right to ask for where they may not be listed: ALTER includes DESCRIBE.
+    """
+    request = DescribeAclsRequest(
+        resource_type_filter=TOPIC,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+    )
+
+    def ask() -> set[TopicAcl]:
+        answer = client.attempt(None, request, minimum=WITH_PATTERNS)
+        _check(client, answer, doing="listing the ACLs of topics", right=needs)
+        return {
+            TopicAcl(
+                name=str(resource.resource_name),
+                pattern=int(resource.pattern_type),
+                principal=str(acl.principal),
+                host=str(acl.host),
+                operation=int(acl.operation),
+                permission=int(acl.permission_type),
+            )
+            for resource in answer.resources
+            for acl in resource.acls
+        }
+
+    return client.retrying(ask)
+
+
+def create_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
+    """Create all of them; one that exists stays as it is. Raises the first refusal."""
+    creation = CreateAclsRequest.AclCreation
+    for part in _parts(acls):
+        request = CreateAclsRequest(
+            creations=[
+                creation(
+                    resource_type=TOPIC,
+                    resource_name=acl.name,
+                    resource_pattern_type=acl.pattern,
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+                for acl in part
+            ]
+        )
+        _carry_out(client, request, part, doing="creating")
+
+
+def delete_topic_acls(client: ClusterClient, acls: Sequence[TopicAcl]) -> None:
+    """Delete exactly these; one that is gone is no error. Raises the first refusal."""
+    chosen = DeleteAclsRequest.DeleteAclsFilter
+    for part in _parts(acls):
+        request = DeleteAclsRequest(
+            filters=[
+                chosen(
+                    resource_type_filter=TOPIC,
+                    resource_name_filter=acl.name,
+                    pattern_type_filter=acl.pattern,
+                    principal_filter=acl.principal,
+                    host_filter=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+                for acl in part
+            ]
+        )
+        _carry_out(client, request, part, doing="deleting")
+
+
+def _parts(acls: Sequence[TopicAcl]) -> Iterator[Sequence[TopicAcl]]:
+    return (acls[at : at + ACLS_PER_REQUEST] for at in range(0, len(acls), ACLS_PER_REQUEST))
+
+
+def _carry_out(
+    client: ClusterClient, request: Any, acls: Sequence[TopicAcl], *, doing: str
+) -> None:
+    def ask() -> None:
+        answer = client.attempt(None, request, minimum=WITH_PATTERNS)
+        results = answer.results if doing == "creating" else answer.filter_results
+        for acl, result in zip(acls, results, strict=True):
+            _check(client, result, doing=f"{doing} the ACL {acl}", right="ALTER")
+
+    client.retrying(ask)
+
+
+def _check(client: ClusterClient, answer: Any, *, doing: str, right: str) -> None:
+    if answer.error_code:
+        message = answer.error_message
+        raise error_for(
+            answer.error_code,
+            cluster=client.alias,
+            doing=doing,
+            acl=f"{right} on the cluster",
+            # a denial's text is the broker's own view of the request, and says no more
+            detail=None if answer.error_code == CLUSTER_AUTHORIZATION_FAILED else message,
+        )

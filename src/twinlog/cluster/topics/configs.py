@@ -1,0 +1,170 @@
+"""Configs of topics and brokers, as the cluster reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.protocol import Message
+from twinlog.cluster.net.retry import is_retriable
+from twinlog.errors import Disconnected, TwinlogError, Unreachable
+from twinlog.wire.error_codes import error_for
+
+TOPIC: Final = 2
+BROKER: Final = 4
+
+WITH_SOURCE: Final = 1
+"""The first version that says where a value comes from (Kafka 1.1)."""
+
+TOPICS_PER_REQUEST: Final = 500
+"""Some 35 entries each: an answer stays at about 2 MB."""
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by the protocol's numbers."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One config of a topic or broker; a sensitive one has no value."""
+
+    name: str
+    value: str | None
+    source: int
+    """A ConfigSource, or a newer broker's number."""
+    is_read_only: bool
+    is_sensitive: bool
+
+    @property
+    def is_default(self) -> bool:
+        """As Java's ConfigEntry has it: a value from the broker's own file is not a default."""
+        return self.source == ConfigSource.DEFAULT_CONFIG
+
+
+Configs = list[ConfigEntry]
+
+
+def describe_topic_configs(
+    client: ClusterClient, topics: Iterable[str]
+) -> dict[str, Configs | TwinlogError]:
+    """All configs of each topic, or why they cannot be read."""
+    names = list(dict.fromkeys(topics))
+    out: dict[str, Configs | TwinlogError] = {}
+    for start in range(0, len(names), TOPICS_PER_REQUEST):
+        out.update(_describe_topics(client, names[start : start + TOPICS_PER_REQUEST]))
+    return out
+
+
+def _describe_topics(
+    client: ClusterClient, names: Sequence[str]
+) -> dict[str, Configs | TwinlogError]:
+    done: dict[str, Configs | TwinlogError] = {}
+
+    def ask() -> None:
+        pending = [name for name in names if name not in done]
+        retriable: dict[str, TwinlogError] = {}
+        for result in client.attempt(
+            None, _request(TOPIC, pending, None), minimum=WITH_SOURCE
+        ).results:
+            name = str(result.resource_name)
+            if not result.error_code:
+                done[name] = _entries(result)
+                continue
+            error = error_for(
+                result.error_code,
+                cluster=client.alias,
+                doing=f"describing the configs of topic {name}",
+                acl=f"DESCRIBE_CONFIGS on topic {name}",
+                detail=result.error_message,
+            )
+            # a topic that is gone stays gone: callers listed it a moment ago
+            if is_retriable(error) and error.code != "TOPIC_MISSING":
+                retriable[name] = error
+            else:
+                done[name] = error
+        for waiting in retriable.values():
+            raise waiting
+
+    client.retrying(ask)
+    return done
+
+
+def describe_broker_configs(
+    client: ClusterClient, names: Sequence[str]
+) -> dict[int, dict[str, ConfigEntry]]:
+    """These configs of every live broker, by node; Unauthorized where our user may not read them.
+
+    Of every broker, since each has its own file: a caller wants the smallest limit, not the first
+    one.
+    """
+    found = {node: _describe_broker(client, node, names) for node in client.metadata([]).brokers}
+    return {node: configs for node, configs in found.items() if configs is not None}
+
+
+def _describe_broker(
+    client: ClusterClient, node: int, names: Sequence[str]
+) -> dict[str, ConfigEntry] | None:
+    """None for a broker that died meanwhile."""
+
+    def ask() -> dict[str, ConfigEntry] | None:
+        request = _request(BROKER, [str(node)], names)
+        try:
+            result = client.attempt(node, request, minimum=WITH_SOURCE).results[0]
+        except (Disconnected, Unreachable):
+            if node in client.metadata([]).brokers:
+                raise
+            return None
+        if result.error_code:
+            raise error_for(
+                result.error_code,
+                cluster=client.alias,
+                doing=f"describing the configs of broker {node}",
+                acl="DESCRIBE_CONFIGS on the cluster",
+                detail=result.error_message,
+            )
+        return {entry.name: entry for entry in _entries(result)}
+
+    return client.retrying(ask)
+
+
+def _request(kind: int, resources: Sequence[str], keys: Sequence[str] | None) -> Message:
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configuration_keys=None if keys is None else list(keys),
+            )
+            for name in resources
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+
+
+def _entries(result: Message) -> Configs:
+    return [
+        ConfigEntry(
+            name=str(entry.name),
+            value=entry.value,
+            source=int(entry.config_source),
+            is_read_only=bool(entry.read_only),
+            is_sensitive=bool(entry.is_sensitive),
+        )
+        for entry in result.configs
+    ]

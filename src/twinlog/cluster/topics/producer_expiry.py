@@ -1,0 +1,25 @@
+"""How long a cluster's brokers remember a producer id after its last record."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.configs import describe_broker_configs
+
+EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
+OLD_EXPIRY_CONFIG: Final = "transactional.id.expiration.ms"
+"""Before Kafka 3.4 this one decided."""
+
+
+def producer_expiry(client: ClusterClient) -> int | None:
+    """The smallest of all brokers, in ms; None when none of them says it.
+
+    It may be changed while they run. Unauthorized where our user may not read their configs.
+    """
+    values = []
+    for configs in describe_broker_configs(client, [EXPIRY_CONFIG, OLD_EXPIRY_CONFIG]).values():
+        entry = configs.get(EXPIRY_CONFIG) or configs.get(OLD_EXPIRY_CONFIG)
+        if entry is not None and entry.value:
+            values.append(int(entry.value))
+    return min(values) if values else None

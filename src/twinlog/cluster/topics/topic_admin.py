@@ -1,0 +1,244 @@
+"""Creating, growing and deleting topics, and deleting records from their start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+)
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import LATEST, list_offsets
+from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
+from twinlog.cluster.net.metadata import TopicMetadata
+from twinlog.cluster.net.protocol import Message
+from twinlog.errors import ClusterError, TwinlogError
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.error_codes import (
+    INVALID_REPLICATION_FACTOR,
+    LEADER_NOT_AVAILABLE,
+    TOPIC_ALREADY_EXISTS,
+    error_for,
+)
+
+CONTROLLER_WAIT_MS: Final = 20_000
+"""How long the controller may take; below the request timeout, so that its answer is heard."""
+
+DEFAULT: Final = -1
+"""As a number of partitions or replicas: what the brokers' own settings say."""
+
+WITH_DEFAULTS: Final = 4
+"""The first version of CreateTopics that takes it (KIP-464, Kafka 2.4)."""
+
+BY_NAME: Final = 5
+"""Later versions of DeleteTopics can name topics by id; names are enough here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreation:
+    """A topic that exists now; `is_new` is false where it existed before, whatever its settings."""
+
+    name: str
+    is_new: bool
+    topic_id: TopicId
+    """The zero id where the topic existed before, or the broker is too old to say."""
+    partitions: int
+    """As many as it was created with; -1 where it existed before, or the broker does not say it:
+    one before 2.4, or our user may not DESCRIBE_CONFIGS of the topic.
+    """
+
+
+def create_topic(
+    client: ClusterClient,
+    name: str,
+    *,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str] | None = None,
+) -> TopicCreation:
+    """Create a topic; one that exists is a result, no error. -1 asks for the brokers' defaults."""
+    topic = _new_topic(name, partitions, replication_factor, configs)
+    return _create(client, CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS))
+
+
+def validate_topic(
+    client: ClusterClient,
+    name: str,
+    *,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str] | None = None,
+) -> TopicCreation:
+    """Let the cluster check what `create_topic` would do; nothing is created."""
+    topic = _new_topic(name, partitions, replication_factor, configs)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=True)
+    return _create(client, request)
+
+
+def _new_topic(
+    name: str, partitions: int, replication_factor: int, configs: Mapping[str, str] | None
+) -> Message:
+    config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+    return CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[],
+        configs=[config(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+
+
+def _create(client: ClusterClient, request: Message) -> TopicCreation:
+    wanted = request.topics[0]
+
+    def check(answer: Message) -> None:
+        found = answer.topics[0]
+        if found.error_code in (0, TOPIC_ALREADY_EXISTS):
+            return
+        if found.error_code == INVALID_REPLICATION_FACTOR:
+            raise _replication_error(client, wanted)
+        raise error_for(
+            found.error_code,
+            cluster=client.alias,
+            doing=f"creating topic {wanted.name}",
+            acl=f"CREATE on topic {wanted.name} (or on the cluster)",
+            detail=found.error_message,
+        )
+
+    defaults = DEFAULT in {wanted.num_partitions, wanted.replication_factor}
+    minimum = WITH_DEFAULTS if defaults else None
+    found = client.to_controller(request, check, minimum=minimum).topics[0]
+    is_new = found.error_code == 0
+    partitions = found.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
+    raw_id = found.topic_id
+    return TopicCreation(
+        name=str(wanted.name),
+        is_new=is_new,
+        topic_id=TopicId(raw_id.hex) if is_new and raw_id is not None else NO_TOPIC_ID,
+        partitions=int(partitions) if is_new and partitions is not None else -1,
+    )
+
+
+def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
+    live = len(client.metadata([]).brokers)
+    return error_for(
+        INVALID_REPLICATION_FACTOR,
+        cluster=client.alias,
+        doing=f"creating topic {wanted.name} with replication factor {wanted.replication_factor}",
+        advice=f"live brokers: {live}; set replication.factor to at most {live}, or start more",
+    )
+
+
+def wait_for_topic(
+    client: ClusterClient, name: str, *, partitions: int = 1, timeout_s: float | None = None
+) -> TopicMetadata:
+    """The topic's metadata, once it has that many partitions and their leaders answer.
+
+    Metadata names a leader a moment before the broker knows that it is one, and refuses what is
+    written.
+    """
+
+    def look() -> TopicMetadata:
+        topic = client.metadata([name], allow_missing=False).topics[name]
+        if len(topic.partitions) < partitions or any(p.leader < 0 for p in topic.partitions):
+            raise error_for(
+                LEADER_NOT_AVAILABLE, cluster=client.alias, doing=f"waiting for topic {name}"
+            )
+        return topic
+
+    deadline = client.deadline(timeout_s)
+    topic = client.retrying(look, timeout_s=deadline.left_s)
+    tps = [TopicPartition(name, partition.partition) for partition in topic.partitions]
+    for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():
+        if isinstance(answer, TwinlogError):
+            raise answer
+    return topic
+
+
+def create_partitions(client: ClusterClient, name: str, total: int) -> None:
+    """Grow a topic to `total` partitions; nothing happens when it has that many already."""
+    topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
+    request = CreatePartitionsRequest(
+        topics=[topic], timeout_ms=CONTROLLER_WAIT_MS, validate_only=False
+    )
+
+    def check(answer: Message) -> None:
+        found = answer.results[0]
+        if not found.error_code or _partition_count(client, name) == total:
+            return
+        raise error_for(
+            found.error_code,
+            cluster=client.alias,
+            doing=f"growing topic {name} to {total} partitions",
+            acl=f"ALTER on topic {name}",
+            detail=found.error_message,
+        )
+
+    client.to_controller(request, check)
+
+
+def _partition_count(client: ClusterClient, name: str) -> int:
+    topic = client.metadata([name]).topics.get(name)
+    return 0 if topic is None else len(topic.partitions)
+
+
+def delete_topic(client: ClusterClient, name: str) -> None:
+    """Delete a topic; an error with code TOPIC_MISSING when there is none."""
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=CONTROLLER_WAIT_MS)
+
+    def check(answer: Message) -> None:
+        found = answer.responses[0]
+        if found.error_code:
+            raise error_for(
+                found.error_code,
+                cluster=client.alias,
+                doing=f"deleting topic {name}",
+                acl=f"DELETE on topic {name}",
+                detail=found.error_message,
+            )
+
+    client.to_controller(request, check, maximum=BY_NAME)
+
+
+def delete_records(
+    client: ClusterClient, before: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | TwinlogError]:
+    """Delete what lies before these offsets (-1: all); the new log start of each partition."""
+    topic_of = DeleteRecordsRequest.DeleteRecordsTopic
+    partition_of = topic_of.DeleteRecordsPartition
+
+    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, int | TwinlogError]:
+        request = DeleteRecordsRequest(
+            topics=[
+                topic_of(
+                    name=name,
+                    partitions=[
+                        partition_of(partition_index=led.tp.partition, offset=before[led.tp])
+                        for led in inside
+                    ],
+                )
+                for name, inside in by_topic(leds).items()
+            ],
+            timeout_ms=CONTROLLER_WAIT_MS,
+        )
+        out: dict[TopicPartition, int | TwinlogError] = {}
+        for topic in client.attempt(node, request).topics:
+            for found in topic.partitions:
+                tp = TopicPartition(str(topic.name), int(found.partition_index))
+                out[tp] = int(found.low_watermark)
+                if found.error_code:
+                    out[tp] = error_for(
+                        found.error_code,
+                        cluster=client.alias,
+                        doing=f"deleting records of {tp}",
+                        acl=f"DELETE on topic {tp.topic}",
+                    )
+        return out
+
+    return ask_leaders(client, before, ask, doing="deleting records of")

@@ -1,0 +1,179 @@
+"""Keys that do not do what their author seems to want: unknown, renamed, useless in their place.
+
+Connect ignores such keys, and so do we, but loudly. Own keys are stricter: an unknown `twinlog.*`
+is refused, because nobody else could have meant it.
+
+A key may be read in up to three ways (`A->B.x` of a flow, `A.x` of a cluster, `x` for everything):
+it is fine when one of them knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from twinlog.config.advice.effects import Judgement, judge_cluster, judge_flow, judge_general
+from twinlog.config.files.properties import DuplicateKey
+from twinlog.config.files.providers import has_variable
+from twinlog.config.flow.precedence import candidate_flows
+from twinlog.config.flow.switches import enabled
+from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
+from twinlog.config.keys.key_types import OWN_PREFIX
+from twinlog.config.values.nearest import nearest
+from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
+from twinlog.model import Flow
+
+_ARROW = "->"
+_LOSING_ROLES = ("consumer.", "admin.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One way to read a key."""
+
+    prefix: str
+    judgement: Judgement
+
+
+def check_flow_keys(raw: Settings, aliases: Collection[str]) -> None:
+    """Refuse `A->X.key` where X is no cluster, `A->A.key`, and an arrow with blanks around it."""
+    known = tuple(f"{flow}." for flow in candidate_flows(aliases))
+    for setting in raw.values():
+        if setting.value.startswith(_ARROW):
+            raise refuse(
+                setting,
+                "a key ends at the first blank",
+                f"write it without blanks: {setting.key}->...",
+            )
+        if _ARROW in setting.key and not setting.key.startswith(known):
+            raise _wrong_flow(setting, aliases)
+
+
+def _wrong_flow(setting: Setting, aliases: Collection[str]) -> Exception:
+    source, _, rest = setting.key.partition(_ARROW)
+    target = next((alias for alias in aliases if rest.startswith(f"{alias}.")), rest.split(".")[0])
+    if source == target and source in aliases:
+        return refuse(setting, "source and target are the same cluster", "name two clusters")
+    unknown, other = (target, source) if source in aliases else (source, target)
+    near = nearest(unknown, [alias for alias in aliases if alias != other])
+    hint = f"did you mean {near}? " if near else ""
+    return refuse(
+        setting,
+        f"{unknown or 'nothing'} is no cluster",
+        f"{hint}`clusters` names {', '.join(aliases)}",
+    )
+
+
+def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
+    """Refuse `twinlog.*` keys that do not exist or stand where they are not read."""
+    for setting in raw.values():
+        for prefix, name in _readings(setting.key, aliases):
+            if not name.startswith(OWN_PREFIX):
+                continue
+            judgement = _judge(prefix, name, aliases)
+            if judgement.known:
+                break
+            near = nearest(name, OWN_FLOW_NAMES)
+            todo = (
+                f"did you mean {prefix}{near}?" if near and near != name else "see the list of keys"
+            )
+            raise refuse(setting, judgement.reason, judgement.instead or todo)
+
+
+def audit_keys(raw: Settings, aliases: Collection[str]) -> Iterator[ConfigWarning]:
+    """Warnings about keys that nothing reads, or under an old name."""
+    for setting in raw.values():
+        readings = [
+            _Reading(prefix, _judge(prefix, name, aliases))
+            for prefix, name in _readings(setting.key, aliases)
+        ]
+        if any(reading.judgement.known for reading in readings):
+            yield from _audit_known(raw, setting, readings)
+            continue
+        judgement = readings[0].judgement
+        code = WarningCode.DEAD_KEY if judgement.dead else WarningCode.UNKNOWN_KEY
+        near = _nearest_alias(setting.key, aliases) if not judgement.dead else None
+        instead = near or judgement.instead
+        yield warning(code, setting, judgement.reason + (f"; {instead}" if instead else ""))
+
+
+def _audit_known(
+    raw: Settings, setting: Setting, readings: list[_Reading]
+) -> Iterator[ConfigWarning]:
+    for reading in readings:
+        name = setting.key[len(reading.prefix) :]
+        if reading.judgement.known and name in RENAMED:
+            message = f"an old name; write {reading.prefix}{RENAMED[name]}"
+            yield warning(WarningCode.DEPRECATED_KEY, setting, message)
+        source, arrow, _ = reading.prefix.partition(_ARROW)
+        winner = raw.get(f"{source}.{name}")
+        if arrow and winner and name.startswith(_LOSING_ROLES):
+            message = (
+                f"{winner.key} on line {winner.line} wins; write {reading.prefix}source.{name}"
+            )
+            yield warning(WarningCode.DEAD_KEY, setting, message)
+
+
+def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
+    """Values that hold more, or less, than their author sees in them."""
+    for setting in raw.values():
+        if not setting.secret and has_comment(setting.value):
+            message = "what looks like a comment is part of the value; put it on a line of its own"
+            yield warning(WarningCode.COMMENT_IN_VALUE, setting, message)
+        if not setting.from_provider and has_variable(setting.value):
+            message = "${..} stays as text: no provider of config.providers knows it"
+            yield warning(WarningCode.UNRESOLVED, setting, message)
+        if not setting.value.isascii() and not setting.from_provider:
+            message = "characters beyond ASCII are read as ISO-8859-1, as Java does; write \\uXXXX"
+            yield warning(WarningCode.NOT_ASCII, setting, message)
+
+
+def _readings(key: str, aliases: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(prefix, rest), the most specific reading first."""
+    for flow in candidate_flows(aliases):
+        if key.startswith(f"{flow}."):
+            yield f"{flow}.", key[len(f"{flow}.") :]
+    for alias in aliases:
+        if key.startswith(f"{alias}."):
+            yield f"{alias}.", key[len(alias) + 1 :]
+    yield "", key
+
+
+def _judge(prefix: str, name: str, aliases: Collection[str]) -> Judgement:
+    if not prefix:
+        return judge_general(name)
+    scope = prefix[:-1]
+    if scope in aliases:
+        return judge_cluster(scope, name)
+    source, _, target = scope.partition(_ARROW)
+    return judge_flow(Flow(source, target), name)
+
+
+def _nearest_alias(key: str, aliases: Collection[str]) -> str | None:
+    """A hint when a key starts almost like an alias, and the rest is a key of a cluster."""
+    first, _, rest = key.partition(".")
+    near = nearest(first, aliases) if rest and first not in aliases else None
+    if near and judge_cluster(near, rest).known:
+        return f"did you mean {near}.{rest}?"
+    return None
+
+
+def audit_switches(raw: Settings, flows: Collection[Flow]) -> Iterator[ConfigWarning]:
+    """Flows that a line seems to turn on, and does not."""
+    for flow in flows:
+        on, reason = enabled(raw, flow)
+        setting = raw.get(f"{flow}.enabled") or raw.get("enabled")
+        if not on and reason and setting is not None:
+            yield warning(WarningCode.FLOW_OFF, setting, reason)
+
+
+def audit_duplicates(duplicates: Collection[DuplicateKey], file: str) -> Iterator[ConfigWarning]:
+    for duplicate in duplicates:
+        yield ConfigWarning(
+            code=WarningCode.DUPLICATE_KEY,
+            file=file,
+            line=duplicate.line,
+            key=shown_key(duplicate.key),
+            message=f"overrides line {duplicate.earlier_line}; remove one of them",
+        )

@@ -1,0 +1,182 @@
+"""Whether anything reads a key where it stands, and if not, what its author may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from twinlog.config.keys.client_keys import CLIENT_KEYS, SECURITY_KEYS, Role, is_connection_key
+from twinlog.config.keys.key_table import CONNECTOR_NAMES, OWN_FLOW_NAMES, OWN_TARGET_NAMES
+from twinlog.config.keys.key_types import OWN_PREFIX
+from twinlog.config.keys.worker_keys import (
+    LISTENER_PREFIXES,
+    PROCESS_KEYS,
+    TOP_LEVEL_WORKER_PREFIXES,
+    WORKER_KEYS,
+)
+from twinlog.config.values.nearest import nearest
+from twinlog.model import Flow
+
+_ANY_CLIENT = frozenset[str]().union(*CLIENT_KEYS.values())
+_CONVERTERS = ("key.converter.", "value.converter.", "header.converter.")
+_FREE_PREFIXES = (
+    "transforms.",
+    "predicates.",
+    "topic.creation.",
+    "config.providers.",
+    "metrics.context.",
+    *_CONVERTERS,
+)
+"""Keys below these are named by their users."""
+
+_SIDES = ("source", "target")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """`known`: something reads the key, here or in MM2. `dead`: it exists, but not here."""
+
+    known: bool = False
+    dead: bool = False
+    reason: str = ""
+    instead: str = ""
+
+
+_KNOWN = Judgement(known=True)
+
+
+def _dead(reason: str, instead: str) -> Judgement:
+    return Judgement(dead=True, reason=reason, instead=instead)
+
+
+def _unknown(prefix: str, name: str, candidates: Iterable[str]) -> Judgement:
+    near = nearest(name, candidates)
+    return Judgement(
+        reason="no such key" if name.startswith(OWN_PREFIX) else "unknown key, nothing reads it",
+        instead=f"did you mean {prefix}{near}?" if near else "",
+    )
+
+
+def judge_general(name: str) -> Judgement:
+    """A key without prefix, for every flow."""
+    if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
+        # an invented ssl.* name must not pass as a connection key
+        return _judge_connection("", name)
+    if name.startswith(
+        ("config.providers.", "replication.policy", *TOP_LEVEL_WORKER_PREFIXES, *LISTENER_PREFIXES)
+    ):
+        return _known_or_near("", name)
+    role = _role_of(name)
+    if role:
+        near = _near_client("", name, role)
+        return _dead(
+            f"a {role} setting without a cluster reaches no client",
+            f"write <alias>.{near or name}",
+        )
+    if name in WORKER_KEYS:
+        return _dead("a worker's setting is read per target", f"write <target alias>.{name}")
+    return _unknown("", name, CONNECTOR_NAMES | PROCESS_KEYS | OWN_FLOW_NAMES | WORKER_KEYS)
+
+
+def _known_or_near(prefix: str, name: str) -> Judgement:
+    """Prefixes that are read as a whole, but in which only certain names mean something."""
+    family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith("replication.policy")}
+    if name.startswith("replication.policy") and name not in family:
+        return _unknown(prefix, name, family)
+    return _KNOWN
+
+
+def judge_cluster(alias: str, name: str) -> Judgement:
+    """`alias.name`."""
+    prefix = f"{alias}."
+    if is_connection_key(name):
+        return _judge_connection(prefix, name)
+    if name in WORKER_KEYS or name in OWN_TARGET_NAMES or name.startswith(_CONVERTERS):
+        return _KNOWN
+    if name in CONNECTOR_NAMES | OWN_FLOW_NAMES:
+        return _dead(
+            "is a setting of a flow, not of a cluster",
+            f"write {alias}->X.{name}, or {name} for all",
+        )
+    role = _role_of(name)
+    if role:
+        return _judge_client(prefix, name, role)
+    if name in _ANY_CLIENT:
+        roles = [f"{prefix}{role}.{name}" for role in Role if name in CLIENT_KEYS[role]]
+        return _dead("reaches no client without a role", f"write {' or '.join(roles)}")
+    client_names = (f"{role}.{key}" for role in Role for key in CLIENT_KEYS[role])
+    return _unknown(
+        prefix, name, {*WORKER_KEYS, *SECURITY_KEYS, "bootstrap.servers", *client_names}
+    )
+
+
+def judge_flow(flow: Flow, name: str) -> Judgement:
+    """`A->B.name`."""
+    if is_connection_key(name):
+        return _dead(
+            "a connection belongs to a cluster, not to a flow",
+            f"write {flow.source}.{name} or {flow.target}.{name}",
+        )
+    if name in CONNECTOR_NAMES | OWN_FLOW_NAMES or name.startswith(_FREE_PREFIXES):
+        return _KNOWN
+    sided = _judge_sided(flow, name)
+    if sided:
+        return sided
+    role = _role_of(name)
+    if role:
+        return _judge_flow_client(flow, name, role)
+    if name in WORKER_KEYS:
+        return _dead(
+            "is a setting of the worker for a target, not of a flow", f"write {flow.target}.{name}"
+        )
+    return _unknown(f"{flow}.", name, CONNECTOR_NAMES | OWN_FLOW_NAMES)
+
+
+def _judge_sided(flow: Flow, name: str) -> Judgement | None:
+    """`A->B.source.cluster.x`, `A->B.target.consumer.x` and the like."""
+    side, _, rest = name.partition(".")
+    if side not in _SIDES:
+        return None
+    if rest.startswith("cluster.") and is_connection_key(rest.removeprefix("cluster.")):
+        return _KNOWN
+    role = _role_of(rest)
+    return _judge_client(f"{flow}.{side}.", rest, role) if role else None
+
+
+def _judge_flow_client(flow: Flow, name: str, role: Role) -> Judgement:
+    override = f"{role}.override."
+    if name.startswith(override):
+        key = name[len(override) :]
+        if key in CLIENT_KEYS[role]:
+            return _KNOWN
+        return _unknown(f"{flow}.{override}", key, CLIENT_KEYS[role])
+    if role is Role.PRODUCER:
+        key = name.removeprefix("producer.")
+        return _dead(
+            "does not reach the producer of the copied records",
+            f"write {flow.target}.producer.{key} or {flow}.producer.override.{key}",
+        )
+    return _judge_client(f"{flow}.", name, role)
+
+
+def _judge_client(prefix: str, name: str, role: Role) -> Judgement:
+    key = name[len(role.value) + 1 :]
+    if key in CLIENT_KEYS[role]:
+        return _KNOWN
+    return _unknown(f"{prefix}{role}.", key, CLIENT_KEYS[role])
+
+
+def _judge_connection(prefix: str, name: str) -> Judgement:
+    if name.startswith(("ssl.", "sasl.")) and name not in SECURITY_KEYS | {"ssl.client.auth"}:
+        return _unknown(prefix, name, SECURITY_KEYS)
+    return _KNOWN
+
+
+def _role_of(name: str) -> Role | None:
+    return next((role for role in Role if name.startswith(f"{role}.")), None)
+
+
+def _near_client(prefix: str, name: str, role: Role) -> str | None:
+    key = name[len(role.value) + 1 :]
+    near = nearest(key, CLIENT_KEYS[role])
+    return f"{prefix}{role}.{near}" if near else None

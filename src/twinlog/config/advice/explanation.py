@@ -1,0 +1,208 @@
+"""What a configuration says about each flow, key by key: the effective value, its line, its effect.
+
+Also which lines have no meaning here, and where our ways differ from MirrorMaker 2's. Nothing is
+connected to; a secret is never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.keys.client_keys import Role, is_connection_key
+from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, MEANING_OF
+from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
+from twinlog.config.keys.key_types import Support
+from twinlog.config.keys.worker_meanings import worker_meaning
+from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
+from twinlog.config.values.types import trimmed
+from twinlog.model import Flow
+
+_CONNECTION = "how this client reaches its cluster"
+
+_OF_THE_PROCESS: Final = frozenset({"clusters", "listeners"})
+"""Keys that belong to no flow, and act."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedKey:
+    """One key of one flow, or one line of a file."""
+
+    key: str
+    """As it is written in the file, or as it could be."""
+    value: str
+    file: str
+    """Or the flag of the command line; empty for a default."""
+    line: int | None
+    support: Support
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedFlow:
+    """Every key of a flow, and what is not as in MirrorMaker 2."""
+
+    flow: str
+    keys: tuple[ExplainedKey, ...]
+    differences: tuple[str, ...]
+
+
+def explain(config: FlowConfig) -> ExplainedFlow:
+    """The flow's own keys first, then those of its clients."""
+    return ExplainedFlow(
+        flow=str(config.flow),
+        keys=(*_flow_keys(config.settings), *_client_keys(config)),
+        differences=tuple(_differences(config)),
+    )
+
+
+def without_meaning(config: MirrorConfig) -> tuple[ExplainedKey, ...]:
+    """Lines that are accepted and change nothing here, in the file's order."""
+    aliases = [cluster.alias for cluster in config.clusters]
+    found = []
+    for setting in config.lines:
+        meaning = _nothing(setting.key, aliases)
+        if meaning is not None:
+            found.append(_explained(setting, Support.NO_MEANING, meaning))
+    return tuple(found)
+
+
+def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
+    for name, definition in sorted(DEFINITIONS.items()):
+        setting = settings.get(name)
+        if setting is not None:
+            yield _explained(setting, definition.support, definition.meaning)
+        else:
+            yield ExplainedKey(
+                key=name,
+                value=definition.default or "",
+                file="",
+                line=None,
+                support=definition.support,
+                meaning=definition.meaning,
+            )
+
+
+def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
+    source, target = config.flow.source, config.flow.target
+    yield from _once(
+        *_of_client(config.source_consumer, source, Role.CONSUMER),
+        *_of_client(config.source_admin, source, Role.ADMIN),
+    )
+    yield from _once(
+        *_of_client(config.target_producer, target, Role.PRODUCER),
+        *_of_client(config.target_admin, target, Role.ADMIN),
+    )
+
+
+def _once(*keys: ExplainedKey) -> Iterator[ExplainedKey]:
+    """A line of the file that says how several clients reach a cluster is one row."""
+    rows: dict[ExplainedKey, list[str]] = {}
+    for key in keys:
+        base, bracket, who = key.meaning.partition(" (")
+        if key.file and base == _CONNECTION and bracket:
+            rows.setdefault(replace(key, meaning=base), []).append(who.removesuffix(")"))
+        else:
+            rows[key] = []
+    for key, clients in rows.items():
+        yield replace(key, meaning=f"{key.meaning} ({', '.join(clients)})") if clients else key
+
+
+def _of_client(client: ClientProperties, alias: str, role: Role) -> Iterator[ExplainedKey]:
+    defaults = {
+        row.name: row.default
+        for row in CLIENT_MEANINGS
+        if row.role is role and row.support is Support.ACTS
+    }
+    for name in sorted({*client, *defaults}):
+        row = MEANING_OF.get((role, name))
+        if row is None and not is_connection_key(name):
+            continue  # an unknown key: said in a warning
+        support = Support.ACTS if row is None else row.support
+        meaning = f"{_CONNECTION} ({alias}.{role}.*)" if row is None else row.meaning
+        if name in client:
+            yield _explained(client.origin(name), support, meaning)
+        else:
+            yield ExplainedKey(
+                key=f"{alias}.{role}.{name}",
+                value=defaults[name],
+                file="",
+                line=None,
+                support=support,
+                meaning=meaning,
+            )
+
+
+def _explained(setting: Setting, support: Support, meaning: str) -> ExplainedKey:
+    shown = setting.shown if setting.secret else setting.value
+    return ExplainedKey(
+        key=shown_key(setting.key),
+        value=shown,
+        file=setting.file,
+        line=setting.line,
+        support=support,
+        meaning=meaning,
+    )
+
+
+def _nothing(key: str, aliases: list[str]) -> str | None:
+    """Why a line means nothing here; None where it means something, or is warned about."""
+    for prefix in _prefixes(key, aliases):
+        name = RENAMED.get(key[len(prefix) :], key[len(prefix) :])
+        definition = DEFINITIONS.get(name)
+        if definition is not None:
+            return definition.meaning if definition.support is Support.NO_MEANING else None
+        client = name.removeprefix("source.").removeprefix("target.").replace(".override.", ".", 1)
+        for role in Role:
+            row = MEANING_OF.get((role, client.removeprefix(f"{role}.")))
+            if prefix and client.startswith(f"{role}.") and row is not None:
+                return row.meaning if row.support is Support.NO_MEANING else None
+        worker = worker_meaning(name, everywhere=not prefix)
+        if worker is not None and key not in _OF_THE_PROCESS and "->" not in prefix:
+            return worker
+    return None
+
+
+def _prefixes(key: str, aliases: list[str]) -> Iterator[str]:
+    for source in aliases:
+        for target in aliases:
+            if key.startswith(f"{Flow(source, target)}."):
+                yield f"{Flow(source, target)}."
+    yield from (f"{alias}." for alias in aliases if key.startswith(f"{alias}."))
+    yield ""
+
+
+def _differences(config: FlowConfig) -> Iterator[str]:
+    source, target = config.flow.source, config.flow.target
+    consumer, producer = config.source_consumer, config.target_producer
+    if "isolation.level" not in consumer:
+        yield (
+            f"{source}.consumer.isolation.level is read_committed, where MirrorMaker 2 has "
+            "read_uncommitted: what was rolled back is not copied; set it to copy that too"
+        )
+    if config.tasks_max is None:
+        yield "tasks.max is not set: the lanes of a flow are as many as the cores, not 1"
+    yield "copies are exactly once without exactly.once.source.support, as far as --probe tells"
+    if "acks" in producer and trimmed(producer["acks"]) not in ("all", "-1"):
+        yield (
+            f"{producer.origin('acks').key}: acks is always all; its cost is the wait for the "
+            "in-sync replicas, with less a record that counts as copied could be lost"
+        )
+    if "linger.ms" in producer:
+        yield f"{producer.origin('linger.ms').key}: nothing waits: what has arrived is sent"
+    recompression = config.tuning.recompression
+    if recompression is not None and not recompression.every:
+        yield (
+            f"{producer.origin('compression.type').key}: batches that are compressed keep their "
+            f"codec; {target}.twinlog.compression = enforce encodes all of them anew"
+        )
+    for client, role in ((config.source_admin, "source"), (config.target_admin, "target")):
+        other = consumer if role == "source" else producer
+        key = "bootstrap.servers"
+        if client.get(key) != other.get(key):
+            yield (
+                f"{client.origin(key).key} is where the {role}'s topics are looked at, "
+                f"{other.origin(key).key} where its records are"
+            )

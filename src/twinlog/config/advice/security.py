@@ -1,0 +1,71 @@
+"""Warnings about settings that are honoured and give something away: as in Java, but said.
+
+Nothing is connected to, and what a value of a config provider is stays unsaid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.keys.client_keys import SECURITY_PROTOCOL
+from twinlog.config.values.origin import ClientProperties, Setting
+from twinlog.config.values.types import trimmed
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
+
+_MECHANISM: Final = "sasl.mechanism"
+_ENDPOINTS: Final = (
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.jwks.endpoint.url",
+)
+_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
+_IN_CLEAR: Final = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
+_POLICY: Final = "replication.policy.class"
+
+
+def audit_security(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
+    """What a stranger on the way, or the author of the file, could make of it; a line once."""
+    seen: set[tuple[Setting, str]] = set()
+    for flow in flows:
+        for found, message, code in _of_flow(flow):
+            if (found, message) not in seen:
+                seen.add((found, message))
+                yield warning(code, found, message)
+
+
+def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
+    clients = (flow.source_consumer, flow.source_admin, flow.target_producer, flow.target_admin)
+    for client in clients:
+        for found, message in _of_client(client):
+            yield found, message, WarningCode.INSECURE
+    policy = flow.settings.get(_POLICY)
+    if policy is not None and flow.policy.custom:
+        message = (
+            "code of this module runs as our user whenever the file is read, also by `check`, "
+            "`convert` and `--explain`"
+        )
+        yield policy, message, WarningCode.CUSTOM_CODE
+
+
+def _of_client(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
+    protocol = trimmed(client.get(SECURITY_PROTOCOL, "")).upper()
+    mechanism = trimmed(client.get(_MECHANISM, "")).upper()
+    if protocol == "SASL_PLAINTEXT" and mechanism in _IN_CLEAR:
+        yield (
+            client.origin(SECURITY_PROTOCOL),
+            f"by {mechanism} over SASL_PLAINTEXT {_IN_CLEAR[mechanism]} goes over the network as "
+            "it is; use SASL_SSL",
+        )
+    if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER":
+        for key in _ENDPOINTS:
+            if urlsplit(trimmed(client.get(key, ""))).scheme.lower() == "http":
+                message = "over http the client's secret and the token go as they are; use https"
+                yield client.origin(key), message
+    if protocol in ("SSL", "SASL_SSL") and not trimmed(client.get(_IDENTIFICATION, "https")):
+        yield (
+            client.origin(_IDENTIFICATION),
+            "empty, so that any certificate of a trusted issuer passes for the broker's; leave "
+            "the line out",
+        )

@@ -1,0 +1,211 @@
+"""MirrorMaker 1's two files and its flags, as the settings of an mm2.properties with one flow.
+
+Topics keep their names, and configs, ACLs, groups and heartbeats are nobody's business, as they
+were not MirrorMaker 1's. The flow is named by the consumer group: several mirrors into one target
+have different groups, or say `--source`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from twinlog.config.files.properties import PropertiesText, decode, parse_properties
+from twinlog.config.files.providers import provider_key
+from twinlog.config.files.raw import RawConfig, read_bytes
+from twinlog.config.keys.client_keys import is_connection_key
+from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
+from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.types import trimmed
+from twinlog.config.values.warnings import ConfigWarning, WarningCode
+from twinlog.errors import ConfigError
+
+TARGET: Final = "target"
+DEFAULTS: Final = "MirrorMaker 1's way"
+"""Where a setting comes from that nobody wrote."""
+
+INTERNAL_TOPICS: Final = r"__.*, mm2.*\.internal"
+_GROUP: Final = "group.id"
+_NOT_IN_AN_ALIAS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_OPAQUE: Final = frozenset(
+    ("key.deserializer", "value.deserializer", "key.serializer", "value.serializer")
+)
+_IDLE_CONSUMER: Final = _OPAQUE | {
+    "partition.assignment.strategy",
+    "client.id",
+    "enable.auto.commit",
+    "auto.commit.interval.ms",
+    "exclude.internal.topics",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "group.instance.id",
+}
+_IDLE_PRODUCER: Final = _OPAQUE | {"client.id", "partitioner.class"}
+_OLD: Final = {
+    "zookeeper.connect": "the consumer before Kafka 0.9",
+    "metadata.broker.list": "the producer before Kafka 0.9",
+    "broker.list": "the producer before Kafka 0.9",
+}
+_METADATA_AGE: Final = "metadata.max.age.ms"
+_FIXED: Final = {
+    "replication.policy.class": MIRROR_PACKAGE + "IdentityReplicationPolicy",
+    "replication.factor": "-1",
+    "config.properties.exclude": ".*",
+    "sync.topic.configs.enabled": "false",
+    "sync.topic.acls.enabled": "false",
+    "emit.heartbeats.enabled": "false",
+    "heartbeats.replication.enabled": "false",
+    "emit.checkpoints.enabled": "false",
+    "emit.offset-syncs.enabled": "false",
+    "sync.group.offsets.enabled": "false",
+    "twinlog.target.partitions": "keyed",
+    "twinlog.new.topic.partitions": "default",
+}
+_REFRESH_SECONDS: Final = "300"
+"""Consumers look for new topics as often as metadata.max.age.ms, five minutes by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions:
+    """MirrorMaker 1's flags as texts; None where one was not given."""
+
+    include: str
+    include_flag: str = "--include"
+    exclude: str | None = None
+    streams: str | None = None
+    commit_interval_ms: str | None = None
+    source: str | None = None
+    """Ours: the name of the source; default: the group."""
+    idle: tuple[str, ...] = ()
+    """Flags that were given and have nothing to set here."""
+
+
+def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig:
+    """Both files as one configuration; wrong files raise ConfigError with file and line."""
+    reading, writing = _read(consumer, "consumer"), _read(producer, "producer")
+    here, there = _settings(reading), _settings(writing)
+    group = here.get(_GROUP)
+    if group is None:
+        raise ConfigError(f"{consumer}: {_GROUP}: missing; add the group of this MirrorMaker")
+    if not trimmed(group.value):
+        raise refuse(group, "names no group", "write the group of this MirrorMaker")
+    alias = _alias(options.source or group.value)
+    idle: list[Setting] = []
+    found: list[Setting] = [
+        Setting(key="clusters", value=f"{alias}, {TARGET}", file=DEFAULTS),
+        Setting(key="emit.heartbeats.enabled", value="false", file=DEFAULTS),
+        Setting(key=f"{alias}.consumer.auto.offset.reset", value="latest", file=DEFAULTS),
+    ]
+    found += _of_cluster(here, alias, "consumer", _IDLE_CONSUMER | {_GROUP, _METADATA_AGE}, idle)
+    found += _of_cluster(there, TARGET, "producer", _IDLE_PRODUCER, idle)
+    found += _of_flow(f"{alias}->{TARGET}", group, here.get(_METADATA_AGE), options)
+    return RawConfig(
+        file=str(consumer),
+        # a later one replaces a default before it
+        settings=Settings({one.key: one for one in found}),
+        duplicates=reading.duplicates,
+        warnings=tuple(_said(str(consumer), idle, options.idle)),
+        is_latin_1=True,
+    )
+
+
+def _alias(text: str) -> str:
+    alias = _NOT_IN_AN_ALIAS.sub("_", text.strip())
+    return f"{alias}-source" if alias == TARGET else alias
+
+
+def _read(path: Path, role: str) -> PropertiesText:
+    data = read_bytes(path, f"MirrorMaker 1's {role} configuration")
+    return parse_properties(decode(data), file=str(path))
+
+
+def _settings(text: PropertiesText) -> dict[str, Setting]:
+    return {
+        one.key: Setting(key=one.key, value=one.value, file=text.file, line=one.line)
+        for one in text.entries
+    }
+
+
+def _of_cluster(
+    settings: dict[str, Setting],
+    alias: str,
+    role: str,
+    not_passed: frozenset[str],
+    idle: list[Setting],
+) -> Iterator[Setting]:
+    for key, one in settings.items():
+        if key in _OLD:
+            raise refuse(one, f"is of {_OLD[key]}", "write bootstrap.servers = host:9092")
+        if key == "interceptor.classes":
+            raise refuse(one, "Java classes cannot run here", "remove the line")
+        if key in not_passed:
+            if key in _IDLE_CONSUMER | _IDLE_PRODUCER:
+                idle.append(one)
+        elif provider_key(key):
+            yield one
+        elif is_connection_key(key):
+            yield _renamed(one, f"{alias}.{key}")
+        else:
+            yield _renamed(one, f"{alias}.{role}.{key}")
+    if "bootstrap.servers" not in settings:
+        path = next(iter(settings.values())).file if settings else f"the {role} configuration"
+        raise ConfigError(f"{path}: bootstrap.servers: missing; add: bootstrap.servers = host:9092")
+
+
+def _of_flow(
+    flow: str, group: Setting, metadata_age: Setting | None, options: PairOptions
+) -> Iterator[Setting]:
+    def one(key: str, value: str, flag: str = DEFAULTS) -> Setting:
+        return Setting(key=f"{flow}.{key}", value=value, file=flag)
+
+    yield one("enabled", "true")
+    for key, value in _FIXED.items():
+        yield one(key, value)
+    yield one("topics", _pattern(options.include), options.include_flag)
+    if options.exclude is None:
+        yield one("topics.exclude", INTERNAL_TOPICS)
+    else:
+        yield one("topics.exclude", f"{INTERNAL_TOPICS}, {_pattern(options.exclude)}", "--exclude")
+    if options.streams is not None:
+        yield one("tasks.max", options.streams, "--num.streams")
+    yield _renamed(group, f"{flow}.twinlog.source.group.id")
+    if options.commit_interval_ms is not None:
+        key = "twinlog.source.group.commit.interval.ms"
+        yield one(key, options.commit_interval_ms, "--offset.commit.interval.ms")
+    yield one("refresh.topics.interval.seconds", _REFRESH_SECONDS)
+    if metadata_age is not None and metadata_age.value.strip().isdecimal():
+        seconds = max(1, int(metadata_age.value) // 1000)
+        key = f"{flow}.refresh.topics.interval.seconds"
+        yield _renamed(metadata_age, key, str(seconds))
+
+
+def _renamed(one: Setting, key: str, value: str | None = None) -> Setting:
+    return Setting(
+        key=key, value=one.value if value is None else value, file=one.file, line=one.line
+    )
+
+
+def _pattern(text: str) -> str:
+    """MirrorMaker 1 drops blanks and the quotes around; its commas mean `|`, as here."""
+    return text.replace(" ", "").strip("\"'")
+
+
+def _said(file: str, idle: list[Setting], flags: tuple[str, ...]) -> Iterator[ConfigWarning]:
+    """One line for all that is accepted and does nothing."""
+    opaque = [one for one in idle if one.key in _OPAQUE]
+    others = [one for one in idle if one.key not in _OPAQUE]
+    if opaque:
+        listed = ", ".join(f"{one.key} ({one.place})" for one in opaque)
+        yield _warning(file, f"keys and values are bytes always: {listed}")
+    if others or flags:
+        listed = ", ".join([*(f"{one.key} ({one.place})" for one in others), *flags])
+        yield _warning(file, f"accepted, without a meaning here: {listed}")
+
+
+def _warning(file: str, message: str) -> ConfigWarning:
+    return ConfigWarning(code=WarningCode.NO_MEANING, file=file, line=None, key="", message=message)

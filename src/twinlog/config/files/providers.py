@@ -1,0 +1,151 @@
+"""Config providers: `${name:path:key}` is looked up in a file, a folder or the environment.
+
+As in Kafka, a provider works only when it is named in `config.files.providers` and has a class; a
+variable that it does not know stays in the text as it is; a looked-up value is not searched again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from twinlog.config.files.properties import parse_properties
+from twinlog.config.regex.java_regex import compile_java
+from twinlog.config.regex.reader import RegexProblem
+from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.types import to_list
+
+_VARIABLE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+_PACKAGE = "org.apache.kafka.common.config.provider."
+
+Lookup = Callable[[str, str], str | None]
+"""(path, key) to the value, or None where there is none."""
+
+
+def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings:
+    """All settings with their variables replaced."""
+    lookups = _lookups(raw, environment)
+    if not lookups:
+        return raw
+    return Settings({name: _resolved(setting, lookups) for name, setting in raw.items()})
+
+
+def provider_key(key: str) -> bool:
+    """Whether a key says which config providers there are."""
+    return key == "config.providers" or key.startswith("config.providers.")
+
+
+def has_variable(value: str) -> bool:
+    """Whether a value holds something that looks like a variable."""
+    return _VARIABLE.search(value) is not None
+
+
+def _lookups(raw: Settings, environment: Mapping[str, str]) -> dict[str, Lookup]:
+    named = raw.get("config.providers")
+    lookups: dict[str, Lookup] = {}
+    for name in to_list(named) if named else ():
+        kind = raw.get(f"config.providers.{name}.class")
+        if kind is None:
+            continue
+        params = {
+            key: s.value for key, s in raw.stripped(f"config.providers.{name}.param.").items()
+        }
+        lookups[name] = _lookup(kind, params, environment)
+    return lookups
+
+
+def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]) -> Lookup:
+    match kind.value.strip().removeprefix(_PACKAGE):
+        case "EnvVarConfigProvider":
+            return _environment_lookup(kind, params, environment)
+        case "FileConfigProvider":
+            return _file_lookup(_allowed(params))
+        case "DirectoryConfigProvider":
+            return _folder_lookup(_allowed(params))
+    raise refuse(
+        kind,
+        f"the config provider {kind.shown} is not known here",
+        f"use File-, Directory- or EnvVarConfigProvider of {_PACKAGE[:-1]}",
+    )
+
+
+def _resolved(setting: Setting, lookups: Mapping[str, Lookup]) -> Setting:
+    used = False
+
+    def value_of(variable: re.Match[str]) -> str:
+        nonlocal used
+        lookup = lookups.get(variable[1])
+        try:
+            found = lookup(variable[3] or "", variable[4]) if lookup else None
+        except (OSError, UnicodeDecodeError) as error:
+            raise refuse(
+                setting,
+                f"{variable[0]} cannot be read: {getattr(error, 'strerror', None) or error}",
+                "check path and permissions",
+            ) from error
+        if found is None:
+            return variable[0]
+        used = True
+        return found
+
+    value = _VARIABLE.sub(value_of, setting.value)
+    return replace(setting, value=value, from_provider=True) if used else setting
+
+
+def _environment_lookup(
+    kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]
+) -> Lookup:
+    pattern = params.get("allowlist.pattern")
+    try:
+        allowed = compile_java(pattern) if pattern else None
+    except RegexProblem as problem:
+        raise refuse(
+            kind, f"its allowlist.pattern is wrong: {problem.reason}", "correct it"
+        ) from problem
+
+    def look_up(path: str, key: str) -> str | None:
+        # Kafka refuses a path here by finding nothing
+        if path or (allowed and not allowed.fullmatch(key)):
+            return None
+        return environment.get(key)
+
+    return look_up
+
+
+def _file_lookup(allowed: Callable[[Path], bool]) -> Lookup:
+    def look_up(path: str, key: str) -> str | None:
+        if not path or not allowed(Path(path)):
+            return None
+        # unlike the main file this one is read as UTF-8
+        text = Path(path).read_text(encoding="utf-8")
+        entries = parse_properties(text, file=path).entries
+        return next((entry.value for entry in entries if entry.key == key), None)
+
+    return look_up
+
+
+def _folder_lookup(allowed: Callable[[Path], bool]) -> Lookup:
+    def look_up(path: str, key: str) -> str | None:
+        file = Path(path) / key
+        if not path or not allowed(Path(path)) or "/" in key or not file.is_file():
+            return None
+        return file.read_text(encoding="utf-8")
+
+    return look_up
+
+
+def _allowed(params: Mapping[str, str]) -> Callable[[Path], bool]:
+    listed = [
+        Path(entry.strip()) for entry in params.get("allowed.paths", "").split(",") if entry.strip()
+    ]
+
+    def allowed(path: Path) -> bool:
+        # without resolving symbolic links: Kubernetes mounts secrets through them
+        plain = Path(*[part for part in path.parts if part != "."])
+        if not listed:
+            return True
+        return ".." not in path.parts and any(plain.is_relative_to(entry) for entry in listed)
+
+    return allowed

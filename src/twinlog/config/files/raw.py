@@ -1,0 +1,46 @@
+"""What any configuration file says before its values are read: settings with their lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from twinlog.config.files.properties import DuplicateKey, PropertiesText
+from twinlog.config.values.origin import Setting, Settings
+from twinlog.config.values.warnings import ConfigWarning
+from twinlog.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawConfig:
+    """A file under the keys of mm2.properties; variables (`${..}`) are still variables."""
+
+    file: str
+    settings: Settings
+    duplicates: tuple[DuplicateKey, ...] = ()
+    warnings: tuple[ConfigWarning, ...] = ()
+    """About what the file's own format says and nothing here needs."""
+    is_latin_1: bool = False
+    """Read as Java reads properties, so that characters beyond ASCII are seldom what was meant."""
+
+
+def read_bytes(path: Path, wanted: str) -> bytes:
+    """A whole file; `wanted` says what it should be."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file; name {wanted}") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error.strerror}; check path and permissions"
+        ) from error
+
+
+def settings_of(text: PropertiesText) -> Settings:
+    """The entries of a properties file, each with its line."""
+    return Settings(
+        {
+            entry.key: Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
+            for entry in text.entries
+        }
+    )

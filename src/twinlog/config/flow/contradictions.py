@@ -1,0 +1,50 @@
+"""Settings of one flow that cannot both be meant: with its own MirrorMaker 2 does not start."""
+
+from __future__ import annotations
+
+from twinlog.config.keys.client_keys import ISOLATION_LEVEL
+from twinlog.config.values.origin import ClientProperties, Settings, refuse
+from twinlog.config.values.types import to_boolean, trimmed
+
+_EMITS_SYNCS = "emit.offset-syncs.enabled"
+_SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
+"""As MirrorSourceConfig.validate has them (KIP-1031)."""
+
+_EXACTLY_ONCE = "exactly.once.support"
+_NEW_PARTITIONS = "twinlog.new.topic.partitions"
+_PARTITIONS = "twinlog.target.partitions"
+
+
+def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> None:
+    """Raises ConfigError for the line that asks for what another line turns off."""
+    emits = settings.get(_EMITS_SYNCS)
+    if emits is not None and not to_boolean(emits):
+        for name, setting in settings.items():
+            if name.startswith(_SYNCS_PREFIXES):
+                raise refuse(
+                    setting,
+                    f"there is no offset-syncs topic: {emits.key} is false ({emits.place})",
+                    "remove one of the two lines",
+                )
+    fewer = settings.get(_NEW_PARTITIONS)
+    kept = settings.get(_PARTITIONS)
+    is_keyed = kept is not None and trimmed(kept.value) == "keyed"
+    if fewer is not None and trimmed(fewer.value) == "default" and not is_keyed:
+        raise refuse(
+            fewer,
+            "where the target's number of partitions is not the source's, records can only be "
+            "placed by key",
+            f"add {_PARTITIONS} = keyed, or remove this line",
+        )
+    wanted = settings.get(_EXACTLY_ONCE)
+    reads_all = (
+        ISOLATION_LEVEL in consumer and trimmed(consumer[ISOLATION_LEVEL]) == "read_uncommitted"
+    )
+    if wanted is not None and trimmed(wanted.value).lower() == "required" and reads_all:
+        isolation = consumer.origin(ISOLATION_LEVEL)
+        raise refuse(
+            wanted,
+            f"what was rolled back would be copied: {isolation.key} is read_uncommitted "
+            f"({isolation.place})",
+            "remove one of the two lines",
+        )

@@ -1,0 +1,108 @@
+"""The values of one enabled flow, read from its settings by the key table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twinlog.config.flow.contradictions import refuse_contradictions
+from twinlog.config.flow.emissions import own_heartbeat, read_offset_syncs
+from twinlog.config.flow.groups import read_groups
+from twinlog.config.flow.policies import policy_config, refuse_java_classes
+from twinlog.config.flow.precedence import (
+    cluster_settings,
+    data_producer,
+    flow_settings,
+    source_client,
+    target_client,
+)
+from twinlog.config.flow.schema import FlowConfig, IsolationLevel, OffsetReset
+from twinlog.config.flow.tuning import lane_memory, read_tuning
+from twinlog.config.flow.values import FlowValues
+from twinlog.config.keys.client_keys import AUTO_OFFSET_RESET, ISOLATION_LEVEL, Role
+from twinlog.config.values.origin import ClientProperties, Settings
+from twinlog.config.values.types import (
+    to_choice,
+)
+from twinlog.model import Flow, StartKind
+
+
+def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
+    """All values of an enabled flow; the first wrong one is refused."""
+    settings = flow_settings(raw, flow)
+    values = FlowValues(settings)
+    values.check_all()
+    refuse_java_classes(settings)
+    consumer = source_client(settings, Role.CONSUMER)
+    refuse_contradictions(settings, consumer)
+    producer = data_producer(cluster_settings(raw, flow.target), settings)
+    reset = _reset(consumer)
+    refreshes, refresh_s = values.rounds("refresh.topics")
+    syncs_configs, configs_s = values.rounds("sync.topic.configs")
+    syncs_acls, acls_s = values.rounds("sync.topic.acls")
+    return FlowConfig(
+        flow=flow,
+        source_alias=values.text_or("source.cluster.alias", flow.source),
+        target_alias=values.text_or("target.cluster.alias", flow.target),
+        topics=values.names("topics"),
+        topics_exclude=values.names("topics.exclude"),
+        heartbeats_replication_enabled=values.boolean("heartbeats.replication.enabled"),
+        policy=policy_config(settings),
+        replication_factor=values.replicas("replication.factor"),
+        config_properties_exclude=values.names("config.properties.exclude"),
+        use_defaults_from=values.text("use.defaults.from"),
+        refresh_topics_enabled=refreshes,
+        refresh_topics_interval_seconds=refresh_s,
+        topic_creation_enabled=values.boolean("topic.creation.enable"),
+        sync_topic_configs_enabled=syncs_configs,
+        sync_topic_configs_interval_seconds=configs_s,
+        sync_topic_acls_enabled=syncs_acls,
+        sync_topic_acls_interval_seconds=acls_s,
+        sync_topic_acls_prefixed=values.boolean("twinlog.sync.topic.acls.prefixed"),
+        sync_topic_acls_removal=values.boolean("twinlog.sync.topic.acls.removal"),
+        groups=read_groups(values),
+        heartbeats=own_heartbeat(values, flow),
+        offset_syncs=read_offset_syncs(values),
+        tasks_max=values.number_or_none("tasks.max"),
+        isolation_level=_isolation(consumer),
+        auto_offset_reset=reset,
+        start=replace(
+            values.starts("twinlog.start", StartKind(reset.value)),
+            new_from_earliest=values.choice_or("twinlog.start.new", "start") == "earliest",
+        ),
+        source_group_id=values.text("twinlog.source.group.id"),
+        source_group_commit_interval_ms=values.number("twinlog.source.group.commit.interval.ms"),
+        same_partitions=values.choice_or("twinlog.target.partitions", "grow") == "same",
+        keyed_partitions=values.choice_or("twinlog.target.partitions", "grow") == "keyed",
+        default_partitions=values.choice_or("twinlog.new.topic.partitions", "source") == "default",
+        accept_source_loss=values.choice_or("twinlog.source.loss", "stop") == "accept",
+        lease_seconds=values.number("twinlog.lease.seconds"),
+        reload_interval_seconds=values.number("twinlog.config.reload.interval.seconds"),
+        lane_memory_bytes=lane_memory(
+            settings.get("twinlog.lane.memory.bytes"),
+            producer,
+            values.number("twinlog.lane.memory.bytes"),
+        ),
+        tuning=read_tuning(consumer, producer, settings.get("twinlog.compression")),
+        max_bytes_per_second=values.number_or_none("twinlog.max.bytes.per.second"),
+        priorities=values.priorities("twinlog.priority"),
+        producer_id_expiration_ms=values.number_or_none("twinlog.target.producer.id.expiration.ms"),
+        state_topic_replication_factor=values.replicas("twinlog.state.topic.replication.factor"),
+        source_consumer=consumer,
+        source_admin=source_client(settings, Role.ADMIN),
+        target_admin=target_client(settings, Role.ADMIN),
+        target_consumer=target_client(settings, Role.CONSUMER),
+        target_producer=producer,
+        settings=settings,
+    )
+
+
+def _isolation(consumer: ClientProperties) -> IsolationLevel:
+    if ISOLATION_LEVEL not in consumer:
+        return IsolationLevel.READ_COMMITTED
+    return IsolationLevel(to_choice(consumer.origin(ISOLATION_LEVEL), tuple(IsolationLevel)))
+
+
+def _reset(consumer: ClientProperties) -> OffsetReset:
+    if AUTO_OFFSET_RESET not in consumer:
+        return OffsetReset.EARLIEST
+    return OffsetReset(to_choice(consumer.origin(AUTO_OFFSET_RESET), tuple(OffsetReset)))

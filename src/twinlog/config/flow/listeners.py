@@ -1,0 +1,48 @@
+"""Where `listeners` of an mm2.properties says that HTTP is served.
+
+MirrorMaker 2 serves its REST interface there; here it is the address of the monitoring paths,
+unless the command line names one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from twinlog.config.values.origin import Settings
+from twinlog.config.values.types import HostPort, to_list
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
+
+EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 (an empty host is Connect's word for it)
+MAX_PORT: Final = 65_535
+_LISTENER: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]*):(?P<port>\d+)/?", re.IGNORECASE
+)
+
+
+def http_listener(raw: Settings) -> HostPort | None:
+    """The first `http://` one; None where the file has none."""
+    setting = raw.get("listeners")
+    entries = [] if setting is None else to_list(setting)
+    for found in filter(None, map(_matched, entries)):
+        if found["scheme"].lower() == "http":
+            host = found["host"].strip("[]") or EVERY_ADDRESS
+            return HostPort(host=host, port=int(found["port"]))
+    return None
+
+
+def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
+    """MirrorMaker 2 reads the key only where its REST interface is on, so a wrong one stops
+    nothing.
+    """
+    setting = raw.get("listeners")
+    for entry in [] if setting is None else to_list(setting):
+        if _matched(entry) is None:
+            message = f"{entry!r} is no listener; write http://ADDRESS:PORT"
+            yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
+
+
+def _matched(entry: str) -> re.Match[str] | None:
+    found = _LISTENER.fullmatch(entry)
+    return found if found is not None and int(found["port"]) <= MAX_PORT else None

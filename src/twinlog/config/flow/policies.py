@@ -1,0 +1,95 @@
+"""Java class names in the file: which have a counterpart here, and which must be refused.
+
+A custom policy or filter decides which records land where. Running without it would copy into wrong
+places, so an unknown class is an error, never ignored.
+"""
+
+from __future__ import annotations
+
+from twinlog.config.flow.custom_policy import SEPARATES, keeps_names
+from twinlog.config.flow.schema import PolicyConfig, PolicyKind
+from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
+from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.types import parse_boolean, to_list, trimmed
+
+_POLICY_CLASS = "replication.policy.class"
+_SEPARATOR = "replication.policy.separator"
+_INTERNAL_SEPARATOR_ENABLED = "replication.policy.internal.topic.separator.enabled"
+_DEFAULT_SEPARATOR = "."
+
+POLICY_CLASSES = {
+    MIRROR_PACKAGE + "DefaultReplicationPolicy": PolicyKind.DEFAULT,
+    MIRROR_PACKAGE + "IdentityReplicationPolicy": PolicyKind.IDENTITY,
+    # widespread copies of the identity policy, from before Kafka had its own
+    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": PolicyKind.IDENTITY,
+    "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": PolicyKind.IDENTITY,
+}
+
+_ONLY_DEFAULT = ("topic.filter.class", "config.property.filter.class", "group.filter.class")
+
+
+def policy_config(settings: Settings) -> PolicyConfig:
+    """The replication policy of a flow."""
+    separator = _DEFAULT_SEPARATOR
+    internal = _DEFAULT_SEPARATOR
+    given = settings.get(_SEPARATOR)
+    if given is not None:
+        separator = trimmed(given.value)
+        if not separator:
+            raise refuse(
+                given,
+                "an empty separator cannot be found again in a name",
+                "remove the line, or set one",
+            )
+        flag = settings.get(_INTERNAL_SEPARATOR_ENABLED)
+        # KIP-949: the flag is read only where the separator is set
+        internal = (
+            separator if flag is None or parse_boolean(trimmed(flag.value)) else _DEFAULT_SEPARATOR
+        )
+    given = settings.get(_POLICY_CLASS)
+    is_custom = given is not None and SEPARATES in given.value
+    return PolicyConfig(
+        kind=_policy_kind(given),
+        separator=separator,
+        internal_separator=internal,
+        custom=trimmed(given.value) if given is not None and is_custom else "",
+    )
+
+
+def _policy_kind(given: Setting | None) -> PolicyKind:
+    if given is None:
+        return PolicyKind.DEFAULT
+    name = trimmed(given.value)
+    if SEPARATES in name:
+        return PolicyKind.IDENTITY if keeps_names(given, name) else PolicyKind.DEFAULT
+    if name in POLICY_CLASSES:
+        return POLICY_CLASSES[name]
+    full = next((known for known in POLICY_CLASSES if known.endswith(f".{name}")), None)
+    if full:
+        raise refuse(given, f"{given.shown} lacks its package", f"write {full}")
+    raise refuse(
+        given,
+        f"the class {given.shown} is not known here",
+        f"use DefaultReplicationPolicy or IdentityReplicationPolicy of {MIRROR_PACKAGE[:-1]}, "
+        "or a Python class as package.module:Class",
+    )
+
+
+def refuse_java_classes(settings: Settings) -> None:
+    """Stop at classes that would change what is copied."""
+    for name in _ONLY_DEFAULT:
+        given = settings.get(name)
+        if given is not None and trimmed(given.value) != DEFINITIONS[name].default:
+            raise refuse(
+                given,
+                f"the Java class {given.shown} cannot run here, and the copy would differ",
+                "remove the line and say the same with the *.exclude keys",
+            )
+    transforms = settings.get("transforms")
+    if transforms is not None and to_list(transforms):
+        raise refuse(
+            transforms,
+            f"{transforms.shown} cannot run here, and the copy would differ",
+            "remove the line from flows that Twinlog runs",
+        )

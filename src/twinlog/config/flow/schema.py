@@ -1,0 +1,188 @@
+"""The configuration as values: what a run is to do, frozen, with the origin of everything kept.
+
+`load.load` makes a MirrorConfig; nothing below it reads a file or the environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from twinlog.config.flow.groups import GroupsConfig
+from twinlog.config.flow.precedence import cluster_client
+from twinlog.config.flow.priority import Priorities
+from twinlog.config.flow.start import Starts
+from twinlog.config.flow.tuning import Tuning
+from twinlog.config.keys.client_keys import Role
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.values.origin import ClientProperties, Setting, Settings
+from twinlog.config.values.types import HostPort
+from twinlog.config.values.warnings import ConfigWarning
+from twinlog.model import Flow
+
+
+class PolicyKind(StrEnum):
+    """How remote topics are named."""
+
+    DEFAULT = "default"
+    IDENTITY = "identity"
+
+
+class IsolationLevel(StrEnum):
+    """Whether records of open and aborted transactions are copied."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class OffsetReset(StrEnum):
+    """Where a partition starts that has no position yet."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """One cluster by its alias; `servers` is empty where no flow needs it and none is named."""
+
+    alias: str
+    servers: tuple[HostPort, ...]
+    settings: Settings = field(repr=False)
+
+    def client_properties(self, role: Role) -> ClientProperties:
+        """Java properties for a client that belongs to no flow; a flow's are in FlowConfig."""
+        return cluster_client(self.settings, role)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """Which replication policy names a flow's topics, and with what."""
+
+    kind: PolicyKind
+    separator: str
+    internal_separator: str
+    """What stands in the names of MM2's internal topics (KIP-949)."""
+    custom: str = ""
+    """`module:Class` of a policy in Python; `kind` then says whether it keeps names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatConfig:
+    """One heartbeat that a flow's leader writes: the flow's own, or one that stands for a flow
+    that is not enabled.
+    """
+
+    source_alias: str
+    target_alias: str
+    into_target: bool
+    """Into the target of the flow that writes it, or else into its source."""
+    interval_seconds: int
+    replication_factor: int | None
+    """Of the heartbeats topic; None where nobody said it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSyncsConfig:
+    """Where MirrorMaker 2's offset syncs are written, and how close together they lie."""
+
+    on_target: bool
+    lag_max: int
+    """offset.lag.max, in records."""
+    replication_factor: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowConfig:
+    """Everything that one enabled flow is to do."""
+
+    flow: Flow
+    source_alias: str
+    """The source's name in topic names: its alias, unless source.cluster.alias says otherwise."""
+    target_alias: str
+
+    topics: NamePattern
+    topics_exclude: NamePattern
+    heartbeats_replication_enabled: bool
+    policy: PolicyConfig
+    replication_factor: int
+    """Of new remote topics; -1 is the broker's default."""
+    config_properties_exclude: NamePattern
+    use_defaults_from: str
+    refresh_topics_enabled: bool
+    refresh_topics_interval_seconds: int
+    topic_creation_enabled: bool
+    """topic.creation.enable: remote topics may be created, grown and reconfigured."""
+    sync_topic_configs_enabled: bool
+    sync_topic_configs_interval_seconds: int
+    sync_topic_acls_enabled: bool
+    sync_topic_acls_interval_seconds: int
+    sync_topic_acls_prefixed: bool
+    sync_topic_acls_removal: bool
+
+    heartbeats: tuple[HeartbeatConfig, ...]
+    offset_syncs: OffsetSyncsConfig | None
+    """None where emit.offset-syncs.enabled=false."""
+
+    groups: GroupsConfig
+
+    tasks_max: int | None
+    isolation_level: IsolationLevel
+    auto_offset_reset: OffsetReset
+
+    start: Starts
+    """twinlog.start"""
+    source_group_id: str
+    """twinlog.source.group.id; empty is none."""
+    source_group_commit_interval_ms: int
+    same_partitions: bool
+    """twinlog.target.partitions = same: topics whose counts differ are refused, none is grown."""
+    keyed_partitions: bool
+    """twinlog.target.partitions = keyed: records of such topics are placed by key."""
+    default_partitions: bool
+    """twinlog.new.topic.partitions = default: new topics get num.partitions of the target."""
+    accept_source_loss: bool
+    """twinlog.source.loss: go on behind records that the source deleted before they were copied."""
+    lease_seconds: int
+    reload_interval_seconds: int
+    """twinlog.config.reload.interval.seconds; 0 is never."""
+    lane_memory_bytes: int
+    tuning: Tuning
+    """Sizes and codec, from settings of the clients."""
+    max_bytes_per_second: int | None
+    """twinlog.max.bytes.per.second; None is no limit."""
+    priorities: Priorities
+    producer_id_expiration_ms: int | None
+    """twinlog.target.producer.id.expiration.ms; None where nobody said it."""
+    state_topic_replication_factor: int
+
+    source_consumer: ClientProperties
+    source_admin: ClientProperties
+    target_admin: ClientProperties
+    target_consumer: ClientProperties
+    target_producer: ClientProperties
+    """The producer of the copied records."""
+    settings: Settings = field(repr=False)
+    """All settings of the flow's connectors, each with its line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorConfig:
+    """A configuration, ready to run; `flows` holds the enabled ones only, at least one."""
+
+    file: str
+    clusters: tuple[ClusterConfig, ...]
+    flows: tuple[FlowConfig, ...]
+    http_listener: HostPort | None = None
+    """Of `listeners`: where monitoring is served when the command line names no address."""
+    warnings: tuple[ConfigWarning, ...]
+    lines: tuple[Setting, ...] = field(default=(), repr=False)
+    """All that was read, in the order of the file."""
+    more_files: tuple[str, ...] = ()
+    """Those behind the first one, where one process runs several."""
+
+    def cluster(self, alias: str) -> ClusterConfig:
+        return next(cluster for cluster in self.clusters if cluster.alias == alias)
+
+    def flow(self, flow: Flow) -> FlowConfig:
+        return next(config for config in self.flows if config.flow == flow)

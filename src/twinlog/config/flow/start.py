@@ -1,0 +1,142 @@
+"""`twinlog.start`: where the copy of a partition begins that was never copied, topic by topic."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.values.origin import Setting, refuse
+from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
+from twinlog.config.values.types import to_list, to_names
+from twinlog.errors import ConfigError
+from twinlog.model import EARLIEST, StartAt, StartKind, TopicPartition
+
+EXAMPLE: Final = (
+    "write payments.*:latest, orders:2026-11-01T00:00:00Z, audit:0=120;1=77, .*:earliest"
+)
+_RESETS: Final = (StartKind.EARLIEST.value, StartKind.LATEST.value)
+_TIME: Final = re.compile(r"(?:^|:)([0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ].*)?)$")
+_OFFSETS: Final = re.compile(r"[0-9]{1,9}=[0-9]{1,18}(?:;[0-9]{1,9}=[0-9]{1,18})*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStart:
+    """What one entry says, or what no entry says."""
+
+    text: str
+    rest: StartAt
+    """For partitions without an offset of their own."""
+    offsets: tuple[tuple[int, int], ...] = ()
+    """(partition, offset)"""
+
+    def at(self, partition: int) -> StartAt:
+        """Where this partition of a topic begins."""
+        offset = dict(self.offsets).get(partition)
+        return self.rest if offset is None else StartAt(StartKind.OFFSET, offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Patterns of topics with their starts; the first that matches counts."""
+
+    entries: tuple[tuple[NamePattern, TopicStart], ...] = ()
+    otherwise: TopicStart
+    new_from_earliest: bool = False
+    """twinlog.start.new = earliest"""
+
+    @classmethod
+    def everywhere(cls, reset: StartKind) -> Starts:
+        """The same for all topics."""
+        return cls(otherwise=_of_reset(reset))
+
+    def topic(self, topic: str) -> TopicStart:
+        """What counts for a source topic."""
+        found = (start for pattern, start in self.entries if pattern.matches(topic))
+        return next(found, self.otherwise)
+
+    def at(self, tp: TopicPartition, *, is_new: bool = False) -> StartAt:
+        """Where a partition of the source begins; `is_new`: it was made while the flow ran."""
+        found = self.topic(tp.topic).at(tp.partition)
+        if is_new and self.new_from_earliest and found.kind is not StartKind.OFFSET:
+            return EARLIEST
+        return found
+
+    def __str__(self) -> str:
+        said = [f"{pattern}:{start.text}" for pattern, start in self.entries]
+        return ", ".join([*said, self.otherwise.text])
+
+
+def to_starts(setting: Setting, reset: StartKind) -> Starts:
+    """Entries `pattern:start`, or a start alone for all topics.
+
+    A start is `earliest`, `latest`, a time in ISO 8601 or in ms, or offsets as `0=120;1=77`.
+    Topics that no entry names, and partitions without an offset, begin as auto.offset.reset says.
+    """
+    entries = [_entry(setting, text, reset) for text in to_list(setting)]
+    for pattern, start in entries[:-1]:
+        if pattern is None:
+            todo = f"put {start.text} last, for all other topics"
+            raise refuse(setting, f'what follows "{start.text}" never counts', todo)
+    otherwise = _of_reset(reset)
+    if entries and entries[-1][0] is None:
+        otherwise = entries.pop()[1]
+    named = tuple((pattern, start) for pattern, start in entries if pattern is not None)
+    return Starts(entries=named, otherwise=otherwise)
+
+
+def _entry(setting: Setting, text: str, reset: StartKind) -> tuple[NamePattern | None, TopicStart]:
+    time = _TIME.search(text)
+    if time is not None:
+        pattern, value = text[: time.start()], time[1]
+    else:
+        pattern, _, value = text.rpartition(":")
+    start = _start(setting, value.strip(), reset)
+    if time is None and not pattern and text.startswith(":"):
+        raise refuse(setting, f'"{text}" names no topic', EXAMPLE)
+    if not pattern:
+        return None, start
+    named = Setting(
+        key=setting.key,
+        value=pattern.strip(),
+        file=setting.file,
+        line=setting.line,
+        from_provider=setting.from_provider,
+    )
+    return to_names(named), start
+
+
+def _start(setting: Setting, value: str, reset: StartKind) -> TopicStart:
+    if value in _RESETS:
+        return _of_reset(StartKind(value))
+    if _OFFSETS.fullmatch(value):
+        return _of_offsets(setting, value, reset)
+    try:
+        ms = to_milliseconds(value)
+    except NoTime as problem:
+        raise _refused(setting, value, problem) from None
+    return TopicStart(text=in_iso(ms), rest=StartAt(StartKind.TIMESTAMP, ms))
+
+
+def _of_offsets(setting: Setting, value: str, reset: StartKind) -> TopicStart:
+    pairs = [pair.partition("=") for pair in value.split(";")]
+    offsets = {int(partition): int(offset) for partition, _, offset in pairs}
+    if len(offsets) < len(pairs):
+        raise refuse(setting, f'"{value}" names a partition twice', "leave one of them")
+    return TopicStart(
+        text=value, rest=_of_reset(reset).rest, offsets=tuple(sorted(offsets.items()))
+    )
+
+
+def _refused(setting: Setting, value: str, problem: NoTime) -> ConfigError:
+    if value.isdigit():
+        return refuse(setting, problem.what, f"{problem.todo}; 0={value} for an offset")
+    if value[:1].isdigit() and "-" in value and "=" not in value:
+        return refuse(setting, problem.what, problem.todo)
+    what = f'"{value}" is no start: earliest, latest, a time, or offsets of partitions'
+    return refuse(setting, what, EXAMPLE)
+
+
+def _of_reset(reset: StartKind) -> TopicStart:
+    return TopicStart(text=reset.value, rest=StartAt(reset))

@@ -1,0 +1,39 @@
+"""Which flows are on, by MirrorMaker 2's two readings of `enabled`."""
+
+from __future__ import annotations
+
+from twinlog.config.values.origin import Settings
+from twinlog.config.values.types import parse_boolean, trimmed
+from twinlog.model import Flow
+
+_EMIT_HEARTBEATS = "emit.heartbeats.enabled"
+
+
+def enabled(raw: Settings, flow: Flow) -> tuple[bool, str]:
+    """Whether MirrorMaker 2 would run a flow, and, where a line seems to want it, why not.
+
+    Two readings of `enabled` must agree. The herder of a pair exists when Boolean.parseBoolean
+    (strict, not trimmed) says so, or when the pair emits heartbeats (the default). In it the
+    connectors run when ConfigDef (trimmed, but nothing except true and false) says so, with a
+    top-level `enabled` as default.
+    """
+    own = raw.get(f"{flow}.enabled")
+    setting = own or raw.get("enabled")
+    if setting is None:
+        return False, ""
+    text = trimmed(setting.value).lower()
+    if text == "false":
+        return False, ""
+    if text != "true":
+        what = f"{setting.shown} is not exactly true, so the flow is off{setting.comment_hint}"
+        return False, f"{what}; write: {flow}.enabled = true"
+    heartbeats = raw.get(f"{flow}.{_EMIT_HEARTBEATS}") or raw.get(_EMIT_HEARTBEATS)
+    herder = (own is not None and parse_boolean(own.value)) or (
+        heartbeats is None or parse_boolean(heartbeats.value)
+    )
+    if not herder:
+        blank = (
+            "a blank at the end of the value" if own else "without heartbeats a top-level `enabled`"
+        )
+        return False, f"{blank} does not turn the flow on; write: {flow}.enabled = true"
+    return True, ""

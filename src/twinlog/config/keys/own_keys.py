@@ -1,0 +1,174 @@
+"""Twinlog's own keys: one table.
+
+All start with `twinlog.`, so that MirrorMaker 2 can still run the file.
+"""
+
+from __future__ import annotations
+
+from twinlog.config.keys.key_types import KeyDefinition, Kind, Scope, Support
+
+_MEBIBYTE = 1 << 20
+
+OWN_KEYS = (
+    KeyDefinition(
+        name="twinlog.start",
+        kind=Kind.LIST,
+        default=None,  # the source consumer's auto.offset.reset
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="where a partition starts that was never copied: `earliest`, `latest`, a time, or "
+        "by topic, as `orders:2026-11-01T00:00:00Z, audit:0=120;1=77, .*:latest`; default: "
+        "auto.offset.reset",
+        replaces=("twinlog.source.start",),
+    ),
+    KeyDefinition(
+        name="twinlog.start.new",
+        kind=Kind.CHOICE,
+        default="start",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="where topics and partitions start that are made while the mirror runs: as "
+        "`twinlog.start` says, or `earliest`, so that `latest` leaves out nothing that is written "
+        "before they are found",
+        choices=("start", "earliest"),
+    ),
+    KeyDefinition(
+        name="twinlog.source.loss",
+        kind=Kind.CHOICE,
+        default="stop",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="what to do when the source deleted records before they were copied",
+        choices=("stop", "accept"),
+    ),
+    KeyDefinition(
+        name="twinlog.lease.seconds",
+        kind=Kind.INT,
+        default="300",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how long one Spark job holds its partitions",
+        low=1,
+    ),
+    KeyDefinition(
+        name="twinlog.config.reload.interval.seconds",
+        kind=Kind.INT,
+        default="0",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how often a running mirror looks whether this file changed; 0: only at a SIGHUP",
+        low=0,
+    ),
+    KeyDefinition(
+        name="twinlog.lane.memory.bytes",
+        kind=Kind.LONG,
+        default=str(64 * _MEBIBYTE),
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how much fetched data a lane may hold; without it: the target producer's "
+        "buffer.memory",
+        low=_MEBIBYTE,
+    ),
+    KeyDefinition(
+        name="twinlog.compression",
+        kind=Kind.CHOICE,
+        default="keep",
+        scope=Scope.TARGET,
+        support=Support.ACTS,
+        meaning="`enforce` gives every batch the target producer's compression.type; `keep` only "
+        "those that are not compressed or are encoded anew anyway",
+        choices=("keep", "enforce"),
+    ),
+    KeyDefinition(
+        name="twinlog.max.bytes.per.second",
+        kind=Kind.LONG,
+        default=None,
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="the most that a flow copies in a second, as batches are on the wire; default: all",
+        low=1024,
+    ),
+    KeyDefinition(
+        name="twinlog.priority",
+        kind=Kind.LIST,
+        default="",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="topics' shares of twinlog.max.bytes.per.second, as `payments.*:10, logs:1`",
+    ),
+    KeyDefinition(
+        name="twinlog.sync.topic.acls.prefixed",
+        kind=Kind.BOOLEAN,
+        default="false",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="copy PREFIXED ACLs that cover a mirrored topic, and `*` as the prefix of all",
+    ),
+    KeyDefinition(
+        name="twinlog.sync.topic.acls.removal",
+        kind=Kind.BOOLEAN,
+        default="false",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="take ACLs off remote topics that the source's topics do not have; never ALLOW "
+        "WRITE and ALLOW ALL, and only with the default policy",
+    ),
+    KeyDefinition(
+        name="twinlog.source.group.id",
+        kind=Kind.STRING,
+        default=None,
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="a group of the source, as MirrorMaker 1 had one: a partition that was never "
+        "copied starts at its offset, and what is on the target is committed for it",
+    ),
+    KeyDefinition(
+        name="twinlog.source.group.commit.interval.ms",
+        kind=Kind.LONG,
+        default="60000",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how often offsets of twinlog.source.group.id are committed",
+        low=1,
+    ),
+    KeyDefinition(
+        name="twinlog.target.partitions",
+        kind=Kind.CHOICE,
+        default="grow",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="`grow` adds partitions that a remote topic lacks; `same` adds none, and refuses "
+        "topics whose counts differ; `keyed` adds none, and places the records of such topics by "
+        "key, as MirrorMaker 1",
+        choices=("grow", "same", "keyed"),
+    ),
+    KeyDefinition(
+        name="twinlog.new.topic.partitions",
+        kind=Kind.CHOICE,
+        default="source",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how many partitions a remote topic is created with: as many as its `source` has, "
+        "or num.partitions of the target (`default`, which needs `twinlog.target.partitions = "
+        "keyed`), as a producer's auto.create.topics.enable did for MirrorMaker 1",
+        choices=("source", "default"),
+    ),
+    KeyDefinition(
+        name="twinlog.target.producer.id.expiration.ms",
+        kind=Kind.LONG,
+        default=None,
+        scope=Scope.TARGET,
+        support=Support.ACTS,
+        meaning="producer.id.expiration.ms of the target, for users that may not read it there",
+        low=1,
+    ),
+    KeyDefinition(
+        name="twinlog.state.topic.replication.factor",
+        kind=Kind.SHORT,
+        default="-1",
+        scope=Scope.TARGET,
+        support=Support.ACTS,
+        meaning="of Twinlog's own topics on the target; -1 is the broker's default",
+        low=-1,
+    ),
+)

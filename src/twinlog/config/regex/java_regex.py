@@ -1,0 +1,275 @@
+"""A Java regular expression rewritten for Python's `re`, so that a whole-name match is the same.
+
+Python's syntax is close enough to Java's to be dangerous: the same text may compile in both and
+mean different things. So nothing is passed through. Every construct is read by Java's grammar and
+written out again:
+
+- `.`, `$`, `\\Z`, `\\v`, `\\h` know more line ends and blanks in Java;
+- inline flags such as (?i) may stand anywhere and hold to the end of their group, across `|`;
+- `{` that starts no repetition is an error in Java and a character in Python;
+- \\Q..\\E, \\z, \\p{Alpha}, nested and intersected classes do not exist in Python.
+
+What has no exact counterpart is a `RegexProblem` with its column, never another meaning: Unicode
+properties, the flags u and U, \\G, \\R, \\X, \\N{..}, forward references, look-behind of varying
+width, `{2}{3}`. So is a repetition that would take years to say no (`regex_ways`).
+
+The result must be compiled with re.ASCII, because Java folds only ASCII letters under (?i).
+"""
+
+from __future__ import annotations
+
+import re
+
+from twinlog.config.regex.backtracking import has_exponential_ways
+from twinlog.config.regex.classes import (
+    CLASS_ESCAPES,
+    bracket_class,
+    escaped_char,
+    escaped_class,
+    quote,
+)
+from twinlog.config.regex.flags import RegexFlags
+from twinlog.config.regex.reader import RegexProblem, RegexReader
+
+_MAX_REPEAT = (1 << 31) - 1
+_QUANTIFIED = re.compile(r"[*+?{|]")
+"""Only such an atom can be read in several ways."""
+_GROUP_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
+_LOOK_AROUND = {"(?=": "(?=", "(?!": "(?!", "(?<=": "(?<=", "(?<!": "(?<!", "(?>": "(?>"}
+
+
+def compile_java(pattern: str) -> re.Pattern[str]:
+    """Compile for `fullmatch`; raises RegexProblem."""
+    translator = _Translator(pattern)
+    translated = translator.translate()
+    try:
+        return re.compile(translated, re.ASCII)
+    except (re.error, OverflowError) as error:
+        # everything but the width of look-behinds is checked before
+        raise RegexProblem(f"cannot be kept: {error}", translator.last_look_behind) from error
+
+
+class _Translator:
+    """Recursive descent over one expression; each method returns what it read, in Python."""
+
+    def __init__(self, pattern: str) -> None:
+        self._reader = RegexReader(pattern)
+        self._flags = RegexFlags()
+        self._groups = 0
+        self._closed: set[int] = set()
+        self._names: dict[str, int] = {}
+        self.last_look_behind = 1
+
+    def translate(self) -> str:
+        body = self._alternation()
+        if not self._reader.at_end:
+            raise self._reader.problem("this ) closes nothing")
+        return body
+
+    def _alternation(self) -> str:
+        choices = [self._sequence()]
+        while self._reader.take("|"):
+            choices.append(self._sequence())
+        return "|".join(choices)
+
+    def _sequence(self) -> str:
+        parts: list[str] = []
+        while True:
+            self._skip_comments()
+            if self._reader.at_end or self._reader.peek() in ("|", ")"):
+                return "".join(parts)
+            atom = self._atom()
+            if atom is not None:
+                parts.append(self._repeated(atom))
+
+    def _skip_comments(self) -> None:
+        if self._flags.comments:
+            self._reader.skip_comments()
+
+    def _atom(self) -> str | None:
+        """The next atom; None for a group that only sets flags."""
+        reader = self._reader
+        special = reader.peek()
+        if special == "(":
+            return self._group()
+        if special and special in "?*+{":
+            raise reader.problem(f"{special} has nothing before it that it could repeat")
+        if reader.take("["):
+            return self._folded(bracket_class(reader, comments=self._flags.comments))
+        if reader.take("\\"):
+            return self._escape()
+        anchor = self._flags.anchor(special)
+        if anchor:
+            reader.skip()
+            return anchor
+        return self._folded(quote(reader.literal()))
+
+    def _folded(self, expression: str) -> str:
+        return f"(?i:{expression})" if self._flags.ignore_case else expression
+
+    # -- repetition
+
+    def _repeated(self, atom: str) -> str:
+        self._skip_comments()
+        reader = self._reader
+        column = reader.column
+        if reader.take("*"):
+            quantifier = "*"
+        elif reader.take("+"):
+            quantifier = "+"
+        elif reader.take("?"):
+            quantifier = "?"
+        elif reader.take("{"):
+            quantifier = self._counted(column)
+        else:
+            return atom
+        is_endless = quantifier in ("*", "+") or len(quantifier) > len("{16}") or "," in quantifier
+        self._skip_comments()
+        for greed in "?+":
+            if reader.take(greed):
+                quantifier += greed
+                break
+        repeated = f"(?:{atom}){quantifier}"
+        if is_endless and _QUANTIFIED.search(atom) and has_exponential_ways(repeated):
+            raise reader.problem(
+                "this repetition can read one name in more ways than there is time to try: write "
+                "it so that each has one, as (a+-)* and not (a+-?)*",
+                column,
+            )
+        return repeated
+
+    def _counted(self, column: int) -> str:
+        reader = self._reader
+        low = reader.digits()
+        comma = reader.take(",") if low else False
+        high = reader.digits() if comma else low
+        if not low or not reader.take("}"):
+            raise reader.problem(
+                "{ must start a repetition such as {2} or {2,5}; write \\{ for the character "
+                "(a comma separates the entries of a list, also here)",
+                column,
+            )
+        if int(low) > _MAX_REPEAT or (high and int(high) > _MAX_REPEAT):
+            raise reader.problem("the repetition is too large", column)
+        if high and int(high) < int(low):
+            raise reader.problem(f"the repetition {{{low},{high}}} is empty", column)
+        return f"{{{low},{high}}}" if comma else f"{{{low}}}"
+
+    # -- groups and flags
+
+    def _group(self) -> str | None:
+        reader = self._reader
+        column = reader.column
+        saved = self._flags
+        for java, python in _LOOK_AROUND.items():
+            if reader.take(java):
+                if java.startswith("(?<"):
+                    self.last_look_behind = column
+                return f"(?:{self._close(python, column, saved)})"
+        if reader.take("(?<"):
+            return self._capture(f"(?P<{self._new_name()}>", column)
+        if reader.take("(?:"):
+            return self._close("(?:", column, saved)
+        if reader.take("(?"):
+            if not self._set_flags():
+                return None
+            return self._close("(?:", column, saved)
+        reader.skip()
+        return self._capture("(", column)
+
+    def _capture(self, opening: str, column: int) -> str:
+        self._groups += 1
+        number = self._groups
+        group = self._close(opening, column, self._flags)
+        self._closed.add(number)
+        return group
+
+    def _close(self, opening: str, column: int, saved: RegexFlags) -> str:
+        body = self._alternation()
+        if not self._reader.take(")"):
+            raise self._reader.problem("this ( is not closed", column)
+        self._flags = saved
+        return f"{opening}{body})"
+
+    def _new_name(self) -> str:
+        column = self._reader.column
+        name = self._reader.until(">", "(?<")
+        if not _GROUP_NAME.fullmatch(name):
+            raise self._reader.problem("a group's name is made of ASCII letters and digits", column)
+        if name in self._names:
+            raise self._reader.problem(f"two groups are named {name}", column)
+        self._names[name] = self._groups + 1
+        return name
+
+    def _set_flags(self) -> bool:
+        """Read flags up to `)` or `:`; True when a group follows, to which alone they apply."""
+        reader = self._reader
+        on = True
+        while True:
+            column = reader.column
+            letter = reader.literal()
+            if letter in "):":
+                return letter == ":"
+            if letter == "-" and on:
+                on = False
+                continue
+            changed = self._flags.changed(letter, on=on)
+            if changed is None:
+                what = "flag that can be kept" if letter in "uU" else "group or flag of Java's"
+                raise reader.problem(f"(?{letter} is no {what}", column)
+            self._flags = changed
+
+    # -- single atoms
+
+    def _escape(self) -> str:
+        reader = self._reader
+        letter = reader.peek_literal()
+        if letter and letter in CLASS_ESCAPES:
+            return self._folded(escaped_class(reader))
+        if letter == "k":
+            return self._named_reference()
+        if letter and letter in "123456789":
+            return self._numbered_reference()
+        anchors = {
+            "A": r"(?:\A)",
+            "z": r"(?:\Z)",
+            "Z": self._flags.last_line_end(),
+            # by US-ASCII, as Java since 19; older ones differ only next to characters no topic may
+            # have
+            "b": r"(?:\b)",
+            # Python's own \B does not match in an empty text before 3.14
+            "B": r"(?!\b)",
+        }
+        if letter in anchors:
+            reader.skip()
+            if letter == "b" and reader.peek() == "{":
+                raise reader.problem("\\b{g} has no counterpart here")
+            return anchors[letter]
+        return self._folded(quote(escaped_char(reader)))
+
+    def _numbered_reference(self) -> str:
+        reader = self._reader
+        column = reader.column - 1
+        number = int(reader.literal())
+        # Java takes a further digit only while such a group exists
+        while reader.peek() and reader.peek() in "0123456789":
+            longer = number * 10 + int(reader.peek())
+            if longer > self._groups:
+                break
+            reader.skip()
+            number = longer
+        return self._reference(number, column)
+
+    def _named_reference(self) -> str:
+        reader = self._reader
+        column = reader.column - 1
+        reader.skip()
+        if not reader.take("<"):
+            raise reader.problem("\\k must be followed by <name>", column)
+        name = reader.until(">", "\\k<")
+        return self._reference(self._names.get(name, 0), column)
+
+    def _reference(self, number: int, column: int) -> str:
+        if number not in self._closed:
+            raise self._reader.problem("a reference must name a group that ends before it", column)
+        return self._folded(f"(?:\\{number})")

@@ -1,0 +1,4 @@
+"""A Strimzi KafkaMirrorMaker2 resource as settings of an mm2.properties.
+
+`document` finds it in a file, `resource` reads it, `fields` is the table of what each field does.
+"""

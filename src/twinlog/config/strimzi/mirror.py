@@ -1,0 +1,111 @@
+"""One mirror of a resource: which parts of its flow run, and with what.
+
+- A connector has settings of its own; a flow of MirrorMaker 2 has one set. Each key is taken from
+  the connector it belongs to; what they share, from the source connector.
+- `consumer.x` of a source connector reaches its consumer, which `A->B.consumer.x` does only where
+  `A.consumer.x` is absent: it becomes `A->B.source.consumer.x`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
+from twinlog.config.strimzi.fields import CONNECTOR, Reader
+from twinlog.config.strimzi.settings import Collected
+from twinlog.config.strimzi.yaml_nodes import Node
+from twinlog.model import Flow
+
+_SOURCE, _CHECKPOINT, _HEARTBEAT = "sourceConnector", "checkpointConnector", "heartbeatConnector"
+_CONNECTORS: Final = (_SOURCE, _CHECKPOINT, _HEARTBEAT)
+_PATTERNS: Final = {
+    "topicsPattern": "topics",
+    "topicsExcludePattern": "topics.exclude",
+    "topicsBlacklistPattern": "topics.blacklist",
+    "groupsPattern": "groups",
+    "groupsExcludePattern": "groups.exclude",
+    "groupsBlacklistPattern": "groups.blacklist",
+}
+_CONSUMER: Final = "consumer."
+
+
+class MirrorReader:
+    """Reads mirrors into what was collected."""
+
+    def __init__(self, reader: Reader, found: Collected) -> None:
+        self._reader = reader
+        self._found = found
+
+    def read(self, flow: Flow, mirror: Node, fields: Mapping[str, Node]) -> bool:
+        """Whether anything of the mirror runs."""
+        sections = {
+            name: self._reader.section(fields[name], CONNECTOR)
+            for name in _CONNECTORS
+            if name in fields
+        }
+        running = {name: one for name, one in sections.items() if not self._is_paused(one)}
+        self._found.set(f"{flow}.enabled", "true" if running else "false", mirror)
+        if not running:
+            return False
+        for name, key in _PATTERNS.items():
+            if name in fields and not (key == "topics" and _SOURCE not in running):
+                self._found.set(f"{flow}.{key}", fields[name].text(), fields[name])
+        if "tasksMax" in running.get(_SOURCE, {}):
+            tasks = running[_SOURCE]["tasksMax"]
+            self._found.set(f"{flow}.tasks.max", tasks.text(), tasks)
+        if _SOURCE not in running:
+            self._found.set(f"{flow}.topics", "", mirror)
+            self._found.set(f"{flow}.heartbeats.replication.enabled", "false", mirror)
+        self._connectors(flow, running)
+        self._switches(flow, mirror, running)
+        return True
+
+    @staticmethod
+    def _is_paused(section: Mapping[str, Node]) -> bool:
+        state = section.get("state")
+        if state is not None:
+            if state.text() not in ("running", "paused", "stopped"):
+                raise state.refuse(
+                    f'"{state.text()}" is no state', "write running, paused or stopped"
+                )
+            return state.text() != "running"
+        return "pause" in section and section["pause"].text() == "true"
+
+    def _connectors(self, flow: Flow, running: Mapping[str, Mapping[str, Node]]) -> None:
+        leading = next(name for name in _CONNECTORS if name in running)
+        for name, section in running.items():
+            config = section["config"].fields() if "config" in section else {}
+            for key, value in config.items():
+                owner = next((one for one, keys in CONNECTOR_ONLY.items() if key in keys), None)
+                full = f"{flow}.{self._connector_key(key)}"
+                if name == (owner or leading):
+                    # a pattern of the mirror wins, as with the operator
+                    if full not in self._found.settings or key not in _PATTERNS.values():
+                        self._found.set(full, value.text(), value)
+                elif owner is not None:
+                    self._found.warn(value, key, f"no key of a {name}; write it in {owner}")
+                elif not self._is_the_same(full, value):
+                    self._found.warn(
+                        value, key, f"one for all connectors: that of {leading} counts"
+                    )
+
+    @staticmethod
+    def _connector_key(key: str) -> str:
+        if key.startswith(_CONSUMER) and ".override." not in key:
+            return f"source.{key}"
+        return key
+
+    def _is_the_same(self, full: str, value: Node) -> bool:
+        there = self._found.settings.get(full)
+        return there is not None and there.value == value.text()
+
+    def _switches(
+        self, flow: Flow, mirror: Node, running: Mapping[str, Mapping[str, Node]]
+    ) -> None:
+        if f"{flow}.emit.heartbeats.enabled" not in self._found.settings:
+            on = "true" if _HEARTBEAT in running else "false"
+            self._found.set(f"{flow}.emit.heartbeats.enabled", on, mirror)
+        if _CHECKPOINT not in running:
+            for key in ("emit.checkpoints.enabled", "sync.group.offsets.enabled"):
+                self._found.set(f"{flow}.{key}", "false", mirror)

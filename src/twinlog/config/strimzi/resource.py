@@ -1,0 +1,209 @@
+"""A Strimzi KafkaMirrorMaker2 resource as the settings of an mm2.properties, each with its line.
+
+Strimzi's operator starts connectors where a section for them stands, and only there; this file says
+the same in MirrorMaker 2's words (`A->B.enabled`, `emit.heartbeats.enabled`, an empty `topics`), so
+that everything behind it is shared with properties files. Without a heartbeat section nothing emits
+heartbeats, not even into the source. What else differs between the two is in `strimzi_mirror`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from twinlog.config.files.raw import RawConfig
+from twinlog.config.strimzi.document import KIND, find_resource
+from twinlog.config.strimzi.fields import (
+    CLUSTER,
+    MIRROR,
+    RESOURCE,
+    SPEC,
+    TARGET_ONLY,
+    Reader,
+)
+from twinlog.config.strimzi.mirror import MirrorReader
+from twinlog.config.strimzi.providers import PROVIDERS, with_secrets
+from twinlog.config.strimzi.secrets import PROVIDER, PROVIDER_CLASS, Secrets
+from twinlog.config.strimzi.security import SecurityReader, missing
+from twinlog.config.strimzi.settings import Collected
+from twinlog.config.strimzi.yaml_nodes import Node
+from twinlog.config.values.origin import Settings
+from twinlog.model import Flow
+
+VERSIONS: Final = ("v1alpha1", "v1beta2", "v1")
+_GROUP: Final = "kafka.strimzi.io/"
+_ALIAS: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+_UNREMARKABLE: Final = ("metadata", "status")
+_CONNECT_TOPICS: Final = {
+    "group.id": "mirrormaker2-cluster",
+    "offset.storage.topic": "mirrormaker2-cluster-offsets",
+    "config.storage.topic": "mirrormaker2-cluster-configs",
+    "status.storage.topic": "mirrormaker2-cluster-status",
+}
+"""What the operator sets where the resource says nothing: where MirrorMaker 2 kept its state."""
+_TARGET_KEYS: Final = {
+    "groupId": "group.id",
+    "offsetStorageTopic": "offset.storage.topic",
+    "configStorageTopic": "config.storage.topic",
+    "statusStorageTopic": "status.storage.topic",
+}
+
+
+def read_resource(text: str, *, file: str, secrets: Path | None) -> RawConfig:
+    """The KafkaMirrorMaker2 resource of a file, under MirrorMaker 2's keys."""
+    return _ResourceReader(find_resource(text, file=file), secrets).read()
+
+
+class _ResourceReader:
+    """Reads one resource, once."""
+
+    def __init__(self, resource: Mapping[str, Node], secrets: Path | None) -> None:
+        self._resource = resource
+        self._file = resource["kind"].file
+        self._reader = Reader()
+        self._secrets = Secrets(secrets)
+        self._security = SecurityReader(self._reader, self._secrets)
+        self._found = Collected(self._file)
+        self._mirrors = MirrorReader(self._reader, self._found)
+        self._clusters: dict[str, Node] = {}
+
+    def read(self) -> RawConfig:
+        kind = self._resource["kind"]
+        self._check_version(kind)
+        document = self._section_of_document()
+        if "spec" not in document:
+            raise missing(kind, "spec")
+        spec = self._reader.section(document["spec"], SPEC)
+        mirrors = spec.get("mirrors")
+        if mirrors is None or not mirrors.items():
+            raise (mirrors or document["spec"]).refuse("no mirror", "add an entry to spec.mirrors")
+        target = self._target(spec)
+        flows = [self._ends(mirror, target) for mirror in mirrors.items()]
+        first = next(iter(self._clusters.values()))
+        self._found.set("clusters", ", ".join(self._clusters), spec.get("clusters", first))
+        self._found.set("emit.heartbeats.enabled", "false", mirrors)
+        runs = [self._mirrors.read(flow, node, fields) for flow, node, fields in flows]
+        if not any(runs):
+            raise mirrors.refuse(
+                "without a connector section nothing runs", "add `sourceConnector: {}` to a mirror"
+            )
+        self._found.settings = with_secrets(self._found.settings, self._secrets)
+        self._use_secrets(kind)
+        self._say_idle()
+        return RawConfig(
+            file=self._file,
+            settings=Settings(self._found.settings),
+            warnings=tuple(self._found.warnings),
+        )
+
+    def _check_version(self, kind: Node) -> None:
+        version = self._resource.get("apiVersion")
+        if version is None:
+            raise missing(kind, "apiVersion")
+        known = [_GROUP + name for name in VERSIONS]
+        if version.text() not in known:
+            raise version.refuse(
+                f'"{version.text()}" is no version of a {KIND}', f"write {' or '.join(known)}"
+            )
+
+    def _section_of_document(self) -> dict[str, Node]:
+        known = {field.name for field in RESOURCE}
+        for name, node in self._resource.items():
+            if name not in known:
+                raise node.refuse(f"a {KIND} has no such field", "is it meant to be in spec?")
+        return {name: node for name, node in self._resource.items() if name not in _UNREMARKABLE}
+
+    # clusters
+
+    def _target(self, spec: Mapping[str, Node]) -> str | None:
+        """The alias that mirrors write to unless they say otherwise."""
+        for node in spec["clusters"].items() if "clusters" in spec else ():
+            self._cluster(node, self._reader.section(node, CLUSTER))
+        if "target" in spec:
+            node = spec["target"]
+            fields = self._reader.section(node, CLUSTER + TARGET_ONLY)
+            alias = self._cluster(node, fields)
+            for name, key in _TARGET_KEYS.items():
+                if name in fields:
+                    self._found.set(f"{alias}.{key}", fields[name].text(), fields[name])
+            return alias
+        connect = spec.get("connectCluster")
+        if connect is None:
+            return None
+        alias = self._known_alias(connect)
+        for key, value in _CONNECT_TOPICS.items():
+            if f"{alias}.{key}" not in self._found.settings:
+                self._found.set(f"{alias}.{key}", value, connect)
+        return alias
+
+    def _cluster(self, node: Node, fields: Mapping[str, Node]) -> str:
+        for name in ("alias", "bootstrapServers"):
+            if name not in fields:
+                raise missing(node, name)
+        alias = fields["alias"].text()
+        if not _ALIAS.fullmatch(alias):
+            raise fields["alias"].refuse(
+                f'"{alias}" is no alias', "write letters, digits, dots, _ and -"
+            )
+        if alias in self._clusters:
+            raise fields["alias"].refuse(
+                f"{alias} stands already on line {self._clusters[alias].line}",
+                "give each cluster its own alias, once",
+            )
+        self._clusters[alias] = fields["alias"]
+        servers = fields["bootstrapServers"]
+        self._found.set(f"{alias}.bootstrap.servers", servers.text(), servers)
+        for pair in self._security.read(fields):
+            self._found.set(f"{alias}.{pair.key}", pair.value, pair.at)
+        for key, value in (fields["config"].fields() if "config" in fields else {}).items():
+            shared = key == PROVIDERS or key.startswith(f"{PROVIDERS}.")
+            self._found.set(key if shared else f"{alias}.{key}", value.text(), value)
+        return alias
+
+    def _known_alias(self, node: Node) -> str:
+        alias = node.text()
+        if alias not in self._clusters:
+            listed = ", ".join(self._clusters) or "nothing"
+            raise node.refuse(f"{alias} is no cluster", f"spec.clusters names {listed}")
+        return alias
+
+    # mirrors
+
+    def _ends(self, mirror: Node, target: str | None) -> tuple[Flow, Node, dict[str, Node]]:
+        fields = self._reader.section(mirror, MIRROR)
+        if "source" in fields:
+            source = self._cluster(
+                fields["source"], self._reader.section(fields["source"], CLUSTER)
+            )
+        elif "sourceCluster" in fields:
+            source = self._known_alias(fields["sourceCluster"])
+        else:
+            raise missing(mirror, "source")
+        if "targetCluster" in fields:
+            target = self._known_alias(fields["targetCluster"])
+        if target is None:
+            raise missing(mirror, "targetCluster")
+        if source == target:
+            raise mirror.refuse("source and target are the same cluster", "name two clusters")
+        return Flow(source, target), mirror, fields
+
+    def _use_secrets(self, kind: Node) -> None:
+        """Name the provider that finds secrets, where one is needed."""
+        if not self._secrets.is_used:
+            return
+        if f"{PROVIDERS}.{PROVIDER}.class" in self._found.settings:
+            raise kind.refuse(
+                f"the config provider `{PROVIDER}` is needed for secrets", "rename yours"
+            )
+        named = self._found.settings.pop(PROVIDERS, None)
+        names = f"{named.value}, {PROVIDER}" if named and named.value.strip() else PROVIDER
+        self._found.set(PROVIDERS, names, kind)
+        self._found.set(f"{PROVIDERS}.{PROVIDER}.class", PROVIDER_CLASS, kind)
+
+    def _say_idle(self) -> None:
+        if not self._reader.idle:
+            return
+        listed = ", ".join(f"{node.path} (line {node.line})" for node, _ in self._reader.idle)
+        self._found.say(f"without a meaning here: {listed}; docs/strimzi.md says why")

@@ -1,0 +1,135 @@
+"""Text into values by the rules of Kafka's ConfigDef; every refusal names its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twinlog.config.regex.patterns import NamePattern, compile_names, joined
+from twinlog.config.regex.reader import RegexProblem
+from twinlog.config.values.origin import Setting, refuse
+
+REGEX_INVALID = "REGEX_INVALID"
+
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+"""What String.trim removes: everything up to and including the space."""
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_HOST_PORT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+_MAX_PORT = 65535
+
+_WIDTHS = {"short": 16, "int": 32, "long": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """One entry of bootstrap.servers."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def trimmed(text: str) -> str:
+    return text.strip(_JAVA_BLANKS)
+
+
+def parse_boolean(text: str) -> bool:
+    """Boolean.parseBoolean: anything but "true", in any case, is false; nothing is trimmed."""
+    return text.lower() == "true"
+
+
+def to_boolean(setting: Setting) -> bool:
+    """ConfigDef's BOOLEAN: "true" or "false" in any case, trimmed."""
+    text = trimmed(setting.value).lower()
+    if text not in ("true", "false"):
+        raise refuse(setting, f"{setting.shown} is not a boolean", "write true or false")
+    return text == "true"
+
+
+def to_number(setting: Setting, *, width: str, low: int | None, high: int | None = None) -> int:
+    """ConfigDef's SHORT, INT and LONG, with bounds."""
+    text = trimmed(setting.value)
+    limit = 1 << (_WIDTHS[width] - 1)
+    if not _NUMBER.fullmatch(text) or not -limit <= int(text) < limit:
+        raise refuse(
+            setting, f"{setting.shown} is not a whole number ({width})", "write digits only"
+        )
+    number = int(text)
+    if low is not None and number < low:
+        raise refuse(setting, f"{number} is too small", f"write at least {low}")
+    if high is not None and number > high:
+        raise refuse(setting, f"{number} is too large", f"write at most {high}")
+    return number
+
+
+def to_list(setting: Setting) -> tuple[str, ...]:
+    """ConfigDef's LIST: trimmed, split at commas and the blanks around; no text is no entry."""
+    text = trimmed(setting.value)
+    return tuple(_COMMA.split(text)) if text else ()
+
+
+def to_choice(setting: Setting, choices: Sequence[str], *, any_case: bool = False) -> str:
+    text = trimmed(setting.value)
+    for choice in choices:
+        if text == choice or (any_case and text.lower() == choice.lower()):
+            return choice
+    raise refuse(setting, f"{setting.shown} is not known", f"write {' or '.join(choices)}")
+
+
+def to_names(setting: Setting) -> NamePattern:
+    """A list of regular expressions; an error names the column in the value."""
+    entries = to_list(setting)
+    try:
+        return compile_names(entries)
+    except RegexProblem as problem:
+        column = _column_in_value(setting.value, entries, problem.column)
+        raise refuse(
+            setting,
+            f"{setting.shown} is no usable expression: column {column}: {problem.reason}",
+            "patterns have Java's syntax and must match the whole name",
+            code=REGEX_INVALID,
+        ) from problem
+
+
+def to_servers(setting: Setting) -> tuple[HostPort, ...]:
+    """bootstrap.servers: at least one host:port, in any of the spellings that Java takes."""
+    servers: list[HostPort] = []
+    for entry in to_list(setting):
+        if not entry:
+            continue
+        match = _HOST_PORT.fullmatch(entry)
+        if not match or not match[1] or not 0 < int(match[2]) <= _MAX_PORT:
+            raise refuse(setting, f'"{entry}" is not host:port', _host_port_hint(entry))
+        server = HostPort(match[1], int(match[2]))
+        if server not in servers:
+            servers.append(server)
+    if not servers:
+        raise refuse(setting, "no server is named", "write host:port, separated by commas")
+    return tuple(servers)
+
+
+def _host_port_hint(entry: str) -> str:
+    if "${" in entry:
+        return "no provider of config.providers has a value for it: set it, or name its provider"
+    if ":" not in entry:
+        return f"write the port too, for example {entry.split(maxsplit=1)[0]}:9092"
+    return "write host:port with a port from 1 to 65535, separated by commas"
+
+
+def _column_in_value(value: str, entries: Sequence[str], column: int) -> int:
+    """Where in the value a column of the joined expression lies."""
+    start_in_value = 0
+    start_in_joined = 0
+    for entry in entries:
+        start_in_value = value.index(entry, start_in_value)
+        length = len(joined([entry]))
+        if column <= start_in_joined + length + 1:
+            return start_in_value + column - start_in_joined
+        start_in_joined += length + 1
+        start_in_value += len(entry)
+    return column

@@ -1,0 +1,56 @@
+"""What deserves attention in a configuration, and stops nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from twinlog.config.values.origin import (
+    Setting,
+    shown_key,
+)
+
+
+class WarningCode(StrEnum):
+    """Why a line of the file deserves attention."""
+
+    UNKNOWN_KEY = "UNKNOWN_KEY"
+    DEAD_KEY = "DEAD_KEY"
+    DUPLICATE_KEY = "DUPLICATE_KEY"
+    DEPRECATED_KEY = "DEPRECATED_KEY"
+    FLOW_OFF = "FLOW_OFF"
+    COMMENT_IN_VALUE = "COMMENT_IN_VALUE"
+    STAR_PATTERN = "STAR_PATTERN"
+    MATCHES_NOTHING = "MATCHES_NOTHING"
+    NO_BOOTSTRAP = "NO_BOOTSTRAP"
+    UNRESOLVED = "UNRESOLVED"
+    NOT_ASCII = "NOT_ASCII"
+    NO_MEANING = "NO_MEANING"
+    INSECURE = "INSECURE"
+    CUSTOM_CODE = "CUSTOM_CODE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigWarning:
+    """Something in the file that does not do what its author wants; nothing stops for it."""
+
+    code: WarningCode
+    file: str
+    line: int | None
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        about = f"{self.key}: " if self.key else ""
+        return f"{place}: {about}{self.message} [{self.code}]"
+
+
+def warning(code: WarningCode, setting: Setting, message: str) -> ConfigWarning:
+    return ConfigWarning(
+        code=code,
+        file=setting.file,
+        line=setting.line,
+        key=shown_key(setting.key),
+        message=message,
+    )

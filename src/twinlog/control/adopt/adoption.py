@@ -1,0 +1,403 @@
+"""Taking the work of a MirrorMaker 2 over: where each partition goes on, in topics that it wrote.
+
+In order, and only while we lead the flow:
+
+1. no worker of its Connect group runs the connector, no transaction is open in a target topic, and
+   for some seconds neither its positions nor its topics grow: else `MM2_RUNNING`;
+2. partitions that Twinlog has no position of, and those that MirrorMaker 2 went on with since;
+3. for each one the source record that the target's last record is (`mirror.start.alignment`), at or
+   behind the position that MirrorMaker 2 noted;
+4. a row of the offset map: ordinal 0 is the next upstream record, and lies at the target's end;
+   with what MirrorMaker 2's offset syncs tell of the records before it (`mirror.map.mm2_offsets`).
+
+From the row on it is a partition like any other: what stands before it in the target is not ours,
+and whoever writes behind it is noticed. A partition whose place is not found is left as it is, with
+a line that says why.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.connect_group import connect_group
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, Isolation, list_offsets
+from twinlog.cluster.topics.internal_log import append, ends_of_logs
+from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.control.adopt.mm2_positions import Positions, read_positions
+from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
+from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
+from twinlog.mirror.findings import mm2_place_unknown, with_flow
+from twinlog.mirror.map.mm2_offsets import Pair, kept
+from twinlog.mirror.map.offset_map import (
+    ChunkRow,
+    Mark,
+    PartitionKey,
+    PartitionMap,
+    Run,
+    Term,
+    map_home,
+)
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.start.alignment import Alignment, Found, identity
+from twinlog.mirror.start.tail_check import TAIL_RECORDS
+from twinlog.model import TopicPartition
+from twinlog.survey.committed_log import read_committed
+from twinlog.wire.records import Record
+
+QUIET_S: Final = 4.0
+"""Longer than a MirrorMaker 2 that has something to write pauses between two polls."""
+
+LOOK_BACK: Final = 2 * TAIL_RECORDS
+FURTHER_BACK: Final = (TAIL_RECORDS, 10_000, 1_000_000)
+BEFORE_STARTS: Final = -1
+"""The `start` of a term that precedes all that lanes begin in the same generation."""
+
+Maps = Mapping[PartitionKey, PartitionMap]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """One partition of a MirrorMaker 2, and where it goes on."""
+
+    plan: PartitionPlan
+    upstream: int
+    downstream: int
+    noted: int
+    """The last upstream offset that MirrorMaker 2 noted as copied; -1: none."""
+    jumped_back: bool
+    """Among its last records some are there twice."""
+    is_again: bool
+    """Twinlog had copied it before."""
+    before: tuple[Pair, ...]
+    """Where some of the records lie that are on the target."""
+
+    def lines(self) -> Iterator[str]:
+        """What people should know."""
+        if self.noted >= 0 and self.upstream > self.noted + 1:
+            yield (
+                f"{self.plan.target}: holds [{self.noted + 1}, {self.upstream}) of "
+                f"{self.plan.source}, which MirrorMaker 2 had not noted as copied: it would have "
+                f"copied these {self.upstream - self.noted - 1} offsets again, Twinlog does not"
+            )
+        if self.jumped_back:
+            yield (
+                f"{self.plan.target}: MirrorMaker 2 wrote some of its last records twice; they "
+                "stay as they are"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What is taken over from a MirrorMaker 2."""
+
+    partitions: tuple[Adopted, ...] = ()
+    problems: tuple[TwinlogError, ...] = ()
+    """Of partitions that cannot be."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def begins_again(self) -> bool:
+        """Ordinals of some partitions are counted anew: under another producer id."""
+        return any(one.is_again for one in self.partitions)
+
+    def said(self) -> Iterator[str]:
+        """All that people should know."""
+        for one in self.partitions:
+            yield from one.lines()
+        yield from self.notes
+        for problem in self.problems:
+            yield f"not taken over from MirrorMaker 2: {problem}"
+
+    def rows(self, generation: int, producer_id: int) -> Iterator[ChunkRow]:
+        """Of the offset map."""
+        for one in self.partitions:
+            yield ChunkRow(
+                key=_key(one.plan),
+                term=Term(generation, BEFORE_STARTS),
+                chunk=0,
+                topic=one.plan.source.topic,
+                runs=(Run(0, one.upstream, one.downstream),),
+                mark=Mark(0, one.downstream),
+                producer_id=producer_id,
+                before=one.before,
+            )
+
+
+NOTHING: Final = Adoption()
+
+
+def write_rows(
+    target: ClusterClient, topic: str, partitions: int, rows: Iterable[ChunkRow]
+) -> None:
+    """Append rows to an offset map: from then on their partitions are ours."""
+    now_ms = int(time.time() * 1000)
+    for row in rows:
+        key, value = row.encode()
+        home = map_home(TopicPartition(row.topic, row.key.partition), partitions)
+        record = Record(offset=0, timestamp=now_ms, key=key, value=value)
+        append(target, TopicPartition(topic, home), [record])
+
+
+def refuse_running(target: ClusterClient, storage: OffsetStorage, flow: str) -> None:
+    """Raise AdoptionRefused while a worker runs the connector."""
+    if connect_group(Coordinators(target), storage.group).may_run(storage.connector):
+        raise AdoptionRefused(
+            f"{flow}: MirrorMaker 2 is running: workers of group {storage.group} on "
+            f"{target.alias} run {storage.connector}; stop it first, then adopt its positions",
+            code="MM2_RUNNING",
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Adopter:
+    """Looks at what a MirrorMaker 2 left; writes nothing."""
+
+    flow: str
+    storage: OffsetStorage
+    source: ClusterClient
+    target: ClusterClient
+    syncs: SyncsTopic | None
+    """None: it writes none."""
+    committed: bool
+    """MirrorMaker 2 copied no records of transactions that were rolled back."""
+    accept_loss: bool = False
+
+    def look(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
+        """All partitions that are to be taken over. Raises AdoptionRefused where none may be."""
+        refuse_running(self.target, self.storage, self.flow)
+        positions = read_positions(self.target, self.storage)
+        self._check_connector(positions)
+        targets = {plan.source: plan.target for plan in plans}
+        starts, ends = self._starts(targets.values()), self._ends(targets.values())
+        due = [
+            plan
+            for plan in plans
+            if self._is_due(plan, maps, positions, starts[plan.target], ends[plan.target])
+        ]
+        if due:
+            self._refuse_growing(due, positions, ends)
+        pairs, unread = self._pairs() if due else (NO_PAIRS, "")
+        adopted, problems = [], []
+        for plan in due:
+            known = maps.get(_key(plan))
+            try:
+                adopted.append(
+                    self._adopt(
+                        plan,
+                        positions.noted.get(plan.source, -1),
+                        (starts[plan.target], ends[plan.target]),
+                        pairs.get(plan.source, ()),
+                        is_again=known is not None and bool(known.runs),
+                    )
+                )
+            except TwinlogError as error:
+                problems.append(error)
+        notes = [
+            f"{self.flow}: offset syncs of MirrorMaker 2 are not known, so groups behind the place "
+            f"of the take-over are translated to the beginning of the remote topic: {unread}"
+        ]
+        return Adoption(
+            partitions=tuple(adopted),
+            problems=tuple(problems),
+            notes=tuple(notes if unread else ()),
+        )
+
+    def _pairs(self) -> tuple[Pairs, str]:
+        if self.syncs is None:
+            return NO_PAIRS, ""
+        client = self.target if self.syncs.on_target else self.source
+        return read_pairs(client, self.syncs.name)
+
+    def _check_connector(self, positions: Positions) -> None:
+        if not positions.noted and positions.others:
+            names = ", ".join(sorted(positions.others))
+            raise AdoptionRefused(
+                f"{self.flow}: {self.storage.topic} has no positions of "
+                f"{self.storage.connector}, but of {names}: name the one to adopt with --connector",
+                code="MM2_NOT_FOUND",
+            )
+
+    def _is_due(
+        self, plan: PartitionPlan, maps: Maps, positions: Positions, start: int, end: int
+    ) -> bool:
+        known = maps.get(_key(plan))
+        if known is None or not known.runs:
+            if plan.targets:
+                return False  # MirrorMaker 2 places nothing by key
+            if end > start or plan.source not in positions.noted:
+                return end > start
+            # what is noted of a partition that we copied before is from us, and says nothing of a
+            # target topic that was made anew since
+            return not any(
+                one.runs and (one.topic, key.partition) == plan.source for key, one in maps.items()
+            )
+        ours_from = max(start, known.runs[0].downstream)
+        begin = max(ours_from, end - TAIL_RECORDS)
+        return begin < end and self._is_anothers(plan.target, begin, end, known.producers)
+
+    def _is_anothers(self, tp: TopicPartition, begin: int, end: int, ours: set[int]) -> bool:
+        """The last data in a topic that we wrote to before is not ours."""
+        last = None
+        for header, _ in read_committed(self.target, tp, begin, end):
+            last = header
+        return last is not None and (last.magic < 2 or last.producer_id not in ours)
+
+    def _refuse_growing(
+        self,
+        due: Sequence[PartitionPlan],
+        positions: Positions,
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        targets = [plan.target for plan in due]
+        stable = list_offsets(self.target, targets, LATEST, isolation=Isolation.READ_COMMITTED)
+        time.sleep(QUIET_S)
+        after = self._ends(targets)
+        noted = read_positions(self.target, self.storage).noted
+        refuse_running(self.target, self.storage, self.flow)
+        for plan in due:
+            tp, lso = plan.target, stable[plan.target]
+            what = ""
+            if after[tp] != ends[tp]:
+                what = f"{tp} still grows"
+            elif noted.get(plan.source) != positions.noted.get(plan.source):
+                what = f"its position of {plan.source} still moves"
+            elif not isinstance(lso, TwinlogError) and lso.offset < ends[tp]:
+                what = f"a transaction is open in {tp}"
+            if what:
+                raise AdoptionRefused(
+                    f"{self.flow}: MirrorMaker 2 is still writing: {what}; stop it first, then "
+                    "adopt its positions",
+                    code="MM2_RUNNING",
+                )
+
+    def _starts(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        out: dict[TopicPartition, int] = {}
+        for tp, found in list_offsets(self.target, list(tps), EARLIEST).items():
+            if isinstance(found, TwinlogError):
+                raise found
+            out[tp] = found.offset
+        return out
+
+    def _ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return ends_of_logs(self.target, list(tps))
+
+    # -- one partition
+
+    def _adopt(
+        self,
+        plan: PartitionPlan,
+        noted: int,
+        bounds: tuple[int, int],
+        pairs: Iterable[Pair],
+        *,
+        is_again: bool,
+    ) -> Adopted:
+        upstream, jumped = noted + 1, False
+        tail, with_timestamp = self._tail(plan.target, *bounds)
+        if tail:
+            found = self._place(plan, noted, tail, with_timestamp=with_timestamp)
+            if found is not None:
+                upstream, jumped = max(found.upstream, noted) + 1, found.jumped_back
+        elif noted < 0:
+            what = (
+                f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
+                f"no position of {plan.source}"
+            )
+            raise PartitionError(
+                with_flow(mm2_place_unknown(what, plan.target), self.flow),
+                code="MM2_PLACE_UNKNOWN",
+            )
+        return Adopted(
+            plan=plan,
+            upstream=upstream,
+            downstream=bounds[1],
+            noted=noted,
+            jumped_back=jumped,
+            is_again=is_again,
+            before=kept(pairs, upstream, bounds[1]),
+        )
+
+    def _tail(self, tp: TopicPartition, start: int, end: int) -> tuple[list[Record], bool]:
+        """The target's last records, and whether their timestamps are their own."""
+        for back in FURTHER_BACK:
+            records: list[Record] = []
+            own_time = True
+            for header, some in read_committed(self.target, tp, max(start, end - back), end):
+                records += some
+                own_time = own_time and not (header.magic >= 2 and header.is_log_append_time)
+                records = records[-TAIL_RECORDS:]
+            if records or end - back <= start:
+                return records, own_time
+        return [], True
+
+    def _place(
+        self, plan: PartitionPlan, noted: int, tail: Sequence[Record], *, with_timestamp: bool
+    ) -> Found | None:
+        """None: the source has nothing of it any more, and nothing that was not copied is lost."""
+        tp = plan.source
+        (log_start,) = self._offsets(tp, EARLIEST)
+        (end,) = self._offsets(tp, LATEST)
+        alignment = Alignment(
+            target_offsets=[record.offset for record in tail],
+            target=array("q", (identity(r, with_timestamp=with_timestamp) for r in tail)),
+            noted=noted,
+        )
+        begin = max(log_start, noted + 1 - LOOK_BACK)
+        for _, records in read_committed(self.source, tp, begin, end, committed=self.committed):
+            alignment.add(
+                (record.offset, identity(record, with_timestamp=with_timestamp))
+                for record in records
+            )
+            if found := alignment.look(is_end=False, source_end=end):
+                return found
+        if found := alignment.look(is_end=True, source_end=end):
+            return found
+        if noted >= 0 and (log_start == noted + 1 or (self.accept_loss and log_start > noted)):
+            return None
+        if noted >= 0 and log_start > noted + 1:
+            raise PartitionError(
+                f"{tp}: the source deleted [{noted + 1}, {log_start}) before MirrorMaker 2 noted "
+                "them as copied; to go on behind them set twinlog.source.loss=accept",
+                code="SOURCE_TRUNCATED",
+            )
+        what = (
+            f"{plan.target}: its last record, at offset {tail[-1].offset}, is none of {tp} at or "
+            f"behind {max(noted, log_start)}, so it is not known where the copy goes on: somebody "
+            "else wrote to it, or the source's log was written anew"
+        )
+        raise PartitionError(
+            with_flow(mm2_place_unknown(what, plan.target), self.flow), code="MM2_PLACE_UNKNOWN"
+        )
+
+    def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:
+        isolation = Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED
+        found = list_offsets(self.source, [tp], when, isolation=isolation)[tp]
+        if isinstance(found, TwinlogError):
+            raise found
+        return (found.offset,)
+
+
+def adopter_of(
+    flow: FlowConfig, storage: OffsetStorage, source: ClusterClient, target: ClusterClient
+) -> Adopter:
+    """One that looks at a flow."""
+    return Adopter(
+        flow=str(flow.flow),
+        storage=storage,
+        source=source,
+        target=target,
+        syncs=SyncsTopic.of(flow),
+        committed=flow.isolation_level is IsolationLevel.READ_COMMITTED,
+        accept_loss=flow.accept_source_loss,
+    )
+
+
+def _key(plan: PartitionPlan) -> PartitionKey:
+    return PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)

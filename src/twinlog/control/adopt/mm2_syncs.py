@@ -1,0 +1,69 @@
+"""Reads the offset syncs that a MirrorMaker 2 wrote, when its work is taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.mirror.map.mm2_offsets import Pair
+from twinlog.mirror.names.filters import offset_syncs_topic
+from twinlog.model import TopicPartition
+from twinlog.survey.committed_log import read_committed
+from twinlog.wire.mm2_records import OffsetSync
+
+Pairs = Mapping[TopicPartition, Sequence[Pair]]
+"""By source partition, in the order in which they were written."""
+
+NO_PAIRS: Final[Pairs] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncsTopic:
+    """Where they are."""
+
+    name: str
+    on_target: bool
+
+    @classmethod
+    def of(cls, flow: FlowConfig) -> SyncsTopic | None:
+        """None where emit.offset-syncs.enabled=false."""
+        if flow.offset_syncs is None:
+            return None
+        syncs = flow.offset_syncs
+        return cls(name=offset_syncs_topic(flow, syncs), on_target=syncs.on_target)
+
+
+def read_pairs(client: ClusterClient, topic: str) -> tuple[Pairs, str]:
+    """All that the topic holds, and why not where it may not be read; none where it is not there.
+
+    What is no offset sync is passed over.
+    """
+    try:
+        return _read(client, topic), ""
+    except Unauthorized as error:
+        return NO_PAIRS, str(error)
+
+
+def _read(client: ClusterClient, topic: str) -> Pairs:
+    if client.metadata([topic]).topics[topic].error:
+        return NO_PAIRS
+    tp = TopicPartition(topic, 0)
+    start = list_offsets(client, [tp], EARLIEST)[tp]
+    if isinstance(start, TwinlogError):
+        raise start
+    out: dict[TopicPartition, list[Pair]] = {}
+    for _, records in read_committed(client, tp, start.offset, ends_of_logs(client, [tp])[tp]):
+        for record in records:
+            try:
+                sync = OffsetSync.decode(record.key, record.value)
+            except CorruptData:
+                continue
+            pair = Pair(sync.upstream_offset, sync.downstream_offset)
+            out.setdefault(sync.topic_partition, []).append(pair)
+    return out

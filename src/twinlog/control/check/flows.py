@@ -1,0 +1,365 @@
+"""Looks at one flow: its topics, our rights on both sides, what the target holds already."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Protocol
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.group_rights import check_group_read
+from twinlog.cluster.net.metadata import Operation, TopicMetadata
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.cluster.topics.producer_expiry import EXPIRY_CONFIG
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.check.features import check_features
+from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
+from twinlog.control.check.starts import TopicBegin, topic_begins
+from twinlog.control.check.syncs import check_syncs
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.groups.group_rights import group_notes
+from twinlog.errors import PartitionError, TwinlogError, Unauthorized
+from twinlog.mirror.findings import Span, foreign_data, with_flow
+from twinlog.mirror.map.offset_map import PartitionKey
+from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_topic
+from twinlog.mirror.state.generations import winning_claims
+from twinlog.model import TopicPartition
+from twinlog.quantities import plural
+from twinlog.survey.capabilities import UNTRIED
+from twinlog.survey.discovery import (
+    absence,
+    absent,
+    mirrored_topics,
+    name_too_long,
+    new_counts_note,
+    new_partitions,
+    new_topic_configs,
+    partitions_differ,
+    replication_refused,
+    target_topic_missing,
+    target_topic_too_small,
+)
+from twinlog.survey.map_reader import MapReader
+from twinlog.survey.rights import denied, may, seen_by, unseen_configs
+
+
+class Clients(Protocol):
+    """The four clients of a flow."""
+
+    @property
+    def source(self) -> ClusterClient: ...
+    @property
+    def target(self) -> ClusterClient: ...
+    @property
+    def lane_source(self) -> ClusterClient: ...
+    @property
+    def lane_target(self) -> ClusterClient: ...
+
+
+def check_flow(setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
+    """Fill the report; what cannot be asked at all is raised."""
+    look = _Look(setup, clients, report)
+    look.topics()
+    look.source_rights()
+    look.target_rights()
+    look.internal_topics()
+    look.group()
+    look.state()
+    look.foreign_data()
+    check_syncs(setup.config, clients.source, clients.target, report)
+    check_features(setup.config, clients.source, clients.target, report)
+    look.expiry()
+
+
+class _Look:
+    def __init__(self, setup: FlowSetup, clients: Clients, report: FlowReport) -> None:
+        self._setup = setup
+        self._flow: FlowConfig = setup.config
+        self._clients = clients
+        self._report = report
+        self._here = clients.source.metadata(None)
+        self._there = clients.target.metadata(None)
+        verdict = setup.guard.look(clients.source, clients.target, self._here, self._there)
+        all_topics = mirrored_topics(self._flow, self._here)
+        self._mirrored = {name: all_topics[name] for name in all_topics if name in verdict.rows}
+        for name, error in verdict.errors.items():
+            self._problem(error, name)
+        report.notes += verdict.notes
+        self._remote = {
+            name: setup.policy.format_remote_topic(self._flow.source_alias, name)
+            for name in self._mirrored
+        }
+
+    @property
+    def _may_grow(self) -> bool:
+        keeps = self._flow.same_partitions or self._flow.keyed_partitions
+        return self._flow.topic_creation_enabled and not keeps
+
+    def _problem(self, error: TwinlogError, topic: str | None = None) -> None:
+        self._report.problems.append(Problem.of(error, topic))
+
+    # -- what would be mirrored ----------------------------------------------------------------
+
+    def topics(self) -> None:
+        missing = [name for name in self._mirrored if self._remote[name] not in self._there.topics]
+        configs = new_topic_configs(self._flow, self._clients.source, missing)
+        begins = topic_begins(
+            self._flow,
+            self._clients.source,
+            self._mirrored.values(),
+            self._goes_on,
+            self._problem,
+        )
+        for name, topic in self._mirrored.items():
+            self._report.topics.append(self._topic(topic, configs.get(name, {}), begins[name]))
+        self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
+        self._report.notes += group_notes(self._flow, self._clients.source)
+        if missing and self._flow.topic_creation_enabled:
+            self._creation(missing, configs)
+
+    def _topic(
+        self, topic: TopicMetadata, configs: Mapping[str, str], begin: TopicBegin
+    ) -> TopicReport:
+        remote = self._remote[topic.name]
+        known = self._there.topics.get(remote)
+        wanted = len(topic.partitions)
+        creates = self._flow.topic_creation_enabled
+        if known is None:
+            plan, count = Plan.CREATE if creates else Plan.MISSING, 0
+            if not creates:
+                self._problem(target_topic_missing(self._flow, remote), topic.name)
+        else:
+            count = len(known.partitions)
+            plan = Plan.GROW if count < wanted and self._may_grow else Plan.EXISTS
+            if count != wanted and self._flow.same_partitions:
+                error = partitions_differ(self._flow, remote, count, wanted)
+                self._problem(error, topic.name)
+            elif count != wanted and self._flow.keyed_partitions:
+                self._report.notes.append(
+                    f"{self._flow.flow}: topic {remote} has {plural(count, 'partition')} on "
+                    f"{self._flow.flow.target}, its source {wanted}: records are placed by key"
+                )
+            elif count < wanted and not creates:
+                error = target_topic_too_small(self._flow, remote, count, wanted)
+                self._problem(error, topic.name)
+        return TopicReport(
+            topic=topic.name,
+            remote_topic=remote,
+            partitions=wanted,
+            plan=plan,
+            remote_partitions=count,
+            configs=configs if plan is Plan.CREATE else {},
+            start=begin.text,
+            begins=begin.offsets,
+        )
+
+    def _creation(self, missing: Sequence[str], configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Ask the brokers to validate every creation."""
+        live, factor = len(self._there.brokers), self._flow.replication_factor
+        if (refused := replication_refused(self._flow, live, len(missing))) is not None:
+            self._problem(refused)
+            return
+        differing: dict[int, list[str]] = {}
+        for name in missing:
+            topic = self._mirrored[name]
+            if (too_long := name_too_long(self._flow, name, self._remote[name])) is not None:
+                self._problem(too_long, name)
+                continue
+            partitions = new_partitions(self._flow, topic)
+            made = self._tried(self._remote[name], partitions, factor, configs.get(name, {}))
+            if isinstance(made, TwinlogError):
+                self._problem(made, name)
+            elif made.partitions != len(topic.partitions):
+                differing.setdefault(made.partitions, []).append(name)
+        self._report.notes += [
+            new_counts_note(self._flow, count, names) for count, names in sorted(differing.items())
+        ]
+
+    def _tried(
+        self, remote: str, partitions: int, factor: int, configs: Mapping[str, str]
+    ) -> admin.TopicCreation | TwinlogError:
+        """What the cluster would create, or why it would not."""
+        try:
+            answer = admin.validate_topic(
+                self._clients.target,
+                remote,
+                partitions=partitions,
+                replication_factor=factor,
+                configs=configs,
+            )
+        except TwinlogError as error:
+            return error
+        if answer.is_new:
+            return answer
+        return denied(self._flow.flow.target, "DESCRIBE", remote)
+
+    # -- rights --------------------------------------------------------------------------------
+
+    def source_rights(self) -> None:
+        seen = seen_by(self._clients.lane_source, self._clients.source, self._here, self._mirrored)
+        for name in self._mirrored:
+            if not may(seen, name, Operation.READ):
+                self._problem(denied(self._flow.flow.source, "READ", name), name)
+        synced = self._flow.sync_topic_configs_enabled
+        read = [
+            name
+            for name in self._mirrored
+            if synced or self._remote[name] not in self._there.topics
+        ]
+        self._report.notes += unseen_configs(
+            self._here, self._flow.flow.source, read, "configs are not copied"
+        )
+
+    def target_rights(self) -> None:
+        there = {
+            name: remote for name, remote in self._remote.items() if remote in self._there.topics
+        }
+        seen = seen_by(self._clients.lane_target, self._clients.target, self._there, there.values())
+        for name, remote in there.items():
+            for right in (Operation.WRITE, Operation.READ):
+                if not may(seen, remote, right):
+                    self._problem(denied(self._flow.flow.target, right.name, remote), name)
+            wanted, count = self._mirrored[name], self._there.topics[remote]
+            grows = len(count.partitions) < len(wanted.partitions)
+            if grows and self._may_grow and not may(self._there, remote, Operation.ALTER):
+                self._problem(denied(self._flow.flow.target, "ALTER", remote), name)
+        self._report.notes += unseen_configs(
+            self._there,
+            self._flow.flow.target,
+            there.values(),
+            "limits are taken as Kafka's defaults",
+        )
+
+    def internal_topics(self) -> None:
+        own = (STATE_TOPIC, offset_map_topic(self._flow.flow.source))
+        for name in own:
+            for error in self._own_topic(name):
+                self._problem(error)
+        self._report.notes += unseen_configs(
+            self._there,
+            self._flow.flow.target,
+            [name for name in own if name in self._there.topics],
+            "cleanup.policy is not checked",
+        )
+        self._report.notes += [
+            f"what {self._flow.flow.target} can do cannot be tried, so the guarantee would be "
+            f"'{UNTRIED.guarantee}': {error}"
+            for error in self._own_topic(PROBE_TOPIC)
+        ]
+
+    def _own_topic(self, name: str) -> Iterator[TwinlogError]:
+        if name not in self._there.topics:
+            factor = self._flow.state_topic_replication_factor
+            made = self._tried(name, 1, factor, {})
+            if isinstance(made, TwinlogError):
+                yield made
+            return
+        for right in (Operation.WRITE, Operation.READ):
+            if not may(self._there, name, right):
+                yield denied(self._flow.flow.target, right.name, name)
+
+    def group(self) -> None:
+        """One driver leads a flow, by membership of a group."""
+        try:
+            check_group_read(self._clients.target, f"twinlog-{self._flow.flow}")
+        except Unauthorized as error:
+            self._problem(error)
+
+    # -- what the target holds -----------------------------------------------------------------
+
+    def state(self) -> None:
+        """Whether the state on the target is this flow's."""
+        if STATE_TOPIC not in self._there.topics or not may(
+            self._there, STATE_TOPIC, Operation.READ
+        ):
+            return
+        records = read_to_end(self._clients.target, STATE_TOPIC, 0)
+        history = winning_claims((r.key, r.value) for r in records).get(str(self._flow.flow))
+        last = None if history is None else history.latest
+        if last is not None and history is not None and not history.is_closed:
+            self._report.notes.append(
+                f"generation {last.generation} of this flow has not ended in order: it runs on "
+                f"{last.host} "
+                f"(process {last.pid}), or was killed"
+            )
+
+    def foreign_data(self) -> None:
+        """A prefixed remote topic with records that no offset map row speaks of."""
+        if self._setup.is_identity:
+            return
+        keyed = self._flow.keyed_partitions
+        there = {
+            tp: TopicPartition(self._remote[tp.topic], tp.partition)
+            for topic in self._report.topics
+            if topic.plan not in (Plan.CREATE, Plan.MISSING)
+            if not keyed or topic.partitions == topic.remote_partitions  # others are shared anyway
+            for tp in _partitions(topic)
+            if may(self._there, topic.remote_topic, Operation.READ)
+        }
+        if not there:
+            return
+        known = self._mapped
+        unknown = {tp: remote for tp, remote in there.items() if self._key(tp, remote) not in known}
+        starts = admin.list_offsets(self._clients.target, unknown.values(), admin.EARLIEST)
+        ends = admin.log_ends(self._clients.target, unknown.values())
+        for tp, remote in unknown.items():
+            start, end = starts[remote], ends[remote]
+            if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+                error = start if isinstance(start, TwinlogError) else end
+                if isinstance(error, TwinlogError):
+                    self._problem(error, tp.topic)
+            elif end.end_offset > start.offset:
+                self._problem(
+                    PartitionError(
+                        with_flow(
+                            foreign_data(remote, Span(start.offset, end.end_offset)),
+                            str(self._flow.flow),
+                        ),
+                        code="FOREIGN_DATA",
+                    ),
+                    tp.topic,
+                )
+
+    def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:
+        return PartitionKey(
+            self._here.topics[tp.topic].topic_id,
+            self._there.topics[remote.topic].topic_id,
+            tp.partition,
+        )
+
+    def _goes_on(self, tp: TopicPartition) -> bool:
+        remote = TopicPartition(self._remote[tp.topic], tp.partition)
+        known = self._there.topics.get(remote.topic)
+        if known is None:
+            return False
+        key = self._key(tp, remote)
+        by_key = key._replace(branch=0, branches=len(known.partitions))
+        return key in self._mapped or by_key in self._mapped
+
+    @cached_property
+    def _mapped(self) -> Container[PartitionKey]:
+        topic = offset_map_topic(self._flow.flow.source)
+        found = self._there.topics.get(topic)
+        if found is None or not may(self._there, topic, Operation.READ):
+            return ()
+        return MapReader(self._clients.target, topic, len(found.partitions)).read()
+
+    def expiry(self) -> None:
+        if self._flow.producer_id_expiration_ms is not None:
+            return
+        try:
+            admin.describe_broker_configs(self._clients.target, [EXPIRY_CONFIG])
+        except Unauthorized:
+            self._report.notes.append(
+                f"{EXPIRY_CONFIG} of {self._flow.flow.target} may not be read (DESCRIBE_CONFIGS on "
+                "the cluster): "
+                "every partition counts as unprotected, which is slower for a minute after "
+                "trouble; set "
+                "twinlog.target.producer.id.expiration.ms to the brokers' value"
+            )
+
+
+def _partitions(topic: TopicReport) -> list[TopicPartition]:
+    count = min(topic.partitions, topic.remote_partitions)
+    return [TopicPartition(topic.topic, number) for number in range(count)]

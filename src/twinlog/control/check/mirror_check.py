@@ -1,0 +1,153 @@
+"""Says what `twinlog mirror` would do with a configuration, and what would stop it; it only reads.
+
+Where a right can be seen in metadata (authorized operations, KIP-430) it is read there; what only
+the brokers can judge (a topic's creation: rights, policies, replication factor) is put to them as a
+request that is validated and not carried out. Every cluster is asked with the credentials of the
+client that will need it: those of the admin client and those of the lanes may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.check.adoption import check_adoption
+from twinlog.control.check.flows import check_flow
+from twinlog.control.check.report import CheckReport, ClusterReport, FlowReport, Problem
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.setups import flow_setup, neighbours_of
+from twinlog.errors import TwinlogError
+from twinlog.survey.capabilities import ensure_probe_topic, probe
+
+GIVES_UP_S: Final = 60.0
+SAID_AFTER_S: Final = 3.0
+"""That a cluster has not answered yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowClients:
+    """The four clients of a flow; several may be one and the same."""
+
+    source: ClusterClient
+    target: ClusterClient
+    lane_source: ClusterClient
+    lane_target: ClusterClient
+
+
+def check(
+    config: MirrorConfig,
+    *,
+    with_probe: bool = False,
+    gives_up_s: float = GIVES_UP_S,
+    adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> CheckReport:
+    """Look at everything; wrong security settings are raised as ConfigError.
+
+    `adopts` says where the MirrorMaker 2 of a flow is whose work would be taken over; `say` is told
+    what is waited for.
+    """
+    neighbours = neighbours_of(config.flows)
+    setups = [flow_setup(flow, adopts(flow), neighbours) for flow in config.flows]
+    with ExitStack() as closing:
+        clients = _clients(setups, closing, gives_up_s)
+        seen = _connect(clients.values(), gives_up_s, say)
+        neighbours.learn({one.alias: one.cluster_id for one in seen.values()})
+        flows = [_flow(setup, clients, seen, with_probe) for setup in setups]
+    return CheckReport(
+        file=config.file,
+        warnings=tuple(str(warning) for warning in config.warnings),
+        clusters=_by_alias(seen.values()),
+        flows=tuple(flows),
+    )
+
+
+def _settings(setup: FlowSetup) -> tuple[ClusterSettings, ...]:
+    return setup.source, setup.target, setup.lane_source, setup.lane_target
+
+
+def _clients(
+    setups: Iterable[FlowSetup], closing: ExitStack, gives_up_s: float
+) -> dict[ClusterSettings, ClusterClient]:
+    distinct = dict.fromkeys(one for setup in setups for one in _settings(setup))
+    return {
+        settings: closing.enter_context(ClusterClient(settings, api_timeout_s=gives_up_s))
+        for settings in distinct
+    }
+
+
+def _connect(
+    clients: Iterable[ClusterClient], gives_up_s: float, say: Callable[[str], None]
+) -> dict[ClusterSettings, ClusterReport]:
+    """Reach all of them side by side: two that cannot be reached cost one wait."""
+    waiting = list(clients)
+    with ThreadPoolExecutor(max(len(waiting), 1)) as pool:
+        reports = {pool.submit(_connect_one, client): client.settings for client in waiting}
+        late = [reports[one] for one in wait(reports, SAID_AFTER_S).not_done]
+        for where in sorted({f"{one.alias} at {one.addresses}" for one in late}):
+            say(f"no answer yet from cluster {where}: trying for {gives_up_s:.0f} s")
+        return {settings: report.result() for report, settings in reports.items()}
+
+
+def _connect_one(client: ClusterClient) -> ClusterReport:
+    alias, addresses = client.alias, client.settings.addresses
+    try:
+        metadata = client.metadata([])
+    except TwinlogError as error:
+        return ClusterReport(alias=alias, addresses=addresses, problem=Problem.of(error))
+    return ClusterReport(
+        alias=alias,
+        addresses=addresses,
+        cluster_id=metadata.cluster_id or "",
+        brokers=len(metadata.brokers),
+    )
+
+
+def _by_alias(seen: Iterable[ClusterReport]) -> tuple[ClusterReport, ...]:
+    """One report per cluster, or per different problem of one."""
+    reports = list(dict.fromkeys(seen))
+    failed = {report.alias for report in reports if report.problem is not None}
+    return tuple(r for r in reports if r.problem is not None or r.alias not in failed)
+
+
+def _flow(
+    setup: FlowSetup,
+    clients: Mapping[ClusterSettings, ClusterClient],
+    seen: Mapping[ClusterSettings, ClusterReport],
+    with_probe: bool,
+) -> FlowReport:
+    report = FlowReport(flow=setup.name)
+    silent = sorted({seen[one].alias for one in _settings(setup) if seen[one].problem is not None})
+    if silent:
+        report.notes.append(f"not looked at: no connection to {', '.join(silent)}")
+        return report
+    source, target, lane_source, lane_target = (clients[one] for one in _settings(setup))
+    try:
+        check_flow(
+            setup,
+            FlowClients(
+                source=source, target=target, lane_source=lane_source, lane_target=lane_target
+            ),
+            report,
+        )
+        if setup.adopts is not None:
+            check_adoption(setup, setup.adopts, (source, target), report)
+        if with_probe:
+            _probe(setup, target, report)
+    except TwinlogError as error:
+        report.problems.append(Problem.of(error))
+    return report
+
+
+def _probe(setup: FlowSetup, target: ClusterClient, report: FlowReport) -> None:
+    ensure_probe_topic(target, setup.config.state_topic_replication_factor)
+    found = probe(target)
+    report.guarantee = found.guarantee
+    report.missing_capabilities = found.missing

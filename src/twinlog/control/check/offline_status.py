@@ -1,0 +1,272 @@
+"""Where a flow stands when no mirror runs here: read from the two clusters alone.
+
+The target says how far the copy got: its log end less K is the next ordinal, and the offset map
+says which upstream record that is. In a topic that is not ours alone the last mark says it instead,
+which may be some seconds old.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.logs.start_offsets import Begin
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.check.starts import begins_now, isolation
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.setups import flow_setup
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.fan_out import next_upstream
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, run_at
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.generations import FlowHistory, winning_claims
+from twinlog.model import TopicPartition
+from twinlog.survey.discovery import discover, mirrored_topics
+from twinlog.survey.map_reader import MapReader
+from twinlog.wire.record_batch import read_headers
+
+GIVES_UP_S = 60.0
+MARKERS_AT_MOST = 20
+MARKER_BYTES = 16_384
+
+
+def offline_status(config: MirrorConfig) -> list[FlowSnapshot]:
+    """Every flow; one whose clusters cannot be asked is FAILED with the reason."""
+    return [_flow(flow) for flow in config.flows]
+
+
+def _flow(config: FlowConfig) -> FlowSnapshot:
+    setup = flow_setup(config)
+    try:
+        with (
+            ClusterClient(setup.source, api_timeout_s=GIVES_UP_S) as source,
+            ClusterClient(setup.target, api_timeout_s=GIVES_UP_S) as target,
+        ):
+            return _Look(setup, source, target).snapshot()
+    except TwinlogError as error:
+        return _snapshot(setup.name, "FAILED", str(error), None, ())
+
+
+def _snapshot(
+    name: str,
+    state: str,
+    reason: str,
+    history: FlowHistory | None,
+    partitions: tuple[PartitionSnapshot, ...],
+) -> FlowSnapshot:
+    latest = None if history is None else history.latest
+    return FlowSnapshot(
+        flow=name,
+        state=state,
+        reason=reason,
+        guarantee="",
+        generation=-1 if latest is None else latest.generation,
+        lanes=0,
+        since_ms=0 if latest is None else latest.started_ms,
+        partitions=partitions,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """What was asked of the partitions of both sides."""
+
+    first: Mapping[TopicPartition, Begin]
+    source: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    target: Mapping[TopicPartition, admin.EpochEnd | TwinlogError]
+    newest: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+
+
+class _Look:
+    """One flow and its two clusters."""
+
+    def __init__(self, setup: FlowSetup, source: ClusterClient, target: ClusterClient) -> None:
+        self._setup = setup
+        self._flow = setup.config
+        self._source = source
+        self._target = target
+        self._there = target.metadata(None)
+
+    def snapshot(self) -> FlowSnapshot:
+        found = discover(self._flow, self._setup.policy, self._source, self._target, create=False)
+        ends = self._ends(found.plans)
+        maps = self._maps()
+        now_ms = int(time.time() * 1000)
+        parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
+        parts += self._new(set(found.missing))
+        parts.sort(key=lambda part: (part.topic, part.partition))
+        history = self._history()
+        return _snapshot(self._setup.name, "NOT_RUNNING", _last_run(history), history, tuple(parts))
+
+    def _ends(self, plans: list[PartitionPlan]) -> _Ends:
+        sources, targets = [p.source for p in plans], [p.target for p in plans]
+        return _Ends(
+            first=begins_now(self._flow, self._source, sources),
+            source=admin.list_offsets(
+                self._source, sources, admin.LATEST, isolation=isolation(self._flow)
+            ),
+            target=admin.log_ends(self._target, targets),
+            newest=admin.list_offsets(self._target, targets, admin.MAX_TIMESTAMP),
+        )
+
+    def _maps(self) -> Mapping[PartitionKey, PartitionMap]:
+        topic = offset_map_topic(self._flow.flow.source)
+        found = self._there.topics.get(topic)
+        if found is None:
+            return {}
+        return MapReader(self._target, topic, len(found.partitions)).read()
+
+    def _history(self) -> FlowHistory | None:
+        if STATE_TOPIC not in self._there.topics:
+            return None
+        records = read_to_end(self._target, STATE_TOPIC, 0)
+        return winning_claims((r.key, r.value) for r in records).get(self._setup.name)
+
+    def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
+        """Partitions of topics without a remote topic."""
+        policy, alias = self._setup.policy, self._flow.source_alias
+        remote = {
+            TopicPartition(name, one.partition): policy.format_remote_topic(alias, name)
+            for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items()
+            for one in topic.partitions
+        }
+        new = {tp: name for tp, name in remote.items() if name in missing}
+        ends = admin.list_offsets(self._source, new, admin.LATEST)
+        starts = begins_now(self._flow, self._source, new)
+        for tp, name in new.items():
+            yield self._never_copied(tp, name, starts[tp], ends[tp])
+
+    def _never_copied(
+        self,
+        tp: TopicPartition,
+        remote: str,
+        start: Begin,
+        end: admin.OffsetResult | TwinlogError,
+    ) -> PartitionSnapshot:
+        """What is in the log from the configured start on waits."""
+        if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+            return _part(tp, remote, "NEW")
+        return _part(tp, remote, "NEW", lag=max(0, end.offset - start))
+
+    def _partition(
+        self,
+        plan: PartitionPlan,
+        ends: _Ends,
+        maps: Mapping[PartitionKey, PartitionMap],
+        now_ms: int,
+    ) -> PartitionSnapshot:
+        here, there = ends.source[plan.source], ends.target[plan.target]
+        if isinstance(here, TwinlogError):
+            return _part(plan.source, plan.target.topic, "FAILED", error=here)
+        if isinstance(there, TwinlogError):
+            return _part(plan.source, plan.target.topic, "FAILED", error=there)
+        key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
+        if plan.targets:
+            copied = fan_position(key, plan.targets, maps)
+        else:
+            copied = position(maps.get(key), there.end_offset, is_shared=self._setup.is_identity)
+        if copied is None:
+            start = ends.first[plan.source]
+            return self._never_copied(plan.source, plan.target.topic, start, here)
+        ordinal, upstream = copied
+        lag = max(0, here.offset - upstream)
+        if 0 < lag <= MARKERS_AT_MOST and self._are_markers(plan.source, upstream, here.offset):
+            lag = 0
+        newest = ends.newest[plan.target]
+        known = not isinstance(newest, TwinlogError) and newest.timestamp > 0
+        lag_ms = -1
+        if lag == 0:
+            lag_ms = 0
+        elif known and not isinstance(newest, TwinlogError):
+            lag_ms = max(0, now_ms - newest.timestamp)
+        return _part(
+            plan.source,
+            plan.target.topic,
+            "BEHIND" if lag else "AT_END",
+            lag=lag,
+            lag_ms=lag_ms,
+            records=ordinal,
+        )
+
+    def _are_markers(self, tp: TopicPartition, upstream: int, end: int) -> bool:
+        """Whether what is left are transaction markers: offsets without a record to copy."""
+        answer = fetch_records(self._source, {tp: (upstream, MARKER_BYTES)})[tp]
+        if isinstance(answer, TwinlogError):
+            return False
+        batches = [header for header, _ in read_headers(answer.records)]
+        left = [header for header in batches if header.last_offset >= upstream]
+        return bool(left) and all(b.is_control for b in left) and left[-1].last_offset >= end - 1
+
+
+def position(
+    known: PartitionMap | None, target_end: int, *, is_shared: bool
+) -> tuple[int, int] | None:
+    """(records copied, next upstream offset); None for a partition that was never copied."""
+    if known is None or not known.runs:
+        return None
+    first = known.runs[0]
+    if not is_shared:
+        ordinal = target_end - (first.downstream - first.ordinal)
+    elif known.mark is not None:
+        ordinal = known.mark.ordinal
+    else:
+        ordinal = known.runs[-1].ordinal
+    run = run_at(known.runs, ordinal)
+    return (ordinal, (run or first).upstream_of(ordinal))
+
+
+def fan_position(
+    key: PartitionKey, targets: int, maps: Mapping[PartitionKey, PartitionMap]
+) -> tuple[int, int] | None:
+    """The same of a partition whose records go to several by key, as of its branches' marks."""
+    records, upstreams = 0, []
+    for number in range(targets):
+        known = maps.get(key._replace(branch=number, branches=targets))
+        if known is None or not known.runs:
+            return None
+        ordinal = known.runs[0].ordinal if known.mark is None else known.mark.ordinal
+        upstream = next_upstream(known.runs, ordinal)
+        records += ordinal
+        upstreams.append(known.runs[0].upstream if upstream is None else upstream)
+    return records, min(upstreams)
+
+
+def _part(
+    tp: TopicPartition,
+    remote: str,
+    state: str,
+    *,
+    lag: int = -1,
+    lag_ms: int = -1,
+    records: int = 0,
+    error: TwinlogError | None = None,
+) -> PartitionSnapshot:
+    return PartitionSnapshot(
+        topic=tp.topic,
+        partition=tp.partition,
+        target_topic=remote,
+        state=state,
+        lag=lag,
+        lag_ms=lag_ms,
+        records=records,
+        bytes=0,
+        code="" if error is None else error.code,
+        message="" if error is None else error.message,
+    )
+
+
+def _last_run(history: FlowHistory | None) -> str:
+    latest = None if history is None else history.latest
+    if latest is None or history is None:
+        return "it has never run"
+    where = f"{latest.host} (process {latest.pid})"
+    if history.is_closed:
+        return f"it last ran on {where} and ended in order"
+    return f"it runs on {where}, or was killed there"

@@ -1,0 +1,91 @@
+"""Names the transactions at the source behind which a `--once` copy under read_committed ended.
+
+Records above the last stable offset belong to transactions that are not decided, or lie behind the
+first record of one that is not. They are not lost, only not yet to be copied; who wonders why they
+are missing needs to know whose transaction it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.control.flow.setups import flow_setup
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.survey.discovery import mirrored_topics
+
+ANSWERS_WITHIN_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """One partition that ends before its high watermark; -1 where the broker does not tell who."""
+
+    tp: TopicPartition
+    last_stable_offset: int
+    records: int
+    """Offsets from there to the high watermark."""
+    producer_id: int
+    start_offset: int
+
+    def __str__(self) -> str:
+        who = "an open transaction"
+        if self.producer_id >= 0:
+            who += f" of producer id {self.producer_id} that began at offset {self.start_offset}"
+        return (
+            f"{self.tp}: copied up to the last stable offset {self.last_stable_offset}; {who} "
+            f"holds {self.records} offsets behind it back; they are copied when it ends "
+            "(kafka-transactions.sh describe-producers shows it) [OPEN_TRANSACTION]"
+        )
+
+
+def held_back(flow: FlowConfig) -> Iterator[HeldBack]:
+    """Partitions of the flow's topics that an open transaction holds back now."""
+    if flow.isolation_level is not IsolationLevel.READ_COMMITTED:
+        return
+    with ClusterClient(flow_setup(flow).source, api_timeout_s=ANSWERS_WITHIN_S) as source:
+        topics = mirrored_topics(flow, source.metadata(None))
+        tps = [
+            TopicPartition(name, p.partition) for name, t in topics.items() for p in t.partitions
+        ]
+        stable = admin.list_offsets(
+            source, tps, admin.LATEST, isolation=admin.Isolation.READ_COMMITTED
+        )
+        high = admin.list_offsets(source, tps, admin.LATEST)
+        behind: dict[TopicPartition, tuple[int, int]] = {}
+        for tp in tps:
+            lso, hw = stable[tp], high[tp]
+            if isinstance(lso, TwinlogError) or isinstance(hw, TwinlogError):
+                continue  # its lane has reported why it cannot be read
+            if lso.offset < hw.offset:
+                behind[tp] = (lso.offset, hw.offset)
+        if behind:
+            yield from _named(source, behind)
+
+
+def _named(
+    source: ClusterClient, behind: dict[TopicPartition, tuple[int, int]]
+) -> Iterator[HeldBack]:
+    states = admin.describe_producers(source, list(behind))
+    for tp, (lso, hw) in behind.items():
+        answer = states[tp]
+        found = {} if isinstance(answer, TwinlogError) else answer
+        starts = {
+            producer_id: state.current_transaction_start_offset
+            for producer_id, state in found.items()
+            if state.current_transaction_start_offset >= 0
+        }
+        # the oldest one is what the last stable offset stands at
+        producer_id = min(starts, key=starts.__getitem__, default=-1)
+        yield HeldBack(
+            tp=tp,
+            last_stable_offset=lso,
+            records=hw - lso,
+            producer_id=producer_id,
+            start_offset=starts.get(producer_id, -1),
+        )

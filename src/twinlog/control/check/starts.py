@@ -1,0 +1,113 @@
+"""Where each topic's copy would begin, for `check`: asked of the source's log as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import fetch_offsets
+from twinlog.cluster.logs.start_offsets import Begin, begin_offsets
+from twinlog.cluster.net.metadata import TopicMetadata
+from twinlog.cluster.topics import admin
+from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.model import StartAt, StartKind, TopicPartition
+from twinlog.quantities import plural
+
+PARTITIONS_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicBegin:
+    """Where one topic begins, in words, and as offsets of partitions that were never copied."""
+
+    text: str
+    offsets: Mapping[int, int]
+
+
+def begins_now(
+    flow: FlowConfig, source: ClusterClient, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, Begin]:
+    """What the flow's start, or its group, means for these partitions at this moment."""
+    wanted = list(tps)
+    of_group = _group_offsets(flow, source) if wanted else {}
+    starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in wanted}
+    return begin_offsets(source, starts, isolation=isolation(flow))
+
+
+def isolation(flow: FlowConfig) -> admin.Isolation:
+    """How the flow reads its source, as ListOffsets is asked."""
+    return admin.Isolation(flow.isolation_level is IsolationLevel.READ_COMMITTED)
+
+
+def topic_begins(
+    flow: FlowConfig,
+    source: ClusterClient,
+    topics: Iterable[TopicMetadata],
+    goes_on: Callable[[TopicPartition], bool],
+    on_problem: Callable[[TwinlogError, str], None],
+) -> dict[str, TopicBegin]:
+    """By topic; `goes_on` says which partitions have a position, from which they continue."""
+    partitions = {
+        topic.name: [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+        for topic in topics
+    }
+    new = {tp for tps in partitions.values() for tp in tps if not goes_on(tp)}
+    of_group = _group_offsets(flow, source) if new else {}
+    starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in new}
+    found = begin_offsets(source, starts, isolation=isolation(flow))
+    ends = admin.list_offsets(
+        source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET], admin.LATEST
+    )
+    out = {}
+    for name, tps in partitions.items():
+        offsets: dict[int, int] = {}
+        for tp in tps:
+            begin, end = found.get(tp), ends.get(tp)
+            if isinstance(begin, TwinlogError):
+                on_problem(begin, name)
+            elif begin is not None:
+                offsets[tp.partition] = begin
+                if isinstance(end, admin.OffsetResult) and tp not in of_group:
+                    for error in beyond(tp, begin, end.offset):
+                        on_problem(error, name)
+        grouped = any(tp in of_group for tp in tps)
+        said = f"group {flow.source_group_id}" if grouped else flow.start.topic(name).text
+        kinds = {starts[tp].kind for tp in tps if tp in new}
+        out[name] = TopicBegin(text=_text(said, kinds, offsets, len(tps)), offsets=offsets)
+    return out
+
+
+def beyond(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]:
+    """The reason against an offset that is not in the log yet."""
+    if begin > end:
+        yield PartitionError(
+            f"{tp}: twinlog.start begins at offset {begin}, but the log ends at {end}: correct "
+            "the offset, or write latest",
+            code="START_BEYOND_END",
+        )
+
+
+def _group_offsets(flow: FlowConfig, source: ClusterClient) -> dict[TopicPartition, StartAt]:
+    group = flow.source_group_id
+    if not group:
+        return {}
+    found = fetch_offsets(Coordinators(source), [group])[group]
+    if isinstance(found, TwinlogError):
+        return {}  # `mirror` refuses to start then, and check names the right that is missing
+    return {tp: StartAt(StartKind.OFFSET, one.offset) for tp, one in found.items()}
+
+
+def _text(said: str, kinds: set[StartKind], offsets: Mapping[int, int], partitions: int) -> str:
+    if not offsets:
+        return "where it stands" if partitions else said
+    if kinds - {StartKind.EARLIEST, StartKind.LATEST}:
+        pairs = [f"{partition}={offset}" for partition, offset in sorted(offsets.items())]
+        more = ["..."] if len(pairs) > PARTITIONS_SHOWN else []
+        shown = ";".join(pairs[:PARTITIONS_SHOWN] + more)
+        said = said if said == shown else f"{said} ({shown})"
+    stand = partitions - len(offsets)
+    return f"{said}, {plural(stand, 'partition')} where it stands" if stand else said

@@ -1,0 +1,74 @@
+"""What the first sync of configs and ACLs would change on the target, for `check`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.check.report import FlowReport
+from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
+from twinlog.control.duties.config_sync import closed_configs, find_drift
+from twinlog.errors import BrokerRefused, Unauthorized
+from twinlog.quantities import first_few, plural
+from twinlog.survey.rights import may
+
+SHOWN: Final = 20
+
+
+def check_syncs(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
+) -> None:
+    """Add to the report's changes, and what is missing for them to its notes."""
+    if not flow.topic_creation_enabled:
+        return
+    if flow.sync_topic_configs_enabled:
+        _configs(flow, source, target, report)
+    if flow.sync_topic_acls_enabled:
+        _acls(flow, source, target, report)
+
+
+def _configs(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
+) -> None:
+    drift = find_drift(flow, source, target)
+    changes = [
+        f"config of {remote}: {', '.join(map(str, found))}"
+        for remote, found in drift.topics.items()
+    ]
+    report.changes += changes[:SHOWN]
+    if len(changes) > SHOWN:
+        report.changes.append(f"configs of {plural(len(changes) - SHOWN, 'more topic')}")
+    seen = target.metadata([*drift.topics]) if drift.topics else None
+    denied = [*drift.closed]
+    if seen is not None:
+        denied += [name for name in drift.topics if not may(seen, name, Operation.ALTER_CONFIGS)]
+    if denied:
+        report.notes.append(closed_configs(flow, denied))
+
+
+def _acls(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
+) -> None:
+    try:
+        found = find_acl_changes(flow, source, target)
+    except Unauthorized as error:
+        report.notes.append(f"ACLs are not copied: {error}; or {OFF_KEY}")
+        return
+    except BrokerRefused as error:
+        if error.code != SECURITY_DISABLED:
+            raise
+        return
+    for what, acls in (("to be created", found.missing), ("to be deleted", found.leftover)):
+        if acls:
+            shown = first_few(map(str, acls))
+            report.changes.append(f"{plural(len(acls), 'ACL')} {what}: {shown}")
+    rights = admin.describe_cluster(target).operations
+    if (found.missing or found.leftover) and rights is not None and Operation.ALTER not in rights:
+        report.notes.append(
+            f"ACLs are not copied to {flow.flow.target}: grant ALTER on the cluster, or {OFF_KEY} "
+            "[CLUSTER_UNAUTHORIZED]"
+        )

@@ -1,0 +1,111 @@
+"""Gives remote topics the ACLs of their sources: a duty, and a look for `check`.
+
+The rules are in `mirror.names.acl_rules`. Both clusters are read first, and only what is missing is
+created. A cluster without an authorizer has no ACLs: there is nothing to do, and nothing wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.errors import BrokerRefused, Unauthorized
+from twinlog.mirror.names.acl_rules import AclRules
+from twinlog.quantities import first_few, plural
+from twinlog.survey.discovery import mirrored_topics
+from twinlog.wire.topic_acl import TopicAcl
+
+log = logging.getLogger(__name__)
+
+OFF_KEY: Final = "set sync.topic.acls.enabled=false"
+"""What avoids the lines about rights that are missing for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclChanges:
+    """What the target lacks, and what it has too much of; both sorted."""
+
+    missing: tuple[TopicAcl, ...]
+    leftover: tuple[TopicAcl, ...]
+
+
+def find_acl_changes(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> AclChanges:
+    """Compare both clusters; SECURITY_DISABLED where one has no authorizer, Unauthorized without
+    DESCRIBE.
+    """
+    rules = AclRules.of(flow)
+    topics = mirrored_topics(flow, source.metadata(None)) if flow.sync_topic_acls_prefixed else ()
+    wanted = rules.wanted(admin.topic_acls(source), topics)
+    if not wanted and not flow.sync_topic_acls_removal:
+        return AclChanges(missing=(), leftover=())
+    there = admin.topic_acls(target, needs="ALTER")
+    return AclChanges(
+        missing=tuple(sorted(wanted - there)),
+        leftover=tuple(sorted(rules.leftover(there, wanted))),
+    )
+
+
+class AclSync:
+    """The duty: one round compares, creates what is missing, deletes where that is asked for."""
+
+    name = "topic ACLs"
+    ends_once = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._is_off_told = False
+
+    @property
+    def interval_s(self) -> float:
+        return float(self._flow.config.sync_topic_acls_interval_seconds)
+
+    def round(self) -> None:
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
+            try:
+                found = find_acl_changes(self._flow.config, source, target)
+                # what is denied must never be readable for a moment
+                admin.create_topic_acls(target, sorted(found.missing, key=_denials_first))
+                admin.delete_topic_acls(target, found.leftover)
+            except Unauthorized as error:
+                self._flow.tell_once(
+                    f"{self._flow.name}: ACLs are not copied: {error}; or {OFF_KEY}"
+                )
+                return
+            except BrokerRefused as error:
+                if error.code != SECURITY_DISABLED:
+                    raise
+                self._tell_off(error)
+                return
+        self._tell("created", found.missing)
+        self._tell("deleted", found.leftover)
+
+    def _tell_off(self, error: BrokerRefused) -> None:
+        if not self._is_off_told:
+            self._is_off_told = True
+            log.info("%s: there are no ACLs to copy: %s", self._flow.name, error)
+
+    def _tell(self, what: str, acls: tuple[TopicAcl, ...]) -> None:
+        if acls:
+            count, shown = plural(len(acls), "ACL"), first_few(map(str, acls))
+            log.info("%s: %s %s: %s", self._flow.name, count, what, shown)
+
+    def close(self) -> None:
+        """Nothing is open between rounds."""
+
+
+def _denials_first(acl: TopicAcl) -> int:
+    return acl.permission
+
+
+def acl_sync(flow: LedFlow) -> AclSync | None:
+    """The flow's, where its configuration asks for one."""
+    config = flow.config
+    return (
+        AclSync(flow) if config.sync_topic_acls_enabled and config.topic_creation_enabled else None
+    )

@@ -1,0 +1,184 @@
+"""Keeps the configs of remote topics as those of their sources: a duty, and a look for `check`.
+
+MirrorMaker 2 sends every config of every topic each time. Here the target is read first, and only
+what differs is sent. That takes no further right: who may alter configs may describe them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.names.config_rules import Difference, differences, unknown_names, wanted_configs
+from twinlog.mirror.names.filters import ConfigPropertyFilter, policy_of
+from twinlog.quantities import first_few, plural
+from twinlog.survey.discovery import mirrored_topics, topic_config_entry, unread_configs
+
+log = logging.getLogger(__name__)
+
+LINES_SHOWN: Final = 20
+"""Of one round: the first sync of a large cluster must not fill the log."""
+TO_KEEP: Final = (
+    "set back to what the source has; to keep a value of the target's own, add its name to the "
+    "list of config.properties.exclude [CONFIG_OVERWRITTEN]"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class ConfigDrift:
+    """What one look at both clusters found."""
+
+    topics: dict[str, list[Difference]] = field(default_factory=dict)
+    """By remote topic, those that differ."""
+    own: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By remote topic, the values that it should have of its own."""
+    unread: dict[str, TwinlogError] = field(default_factory=dict)
+    """Source topics whose configs may not be read."""
+    closed: list[str] = field(default_factory=list)
+    """Remote topics whose configs may not be read, and so not be altered."""
+    unknown: dict[str, list[str]] = field(default_factory=dict)
+    """By remote topic, configs that the target's brokers do not have."""
+
+
+def find_drift(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> ConfigDrift:
+    """Compare every mirrored topic that is there on both sides."""
+    policy, chosen = policy_of(flow), ConfigPropertyFilter.of(flow)
+    there = target.metadata(None).topics
+    remotes = {
+        name: remote
+        for name in mirrored_topics(flow, source.metadata(None))
+        if (remote := policy.format_remote_topic(flow.source_alias, name)) in there
+    }
+    out = ConfigDrift()
+    here = admin.describe_topic_configs(source, remotes) if remotes else {}
+    known = admin.describe_topic_configs(target, remotes.values()) if remotes else {}
+    for name, remote in remotes.items():
+        configs, theirs = here[name], known[remote]
+        if isinstance(configs, TwinlogError):
+            out.unread[name] = configs
+            continue
+        if isinstance(theirs, TwinlogError):
+            if isinstance(theirs, Unauthorized):
+                out.closed.append(remote)
+            continue  # else it is gone, and made anew with its source's configs
+        wanted = wanted_configs(chosen, map(topic_config_entry, configs))
+        entries = [topic_config_entry(entry) for entry in theirs]
+        if found := differences(wanted, entries):
+            out.topics[remote] = found
+        if unknown := unknown_names(wanted, entries):
+            out.unknown[remote] = unknown
+        out.own[remote] = {key: value for key, value in wanted.items() if value is not None}
+    return out
+
+
+def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
+    """What to say of remote topics whose configs we may not alter."""
+    return (
+        f"configs are not kept equal for {plural(len(remotes), 'topic')} of {flow.flow.target} "
+        f"({first_few(remotes)}): grant ALTER_CONFIGS on topic {next(iter(remotes))}, or set "
+        "sync.topic.configs.enabled=false [TOPIC_UNAUTHORIZED]"
+    )
+
+
+def changes_of(found: Iterable[Difference]) -> list[admin.ConfigChange]:
+    """As they are sent."""
+    return [admin.ConfigChange(one.name, one.new) for one in found]
+
+
+class ConfigSync:
+    """The duty: one round makes one comparison and sends what it found."""
+
+    name = "topic configs"
+    ends_once = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._own: dict[str, dict[str, str]] = {}
+        """What remote topics had after the last round: where that is gone, somebody changed it."""
+        self._told: set[tuple[str, Difference]] = set()
+
+    @property
+    def interval_s(self) -> float:
+        return float(self._flow.config.sync_topic_configs_interval_seconds)
+
+    def round(self) -> None:
+        with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
+            drift = find_drift(self._flow.config, source, target)
+            todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
+            refused = admin.alter_topic_configs(target, todo)
+        if drift.unread:
+            self._flow.tell_once(unread_configs(self._flow.config, drift.unread))
+        denied = [name for name, error in refused.items() if isinstance(error, Unauthorized)]
+        if closed := [*drift.closed, *denied]:
+            line = closed_configs(self._flow.config, closed)
+            self._flow.tell_once(f"{self._flow.name}: {line}")
+        self._tell_unknown(drift.unknown)
+        for name, error in refused.items():
+            if name not in denied:
+                self._flow.tell_once(f"{self._flow.name}: configs are not kept equal: {error}")
+        self._tell({name: some for name, some in drift.topics.items() if name not in refused})
+        self._own = drift.own
+
+    def _tell_unknown(self, unknown: Mapping[str, list[str]]) -> None:
+        names = sorted({name for some in unknown.values() for name in some})
+        if names:
+            self._flow.tell_once(
+                f"{self._flow.name}: {first_few(names)} cannot be set on "
+                f"{self._flow.config.flow.target}, whose brokers do not know it "
+                f"({plural(len(unknown), 'topic')}); exclude it by config.properties.exclude"
+            )
+
+    def _tell(self, done: Mapping[str, list[Difference]]) -> None:
+        """A line for a topic; a warning where a value that somebody gave it was overwritten.
+
+        Such a value may be the cure of a code. What was set since the last round is said each
+        time and however much else changes; of the first round, which finds what is old, the first
+        lines are.
+        """
+        told: set[tuple[str, Difference]] = set()
+        first: list[str] = []
+        others: list[str] = []
+        for remote, found in done.items():
+            foreign = any(self._is_foreign(remote, one) for one in found)
+            by_hand = foreign and remote in self._own
+            fresh = found if by_hand else [o for o in found if (remote, o) not in self._told]
+            told.update((remote, one) for one in found)
+            if not fresh:
+                continue
+            line = f"{self._flow.name}: config of {remote}: {', '.join(map(str, fresh))}"
+            if by_hand:
+                log.warning("%s: %s", line, TO_KEEP)
+            else:
+                (first if foreign else others).append(line)
+        for line in first[:LINES_SHOWN]:
+            log.warning("%s: %s", line, TO_KEEP)
+        for line in others[: max(LINES_SHOWN - len(first), 0)]:
+            log.info("%s", line)
+        if (more := len(first) + len(others) - LINES_SHOWN) > 0:
+            log.warning(
+                "%s: configs of %s were changed", self._flow.name, plural(more, "more topic")
+            )
+        self._told = told
+
+    def _is_foreign(self, remote: str, one: Difference) -> bool:
+        """Not merely an older value of the source: somebody set it on the target."""
+        if remote not in self._own:
+            return one.was_own
+        return self._own[remote].get(one.name) != (one.old if one.was_own else None)
+
+    def close(self) -> None:
+        """Nothing is open between rounds."""
+
+
+def config_sync(flow: LedFlow) -> ConfigSync | None:
+    """The flow's, where its configuration asks for one."""
+    config = flow.config
+    wanted = config.sync_topic_configs_enabled and config.topic_creation_enabled
+    return ConfigSync(flow) if wanted else None

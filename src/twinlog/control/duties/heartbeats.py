@@ -1,0 +1,101 @@
+"""Duty: heartbeats, MirrorMaker 2's sign of life, into one cluster of a flow.
+
+Each side is a duty of its own: a cluster that is away must not silence the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics.internal_log import append
+from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.config.flow.schema import HeartbeatConfig
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.names.naming import HEARTBEATS_TOPIC
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import Heartbeat
+from twinlog.wire.records import Record
+
+GIVES_UP_S: Final = 10.0
+"""A heartbeat that comes much later than its time says nothing."""
+
+
+def into_target(flow: LedFlow) -> Duty | None:
+    """The flow's own, and those of pairs that are not enabled."""
+    beats = [beat for beat in flow.config.heartbeats if beat.into_target]
+    return Heartbeats(flow, flow.target, beats) if beats else None
+
+
+def into_source(flow: LedFlow) -> Duty | None:
+    """Those of pairs that are not enabled: they come to the target with the other records."""
+    beats = [beat for beat in flow.config.heartbeats if not beat.into_target]
+    return Heartbeats(flow, flow.source, beats) if beats else None
+
+
+class Heartbeats:
+    """Writes heartbeats to one cluster; where that is refused, it is said once."""
+
+    ends_once = False
+
+    def __init__(
+        self, flow: LedFlow, cluster: ClusterSettings, beats: Sequence[HeartbeatConfig]
+    ) -> None:
+        self._flow = flow
+        self._client = ClusterClient(cluster, api_timeout_s=GIVES_UP_S)
+        self._due = dict.fromkeys(beats, 0.0)
+        self._has_topic = False
+        self._refused_until = 0.0
+
+    @property
+    def name(self) -> str:
+        return f"heartbeats into {self._client.alias}"
+
+    @property
+    def interval_s(self) -> float:
+        return float(min(beat.interval_seconds for beat in self._due))
+
+    def round(self) -> None:
+        now = time.monotonic()
+        if now < self._refused_until:
+            return
+        # half a second early is in time: rounds do not come to the millisecond
+        due = [beat for beat, at in self._due.items() if at <= now + 0.5]
+        try:
+            self._write(due)
+        except Unauthorized as error:
+            self._refused_until = now + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: no heartbeats into {self._client.alias}: {error}; "
+                "or set emit.heartbeats.enabled=false"
+            )
+        except TwinlogError:
+            self._has_topic = False  # it may have been deleted
+            raise
+        for beat in due:
+            self._due[beat] = now + beat.interval_seconds
+
+    def _write(self, due: Sequence[HeartbeatConfig]) -> None:
+        if not self._has_topic:
+            replicas = next(iter(self._due)).replication_factor
+            ensure_mm2_topic(self._client, HEARTBEATS_TOPIC, replicas)
+            self._has_topic = True
+        now_ms = int(time.time() * 1000)
+        beats = [
+            Heartbeat(
+                source_alias=beat.source_alias,
+                target_alias=beat.target_alias,
+                timestamp_ms=now_ms,
+            )
+            for beat in due
+        ]
+        records = [Record(0, now_ms, beat.key(), beat.value()) for beat in beats]
+        if records:
+            append(self._client, TopicPartition(HEARTBEATS_TOPIC, 0), records)
+
+    def close(self) -> None:
+        self._client.close()

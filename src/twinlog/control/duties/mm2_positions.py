@@ -1,0 +1,94 @@
+"""MirrorMaker 2's own positions of a flow: read when its work is taken over, and kept up to date
+from then on, so that MirrorMaker 2 can take its work back.
+
+A position is the last upstream record that is on the target. Written are those that changed, every
+few seconds and once more when the copy has drained: so after a stop in order MirrorMaker 2 goes on
+behind the last record, and after a crash some seconds before it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append
+from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.control.adopt.mm2_positions import read_positions
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.errors import Unauthorized
+from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.model import TopicPartition
+from twinlog.wire.connect_positions import (
+    PositionKey,
+    encode_position,
+)
+from twinlog.wire.records import Record
+
+INTERVAL_S: Final = 5.0
+
+
+class Mm2Positions:
+    """The duty: one round writes the positions that changed."""
+
+    name = "positions of MirrorMaker 2"
+    interval_s = INTERVAL_S
+    ends_once = True
+
+    def __init__(self, flow: LedFlow, storage: OffsetStorage) -> None:
+        self._flow = flow
+        self._storage = storage
+        self._written: dict[TopicPartition, int] = {}
+        self._partitions = 0
+        self._refused_until = 0.0
+
+    def round(self) -> None:
+        if time.monotonic() < self._refused_until:
+            return
+        try:
+            self._round()
+        except Unauthorized as error:
+            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: {self.name} are not kept up to date, so it could not take its "
+                f"work back: {error}"
+            )
+
+    def _round(self) -> None:
+        wanted = {
+            view.source: view.next_upstream - 1
+            for view in self._flow.partitions()
+            if view.next_upstream > 0 and not view.is_broken
+        }
+        with ClusterClient(self._flow.target) as target:
+            if not self._partitions:
+                found = read_positions(target, self._storage)
+                self._partitions, self._written = found.partitions, found.noted
+            due = {tp: at for tp, at in wanted.items() if self._written.get(tp) != at}
+            self._write(target, due)
+        self._written |= due
+
+    def last_round(self) -> None:
+        """The copy has drained: what is written now is exact."""
+        self.round()
+
+    def _write(self, target: ClusterClient, due: Mapping[TopicPartition, int]) -> None:
+        now_ms = int(time.time() * 1000)
+        by_partition: dict[int, list[Record]] = {}
+        for tp, at in due.items():
+            key = PositionKey(
+                connector=self._storage.connector, cluster=self._storage.cluster, source=tp
+            ).encode()
+            record = Record(offset=0, timestamp=now_ms, key=key, value=encode_position(at))
+            by_partition.setdefault(partition_for_key(key, self._partitions), []).append(record)
+        for partition, records in by_partition.items():
+            append(target, TopicPartition(self._storage.topic, partition), records)
+
+    def close(self) -> None:
+        """Every round has connections of its own."""
+
+
+def mm2_positions(flow: LedFlow) -> Duty | None:
+    """None where nothing was taken over from MirrorMaker 2."""
+    return None if flow.adopted is None else Mm2Positions(flow, flow.adopted)

@@ -1,0 +1,192 @@
+"""Duty: offset syncs, from which MirrorMaker 2's readers translate offsets of groups."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.config.flow.schema import OffsetSyncsConfig
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
+from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.map.offset_syncs import (
+    SyncPoint,
+    history,
+    is_still_there,
+    newest_point,
+    point_at,
+    points_after,
+)
+from twinlog.mirror.names.filters import offset_syncs_topic
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import OffsetSync
+from twinlog.wire.records import Record
+
+INTERVAL_S: Final = 1.0
+DELAYED_AT_MOST_S: Final = 10.0
+"""For the newest record of a busy partition; MirrorMaker 2: offset.flush.interval.ms, a minute."""
+RECORDS_PER_BATCH: Final = 2_000
+
+
+def offset_syncs(flow: LedFlow) -> Duty | None:
+    """None where emit.offset-syncs.enabled=false."""
+    config = flow.config.offset_syncs
+    return None if config is None else OffsetSyncs(flow, config)
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was written of one partition."""
+
+    reach: tuple[int, int] = (-1, -1)
+    """How far the copy was when it was last looked at."""
+    point: SyncPoint | None = None
+    at: float = -math.inf
+    is_delayed: bool = False
+    """Newer records than `point` are copied, and none of them was due."""
+
+
+class OffsetSyncs:
+    """Writes a flow's offset syncs to the cluster that is to hold them."""
+
+    name = "offset syncs"
+    interval_s = INTERVAL_S
+    ends_once = True
+
+    def __init__(self, flow: LedFlow, config: OffsetSyncsConfig) -> None:
+        self._flow = flow
+        self._config = config
+        self._client = ClusterClient(flow.target if config.on_target else flow.source)
+        self._topic = offset_syncs_topic(flow.config, config)
+        self._written: dict[PartitionKey, _Written] = {}
+        self._found: dict[TopicPartition, OffsetSync] | None = None
+        """What was in the topic at the start, newest by partition; None: not read yet."""
+        self._may_read = True
+        self._refused_until = 0.0
+
+    def round(self) -> None:
+        if time.monotonic() < self._refused_until:
+            return
+        try:
+            self._round()
+        except Unauthorized as error:
+            self._forget()
+            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: no offset syncs are written: {error}{self._hint}"
+            )
+        except TwinlogError:
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        """The topic may have been deleted, or the last write be lost: look again what is there."""
+        self._found = None
+        self._written.clear()
+
+    @property
+    def _hint(self) -> str:
+        if self._config.on_target:
+            return "; or set emit.offset-syncs.enabled=false"
+        return "; or write them to the target: offset-syncs.topic.location=target"
+
+    def _round(self) -> None:
+        if self._found is None:
+            ensure_mm2_topic(self._client, self._topic, self._config.replication_factor)
+            self._found = self._read()
+        # in this order: a map that is older than what is known as copied may lack a gap
+        views = self._flow.partitions()
+        maps = self._flow.read_map()
+        if len(self._written) > len(views):
+            here = {view.map_key for view in views}
+            self._written = {key: one for key, one in self._written.items() if key in here}
+        now = time.monotonic()
+        syncs: list[OffsetSync] = []
+        for view in views:
+            if view.map_key in maps and maps.problem(view.source) is None:
+                written = self._written.setdefault(view.map_key, _Written())
+                syncs += (
+                    OffsetSync(
+                        topic_partition=view.source,
+                        upstream_offset=point.upstream,
+                        downstream_offset=point.downstream,
+                    )
+                    for point in self._due(view, maps[view.map_key], written, now)
+                )
+        self._write(syncs)
+
+    def _due(
+        self, view: PartitionView, known: PartitionMap, written: _Written, now: float
+    ) -> list[SyncPoint]:
+        """What to write of one partition now; `written` is changed as if it were done."""
+        reach = (view.next_upstream, view.next_downstream)
+        is_quiet, written.reach = written.reach == reach, reach
+        if is_quiet and not written.is_delayed:
+            return []  # so are most of thousands of partitions, from one second to the next
+        newest = newest_point(known.runs, *reach)
+        if newest is None:
+            return []
+        points = self._new_points(view, known, written, newest)
+        if points:
+            written.point = points[-1]
+        is_late = is_quiet or now - written.at >= DELAYED_AT_MOST_S
+        if is_late and written.point != newest:
+            points.append(newest)
+            written.point = newest
+        if points:
+            written.at = now
+        written.is_delayed = written.point != newest
+        return points
+
+    def _new_points(
+        self, view: PartitionView, known: PartitionMap, written: _Written, newest: SyncPoint
+    ) -> list[SyncPoint]:
+        if written.point is None:
+            written.point = self._at_the_start(view, known)
+        before = written.point
+        goes_on = before is not None and before.ordinal <= newest.ordinal
+        if before is not None and goes_on and is_still_there(known.runs, before):
+            return points_after(known.runs, before, newest, self._config.lag_max)
+        if not self._may_read:
+            return [newest]  # what is there is not known, and a history would make readers forget
+        return history(known.runs, newest, self._config.lag_max)
+
+    def _at_the_start(self, view: PartitionView, known: PartitionMap) -> SyncPoint | None:
+        found = None if self._found is None else self._found.get(view.source)
+        if found is None:
+            return None
+        return point_at(known.runs, found.upstream_offset, found.downstream_offset)
+
+    def _read(self) -> dict[TopicPartition, OffsetSync]:
+        out: dict[TopicPartition, OffsetSync] = {}
+        try:
+            for record in read_to_end(self._client, self._topic, 0):
+                try:
+                    sync = OffsetSync.decode(record.key, record.value)
+                except CorruptData:
+                    continue
+                out[sync.topic_partition] = sync
+        except Unauthorized as error:
+            # MirrorMaker 2 needs no READ here either
+            self._may_read = False
+            self._flow.tell_once(
+                f"{self._flow.name}: offset syncs of earlier runs are not known, so each partition "
+                f"goes on with its newest: {error}{self._hint}"
+            )
+        return out
+
+    def _write(self, syncs: Iterable[OffsetSync]) -> None:
+        now_ms = int(time.time() * 1000)
+        records = [Record(0, now_ms, sync.key(), sync.value()) for sync in syncs]
+        for at in range(0, len(records), RECORDS_PER_BATCH):
+            batch = records[at : at + RECORDS_PER_BATCH]
+            append(self._client, TopicPartition(self._topic, 0), batch)
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,226 @@
+"""Duties: what a process that leads a flow does for it beside copying, in rounds, each duty in a
+thread of its own.
+
+A duty never stops the copy. A round that fails is said in one line and tried again; so a round
+must be safe to repeat, to die in, and to be run by a process that has just lost the lead without
+knowing it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, runtime_checkable
+
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.watch.groups_report import GroupsReport
+from twinlog.errors import TwinlogError
+from twinlog.mirror.map.offset_map import PartitionKey
+from twinlog.mirror.names.naming import ReplicationPolicy
+from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.map_reader import Maps
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 30.0
+ONE_LINE_EVERY_S: Final = 60.0
+REFUSED_PAUSE_S: Final = 600.0
+"""Where a right is missing: as often as MirrorMaker 2 looks for topics and groups, so that one
+which was granted meanwhile is found.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """How far one partition of the flow is; offsets are -1 while they are not known."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId
+    target_topic_id: TopicId
+    next_upstream: int
+    """All records below it are on the target."""
+    next_downstream: int
+    """Where the next record will lie."""
+    source_end: int
+    is_broken: bool = False
+    """One of the two logs is not what it should be: no offset of the target can be trusted."""
+    is_keyed: bool = False
+    """Its records go to several target partitions by key."""
+
+    @property
+    def map_key(self) -> PartitionKey:
+        """Of its rows in the offset map."""
+        return PartitionKey(self.source_topic_id, self.target_topic_id, self.source.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedFlow:
+    """A flow as its duties see it; may be used from any thread."""
+
+    config: FlowConfig
+    policy: ReplicationPolicy
+    generation: int
+    source: ClusterSettings
+    """As the flow's admin client enters it; a duty opens clients of its own."""
+    target: ClusterSettings
+    partitions: Callable[[], tuple[PartitionView, ...]]
+    """All wanted partitions now. Raises TwinlogError when the supervisor does not answer."""
+    read_map: Callable[[], Maps]
+    """The offset map up to this moment."""
+    tell_once: Callable[[str], None]
+    """Says a line once in the life of the process: for what is left out and stops nothing."""
+    groups: GroupsReport = field(default_factory=GroupsReport)
+    """For the snapshots."""
+    adopted: OffsetStorage | None = None
+    """Where MirrorMaker 2 keeps its positions, if its work was taken over."""
+
+    @property
+    def name(self) -> str:
+        return str(self.config.flow)
+
+
+class Duty(Protocol):
+    """One kind of work."""
+
+    @property
+    def name(self) -> str:
+        """For lines and thread names: `heartbeats`."""
+
+    @property
+    def interval_s(self) -> float:
+        """From the start of one round to the start of the next."""
+
+    @property
+    def ends_once(self) -> bool:
+        """Whether `--once` ends with a round of it."""
+
+    def round(self) -> None:
+        """Do what is due. Raises TwinlogError; is then called again after a pause."""
+
+    def close(self) -> None:
+        """Close connections; called in the thread of the rounds, after the last one."""
+
+
+@runtime_checkable
+class LastRound(Protocol):
+    """A duty that has something to do when the copy has drained and nothing moves any more."""
+
+    def last_round(self) -> None:
+        """Called once, after all rounds. Raises TwinlogError."""
+
+
+DutyFactory = Callable[[LedFlow], Duty | None]
+"""None: the configuration does not ask for it."""
+
+
+class Duties:
+    """The duties of one led flow, from the start of its run to the end."""
+
+    def __init__(
+        self,
+        name: str,
+        duties: Iterable[Duty],
+        *,
+        on_error: Callable[[TwinlogError], None] = lambda _: None,
+    ) -> None:
+        self._name = name
+        self._duties = tuple(duties)
+        self._on_error = on_error
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin with the rounds; returns at once."""
+        for duty in self._duties:
+            thread = threading.Thread(
+                target=self._work, args=(duty,), name=f"twinlog-{duty.name}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """No further round begins; returns at once."""
+        self._stop.set()
+
+    def join(self, within_s: float) -> None:
+        """Wait for rounds under way to end; what takes longer ends with the process."""
+        until = time.monotonic() + within_s
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def end(self, within_s: float, *, is_last: bool = True) -> None:
+        """The copy has drained: wait for rounds under way, then do what is to be done last, unless
+        another process does it by now (`is_last`).
+        """
+        self.stop()
+        self.join(within_s)
+        for duty in self._duties:
+            if is_last and isinstance(duty, LastRound):
+                try:
+                    duty.last_round()
+                except TwinlogError as error:
+                    log.warning("%s: %s: not done at the end: %s", self._name, duty.name, error)
+
+    def run_once(self) -> None:
+        """One round of each duty that ends `--once`; what fails is said, the rest goes on."""
+        for duty in self._duties:
+            if duty.ends_once and not self._stop.is_set():
+                self._round(duty, _Troubles(self._name, duty.name))
+                duty.close()
+
+    def _work(self, duty: Duty) -> None:
+        troubles = _Troubles(self._name, duty.name)
+        pause_s = 0.0
+        while not self._stop.wait(pause_s):
+            began = time.monotonic()
+            ok = self._round(duty, troubles)
+            took_s = time.monotonic() - began
+            pause_s = max(duty.interval_s - took_s, 0.0) if ok else troubles.pause_s
+        duty.close()
+
+    def _round(self, duty: Duty, troubles: _Troubles) -> bool:
+        try:
+            duty.round()
+        except TwinlogError as error:
+            if not self._stop.is_set():
+                self._on_error(error)
+                troubles.failed(error)
+            return False
+        except Exception as bug:  # the copy must go on, and the bug must be seen
+            log.exception("%s: %s: a bug in this round", self._name, duty.name)
+            self._on_error(TwinlogError(f"{duty.name}: {bug!r}"))
+            troubles.failed(None)
+            return False
+        troubles.ended()
+        return True
+
+
+class _Troubles:
+    """One line a minute for each kind of trouble, and longer pauses while it lasts."""
+
+    def __init__(self, flow: str, duty: str) -> None:
+        self._about = f"{flow}: {duty}"
+        self._code = ""
+        self._told_at = 0.0
+        self.pause_s = 0.0
+
+    def failed(self, error: TwinlogError | None) -> None:
+        self.pause_s = min(max(self.pause_s * 2, FIRST_PAUSE_S), MAX_PAUSE_S)
+        if error is None:
+            return
+        now = time.monotonic()
+        if error.code != self._code or now - self._told_at > ONE_LINE_EVERY_S:
+            self._code, self._told_at = error.code, now
+            log.warning("%s: %s; trying again", self._about, error)
+
+    def ended(self) -> None:
+        if self._code:
+            log.warning("%s: works again", self._about)
+        self._code, self.pause_s = "", 0.0

@@ -1,0 +1,77 @@
+"""The consumer group that a flow has on its source, as MirrorMaker 1 had one.
+
+A partition that was never copied starts where the group stands, so that a mirror takes over from
+MirrorMaker 1. From then on the group's offset is the next upstream offset that is not on the target
+yet: what lag monitors of the group show goes on meaning the same. Nothing here ever decides where a
+copy goes on that has begun: that is known from the target alone.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import (
+    Committed,
+    commit_offsets,
+    is_refused_as_active,
+)
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.errors import TwinlogError, Unauthorized
+
+MS: Final = 1000.0
+
+
+class GroupCommits:
+    """The duty: one round commits all offsets of the group, also those that did not move.
+
+    Brokers forget the offsets of a group without members after a while: so they are told again.
+    """
+
+    name = "offsets of the source's group"
+    ends_once = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._group = flow.config.source_group_id
+        self._refused_until = 0.0
+
+    @property
+    def interval_s(self) -> float:
+        return self._flow.config.source_group_commit_interval_ms / MS
+
+    def round(self) -> None:
+        wanted = {
+            view.source: Committed(offset=view.next_upstream)
+            for view in self._flow.partitions()
+            if view.next_upstream >= 0
+        }
+        if not wanted or time.monotonic() < self._refused_until:
+            return
+        with ClusterClient(self._flow.source) as source:
+            found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
+        errors = [found] if isinstance(found, TwinlogError) else [e for e in found.values() if e]
+        if any(map(is_refused_as_active, errors)):
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of group {self._group} are not committed on "
+                f"{self._flow.config.flow.source}: the group has members; stop the MirrorMaker 1 "
+                "that is in it"
+            )
+        elif denied := [error for error in errors if isinstance(error, Unauthorized)]:
+            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of group {self._group} are not committed on "
+                f"{self._flow.config.flow.source}, so they do not say how far the copy is: "
+                f"{denied[0]}"
+            )
+        elif errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Every round has connections of its own."""
+
+
+def group_commits(flow: LedFlow) -> Duty | None:
+    return GroupCommits(flow) if flow.config.source_group_id else None

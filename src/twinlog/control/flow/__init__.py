@@ -1,0 +1,5 @@
+"""The life of a flow in the driver: set up, led, run, stopped, begun again.
+
+Read `supervisor` (all flows), `managed_flow` (one, between tries), `flow_setup` (how it comes up),
+`flow_run` (leases and lanes while it runs); `leading` and `sharing` say which process leads.
+"""

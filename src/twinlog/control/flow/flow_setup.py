@@ -1,0 +1,497 @@
+"""Everything that must be true before a flow copies its first record: who leads, which generation,
+what exists.
+
+Steps, each safe to repeat and to die after:
+
+1. membership of the consumer group on the state topic: one driver leads, the others wait;
+2. the state topic is read and a claim for the next generation is written; the first claim in the
+   log wins;
+3. the flow's producer id comes from its last generation, or is a fresh one: it stands in the claim,
+   so it is recorded before its first use;
+4. the target's capabilities (`probe`) and its producer expiry;
+5. topics are discovered and created; with `--once` the end offsets of this moment are the goal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.membership import Membership
+from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import append, ensure_compacted_topic, read_to_end
+from twinlog.cluster.topics.producer_expiry import producer_expiry
+from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
+from twinlog.config.flow.start import Starts
+from twinlog.control.adopt.adoption import NOTHING, Adoption, adopter_of, write_rows
+from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.flow.flow_run import SILENCE_MS
+from twinlog.control.flow.leading import SetupWaiting, take_part, wait_to_lead
+from twinlog.control.lanes.fan_producers import with_fan_producers
+from twinlog.control.loops.guard import LoopGuard
+from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.refusals import cluster_changed
+from twinlog.errors import Unauthorized
+from twinlog.lane.messages import Work
+from twinlog.mirror.map.offset_map import MAP_PARTITIONS
+from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.generations import (
+    Claim,
+    FlowHistory,
+    closing,
+    fan_producers,
+    winning_claims,
+)
+from twinlog.model import TopicPartition
+from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
+from twinlog.survey.discovery import Discovery, TopicProblem, discover
+from twinlog.survey.map_presence import is_lost, require_nothing_copied
+from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.newcomers import Newcomers
+from twinlog.survey.rights import denied, may
+from twinlog.survey.source_ends import with_ends
+from twinlog.wire.records import Record
+
+log = logging.getLogger(__name__)
+
+REACHED_WITHIN_S: Final = 5.0
+OLD_LANES_END_S: Final = 20.0
+
+
+@dataclass(slots=True, kw_only=True)
+class PreparedFlow:
+    """A flow that may start."""
+
+    work: Work
+    generation: int
+    plans: list[PartitionPlan]
+    problems: list[TopicProblem]
+    clean: bool
+    """The generation before ended in order: nobody else's requests are on their way."""
+    start: Starts
+    guarantee: str
+    setup: FlowSetup
+    map_reader: MapReader
+
+    @property
+    def lost_lead(self) -> bool:
+        membership = self.setup.membership
+        return membership is not None and not membership.is_leading
+
+    def discover(self) -> list[PartitionPlan]:
+        """Look for new topics and partitions."""
+        found = self.setup.discover()
+        self.problems = found.problems
+        return found.plans
+
+    def read_map(self) -> Maps:
+        return self.map_reader.read()
+
+    def led(self, *, partitions: Callable[[], tuple[PartitionView, ...]]) -> LedFlow:
+        """The flow as its duties see it."""
+        setup, reader = self.setup, self.map_reader
+        return LedFlow(
+            config=setup.config,
+            policy=setup.policy,
+            generation=self.generation,
+            source=setup.source,
+            target=setup.target,
+            partitions=partitions,
+            read_map=reader.read,
+            tell_once=setup.tell_once,
+            adopted=setup.adopts,
+        )
+
+    def close(self, *, drained: bool) -> None:
+        """Note on the target that all lanes have drained, and give the lead away."""
+        self.setup.close(self.generation if drained else None)
+
+    def rest(self, *, drained: bool, successor: FlowSetup | None) -> None:
+        """End this generation but stay a member: for the successor, or until we lead again.
+
+        After the lead was lost the coordinator may know us still, having been away itself: then we
+        lead again at once, where a new member would have to wait for the session of the old one to
+        end.
+        """
+        self.setup.rest(self.generation if drained else None, successor)
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowSetup:
+    """How one flow is brought up; kept between tries."""
+
+    config: FlowConfig
+    policy: ReplicationPolicy
+    source: ClusterSettings
+    target: ClusterSettings
+    lane_source: ClusterSettings
+    lane_target: ClusterSettings
+    neighbours: Neighbours = field(default_factory=Neighbours)
+    """The flows beside it in this process, itself among them."""
+    adopts: OffsetStorage | None = None
+    """Where the MirrorMaker 2 keeps its positions whose work is taken over."""
+    membership: Membership | None = None
+    newcomers: Newcomers = field(default_factory=Newcomers)
+    _source_client: ClusterClient | None = None
+    _target_client: ClusterClient | None = None
+    _map_client: ClusterClient | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _claimant: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _probed: Capabilities | None = None
+    _meaning_waits_until: float | None = None
+    _told: set[str] = field(default_factory=set)
+    _is_let_in: bool = False
+
+    @property
+    def guard(self) -> LoopGuard:
+        """What keeps it from copying in a circle, or twice."""
+        return LoopGuard(
+            config=self.config,
+            policy=self.policy,
+            neighbours=self.neighbours,
+            tell_once=self.tell_once,
+        )
+
+    @property
+    def name(self) -> str:
+        return str(self.config.flow)
+
+    @property
+    def is_identity(self) -> bool:
+        return self.config.policy.kind is PolicyKind.IDENTITY
+
+    @property
+    def refresh_s(self) -> float:
+        return float(self.config.refresh_topics_interval_seconds)
+
+    @property
+    def refresh_enabled(self) -> bool:
+        return self.config.refresh_topics_enabled
+
+    # -- steps
+
+    def prepare(self, *, once: bool) -> PreparedFlow:
+        """All steps; raises what keeps the flow from starting."""
+        with self._lock:
+            source, target = self._clients()
+            # a short first question: a cluster that is away is said at once, and asked again
+            source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
+            target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
+            if not self._is_let_in:
+                self.guard.before_anything(source, target)
+                self._is_let_in = True  # a standby asks no more; each look for topics does
+            factor = self.config.state_topic_replication_factor
+            self._ensure_own_topic(target, STATE_TOPIC, 1)
+            self._lead(once=once)
+            map_topic = offset_map_topic(self.config.flow.source)
+            history = self._history(target).get(self.name)
+            if self.adopts is None and is_lost(target, map_topic, history):
+                known = discover(self.config, self.policy, source, target, create=False)
+                require_nothing_copied(target, map_topic, known.plans)
+            map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
+            map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
+            adoption = self._adoption(source, target, map_reader)
+            ids = source_id, target_id
+            claim, clean = self._claim(target, ids, map_reader, anew=adoption.begins_again)
+            rows = adoption.rows(claim.generation, claim.producer_id)
+            write_rows(target, map_topic, map_partitions, rows)
+            capabilities = self._capabilities(target, factor)
+            found = self._discover(source, target)
+            if once:
+                found.plans = with_ends(source, self.config, found.plans)
+            work = self._work(claim, target, map_reader, found, capabilities)
+            return PreparedFlow(
+                work=work,
+                generation=claim.generation,
+                plans=found.plans,
+                problems=found.problems,
+                clean=clean,
+                start=self.config.start,
+                guarantee=capabilities.guarantee,
+                setup=self,
+                map_reader=map_reader,
+            )
+
+    def _clients(self) -> tuple[ClusterClient, ClusterClient]:
+        if self._source_client is None:
+            self._source_client = ClusterClient(self.source)
+        if self._target_client is None:
+            self._target_client = ClusterClient(self.target)
+        return self._source_client, self._target_client
+
+    def _fresh_map_client(self) -> ClusterClient:
+        if self._map_client is None:
+            self._map_client = ClusterClient(self.target)
+        return self._map_client
+
+    def tell_once(self, line: str) -> None:
+        """What is left out and stops nothing: said once in the life of this process."""
+        if line not in self._told:
+            self._told.add(line)
+            log.warning("%s", line)
+
+    def _ensure_own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
+        def unseen(error: Unauthorized) -> None:
+            self.tell_once(
+                f"{self.name}: whether {name} has cleanup.policy=compact is not known, and without "
+                f"it the flow's state would be deleted in time: {error}"
+            )
+
+        count = ensure_compacted_topic(
+            target,
+            name,
+            partitions=partitions,
+            replication_factor=self.config.state_topic_replication_factor,
+            on_unseen=unseen,
+        )
+        # while it is empty it could be started with, and never be started with again
+        found = target.metadata([name])
+        for right in (Operation.READ, Operation.WRITE):
+            is_ours = right is Operation.READ or name == STATE_TOPIC or self._lanes_are_us
+            if is_ours and not may(found, name, right):
+                raise denied(self.config.flow.target, right.name, name)
+        return count
+
+    @property
+    def _lanes_are_us(self) -> bool:
+        """The lanes enter the target as the same user."""
+        own_time = self.target.request_timeout_ms
+        return replace(self.lane_target, request_timeout_ms=own_time) == self.target
+
+    def _lead(self, *, once: bool) -> None:
+        self.membership = take_part(self.membership, self.target, self.config)
+        wait_to_lead(self.membership, self.config, once=once)
+
+    def _history(self, target: ClusterClient) -> dict[str, FlowHistory]:
+        records = read_to_end(target, STATE_TOPIC, 0)
+        return winning_claims((record.key, record.value) for record in records)
+
+    def _adoption(
+        self, source: ClusterClient, target: ClusterClient, map_reader: MapReader
+    ) -> Adoption:
+        if self.adopts is None:
+            return NOTHING
+        adopter = adopter_of(self.config, self.adopts, source, target)
+        adoption = adopter.look(self._discover(source, target).plans, map_reader.read())
+        for line in adoption.said():
+            self.tell_once(line)
+        return adoption
+
+    def _claim(
+        self, target: ClusterClient, ids: tuple[str, str], map_reader: MapReader, *, anew: bool
+    ) -> tuple[Claim, bool]:
+        """(our generation, the one before it ended in order); `anew`: under a fresh producer id."""
+        source_id, target_id = ids
+        history = self._history(target).get(self.name)
+        last = None if history is None else history.latest
+        if last is not None and last.source_cluster_id not in ("", source_id):
+            raise cluster_changed(self.config, last.source_cluster_id, source_id)
+        self._check_meaning(history, anew=anew)
+        # the state topic may have lost its newest claims, or all: rows of the map name theirs
+        maps = map_reader.read()
+        if last is None:
+            maps.require_all()  # they alone say which generations there were
+        in_map = maps.newest_generation()
+        lost_claims = last is not None and in_map > last.generation
+        if lost_claims:
+            self.tell_once(
+                f"{self.name}: {STATE_TOPIC} lost claims of this flow: the offset map knows "
+                f"generation {in_map}; it goes on with the next one, under a new producer id"
+            )
+        before = max(in_map, -1 if last is None else last.generation)
+        claim = Claim(
+            flow=self.name,
+            generation=before + 1,
+            claimant=self._claimant,
+            producer_id=admin.init_producer_id(target).producer_id
+            if last is None or anew or lost_claims
+            else last.producer_id,
+            meaning=self._meaning(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=int(time.time() * 1000),
+            source_cluster_id=source_id,
+            target_cluster_id=target_id,
+        )
+        _write(target, claim.encode())
+        won = self._history(target)[self.name].latest
+        if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
+            raise SetupWaiting(f"another process claimed generation {claim.generation} first")
+        is_clean = before < 0 if history is None else history.is_closed
+        return claim, is_clean and not lost_claims
+
+    def _check_meaning(self, history: FlowHistory | None, *, anew: bool) -> None:
+        """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
+        if history is None or history.latest is None or history.is_closed:
+            return
+        if history.latest.meaning == self._meaning() and not anew:
+            return
+        if self._meaning_waits_until is None:
+            self._meaning_waits_until = time.monotonic() + OLD_LANES_END_S
+        if time.monotonic() < self._meaning_waits_until:
+            raise SetupWaiting(
+                f"{self.name}: its isolation, start or policy changed, and the process before did "
+                "not end in "
+                "order: waiting until its lanes have surely stopped"
+            )
+
+    def _meaning(self) -> str:
+        """What decides which record is which ordinal; a change takes effect at a drained position
+        only.
+        """
+        parts = [
+            self.config.isolation_level.value,
+            str(self.config.start),
+            self.config.policy.kind.value,
+            self.config.policy.separator,
+            *filter(None, [self.config.policy.custom]),
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    def _capabilities(self, target: ClusterClient, factor: int) -> Capabilities:
+        if self._probed is None:
+            self._probed = self._probe(target, factor)
+            if self._probed is not UNTRIED and self._probed.missing:
+                log.warning(
+                    "%s: the target lacks %s: the guarantee is '%s'",
+                    self.name,
+                    ", ".join(self._probed.missing),
+                    self._probed.guarantee,
+                )
+        return self._probed
+
+    def _probe(self, target: ClusterClient, factor: int) -> Capabilities:
+        try:
+            ensure_probe_topic(target, factor)
+            return probe(target)
+        except Unauthorized as error:
+            self.tell_once(
+                f"{self.name}: what the target can do is not tried, so the guarantee is "
+                f"'{UNTRIED.guarantee}' and every partition counts as unprotected: {error}"
+            )
+            return UNTRIED
+
+    def discover(self) -> Discovery:
+        """Look for topics now."""
+        with self._lock:
+            source, target = self._clients()
+            return self._discover(source, target)
+
+    def _discover(self, source: ClusterClient, target: ClusterClient) -> Discovery:
+        found = discover(
+            self.config,
+            self.policy,
+            source,
+            target,
+            lanes_are_us=self._lanes_are_us,
+            guard=self.guard,
+        )
+        for line in found.notes:
+            self.tell_once(line)
+        plans = self.newcomers.marked(found.plans, found.source_topics)
+        found.plans = with_fan_producers(target, self.name, plans)
+        return found
+
+    def _work(
+        self,
+        claim: Claim,
+        target: ClusterClient,
+        map_reader: MapReader,
+        found: Discovery,
+        capabilities: Capabilities,
+    ) -> Work:
+        expiry = self._expiry(target) if capabilities.producers_listed else None
+        rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
+        claims = [history.latest for history in winning_claims(rows).values()]
+        known = {claim.producer_id for claim in claims if claim is not None}
+        known.update(fan_producers(rows).values())
+        return Work(
+            flow=self.name,
+            source=self.lane_source,
+            target=self.lane_target,
+            producer_id=claim.producer_id,
+            is_ours_alone=not self.is_identity,
+            read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
+            producer_expiry_ms=expiry,
+            known_producers=tuple(sorted(known)),
+            map_topic=map_reader.topic,
+            map_topic_id=map_reader.topic_id,
+            map_partitions=map_reader.partitions,
+            source_topics=tuple(sorted({plan.source.topic for plan in found.plans})),
+            target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
+            memory_bytes=self.config.lane_memory_bytes,
+            tuning=self.config.tuning,
+            accept_source_loss=self.config.accept_source_loss,
+            has_budget=self.config.max_bytes_per_second is not None,
+            silence_ms=SILENCE_MS,
+        )
+
+    def _expiry(self, target: ClusterClient) -> int | None:
+        """The smallest expiry of all brokers; the configured one where they may not be asked."""
+        try:
+            found = producer_expiry(target)
+        except Unauthorized as error:
+            if self.config.producer_id_expiration_ms is None:
+                self.tell_once(
+                    f"{self.name}: {error}: every partition counts as unprotected (slower for a "
+                    "minute after trouble); set twinlog.target.producer.id.expiration.ms to the "
+                    "brokers' producer.id.expiration.ms"
+                )
+            return self.config.producer_id_expiration_ms
+        return self.config.producer_id_expiration_ms if found is None else found
+
+    def close(self, generation: int | None) -> None:
+        """Note the end of a generation that drained, leave the group, close the connections."""
+        with self._lock:
+            try:
+                if generation is not None:
+                    _write(self._clients()[1], closing(self.name, generation))
+            finally:
+                if self.membership is not None:
+                    self.membership.leave()
+                    self.membership = None
+                self._disconnect()
+
+    def rest(self, generation: int | None, successor: FlowSetup | None) -> None:
+        """As `close`, but the membership stays, or goes to the successor where it leads there."""
+        with self._lock:
+            try:
+                if generation is not None:
+                    _write(self._clients()[1], closing(self.name, generation))
+            finally:
+                self._disconnect()
+                if successor is not None and successor.source == self.source:
+                    successor.newcomers = self.newcomers
+                if successor is not None and self.membership is not None:
+                    if successor.target == self.target:
+                        successor.membership = self.membership
+                    else:
+                        self.membership.leave()
+                    self.membership = None
+
+    def _disconnect(self) -> None:
+        for client in (self._source_client, self._target_client, self._map_client):
+            if client is not None:
+                client.close()
+        self._source_client = self._target_client = self._map_client = None
+        self._is_let_in = False  # addresses may lead elsewhere when they are dialled again
+
+
+def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:
+    key, value = row
+    record = Record(offset=0, timestamp=int(time.time() * 1000), key=key, value=value)
+    append(client, TopicPartition(STATE_TOPIC, 0), [record])

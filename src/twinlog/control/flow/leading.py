@@ -1,0 +1,94 @@
+"""Who leads a flow, from this process's side: we do, we stand by, or we may not even ask.
+
+A standby compares its configuration with the leader's, which is in the leader's description of
+itself (`config.digest`): a process with another file would change what the flow does when it takes
+over. It only says so; a leader is never disturbed by another process's file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twinlog.cluster.groups.member import config_of, share_of, successor_of, who_we_are, with_config
+from twinlog.cluster.groups.membership import Membership, MembershipState, Role
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.digest import differing, digests
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.errors import Fate, NotLeader, TwinlogError, Unauthorized
+from twinlog.quantities import first_few
+
+ONCE_WAITS_S: Final = 15.0
+"""Longer than a session: a process that was killed is still a member until that ends."""
+
+STANDBY_LOOKS_S: Final = 5.0
+APART_S: Final = 10.0
+"""How long one stays out of a group that is handed over to another process."""
+
+KEYS_SHOWN: Final = 10
+
+
+class SetupWaiting(TwinlogError):
+    """The flow must not begin yet; asked again soon."""
+
+    code = "STANDBY"
+    fate = Fate.RETRIABLE
+
+
+class StandingBy(SetupWaiting):
+    """Another process leads the flow: nothing is wrong, and nothing is to be done."""
+
+
+def take_part(
+    membership: Membership | None, target: ClusterSettings, config: FlowConfig
+) -> Membership:
+    """A membership of the flow's group that tells the others our configuration as it is now."""
+    ours = digests(config)
+    if membership is not None and (gone_s := membership.gone_for_s) is not None:
+        if gone_s < APART_S:
+            raise StandingBy("standing by: another process hands this flow over to a third one")
+        membership = None
+    if membership is None:
+        metadata = who_we_are(ours)
+        membership = Membership(target, f"twinlog-{config.flow}", metadata=metadata)
+        membership.start()
+    elif config_of(membership.metadata) != ours:
+        membership.announce(with_config(membership.metadata, ours))
+    return membership
+
+
+def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> None:
+    """Return when we lead; else raise why we do not (StandingBy: ask again)."""
+    membership.wait_for(_has_news, within_s=ONCE_WAITS_S if once else STANDBY_LOOKS_S)
+    state = membership.state
+    if state.role is Role.LEADING:
+        return
+    if state.problem is not None and not state.leader:
+        raise state.problem  # we are no member: there may be no other process at all
+    leader = membership.leader_description
+    if _is_for_another(membership.metadata, state):
+        membership.leave()  # or the coordinator might choose us
+        raise StandingBy(f"standing by: {leader} hands this flow over to a third process")
+    if once:
+        raise NotLeader(
+            f"{config.flow}: another process leads this flow ({leader}); nothing was changed"
+        )
+    theirs = config_of(state.leader)
+    keys = [] if theirs is None else differing(digests(config), theirs)
+    if keys:
+        raise StandingBy(
+            f"standing by: another process leads this flow ({leader}) with another configuration; "
+            f"what differs: {first_few(keys, KEYS_SHOWN)}; give both the same file and reload them",
+            code="CONFIG_MISMATCH",
+        )
+    raise StandingBy(f"standing by: another process leads this flow ({leader})")
+
+
+def _has_news(state: MembershipState) -> bool:
+    has_news = state.role is Role.LEADING or isinstance(state.problem, Unauthorized)
+    return has_news or bool(successor_of(state.leader))
+
+
+def _is_for_another(metadata: bytes, state: MembershipState) -> bool:
+    """Whether the leader is about to hand over, and not to us."""
+    successor, share = successor_of(state.leader), share_of(metadata)
+    return bool(successor) and (share is None or share.process != successor)

@@ -1,0 +1,80 @@
+"""From the configuration of flows to what brings them up: clients, neighbours, number of lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from twinlog.cluster.net.settings import (
+    DEFAULT_REQUEST_TIMEOUT_MS,
+    ClusterSettings,
+    parse_bootstrap,
+)
+from twinlog.cluster.security.security_keys import load_security
+from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.flow.tuning import request_timeout_ms
+from twinlog.config.values.origin import ClientProperties
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.setting_location import located
+from twinlog.control.loops.neighbours import Neighbours
+from twinlog.mirror.names.filters import policy_of
+
+
+def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> ClusterSettings:
+    """One cluster as the connections need it; secrets and key files are read here, on the
+    driver.
+    """
+    with located(alias, properties):
+        security = load_security(properties, where=alias)
+    return ClusterSettings(
+        alias=alias,
+        bootstrap=parse_bootstrap(properties["bootstrap.servers"], f"{alias}.bootstrap.servers"),
+        security=security,
+        client_id=f"twinlog-{flow}",
+        request_timeout_ms=request_timeout_ms(properties, DEFAULT_REQUEST_TIMEOUT_MS),
+    )
+
+
+def flow_setup(
+    config: FlowConfig,
+    adopts: OffsetStorage | None = None,
+    neighbours: Neighbours | None = None,
+) -> FlowSetup:
+    """One flow's set-up, with the settings of each of its clients as MM2 resolves them."""
+    name, flow = str(config.flow), config.flow
+    return FlowSetup(
+        neighbours=neighbours or Neighbours(),
+        config=config,
+        policy=policy_of(config),
+        source=cluster_settings(flow.source, config.source_admin, name),
+        target=cluster_settings(flow.target, config.target_admin, name),
+        lane_source=cluster_settings(flow.source, config.source_consumer, name),
+        lane_target=cluster_settings(flow.target, config.target_producer, name),
+        adopts=adopts,
+    )
+
+
+def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
+    """How each cluster of some flows is asked who it is."""
+    found: dict[str, ClusterSettings] = {}
+    for config in flows:
+        name, flow = str(config.flow), config.flow
+        for alias, admin in (
+            (flow.source, config.source_admin),
+            (flow.target, config.target_admin),
+        ):
+            if alias not in found:
+                found[alias] = cluster_settings(alias, admin, name)
+    return found
+
+
+def neighbours_of(flows: Sequence[FlowConfig]) -> Neighbours:
+    """All flows of a process, as each of them sees the others."""
+    return Neighbours(flows, admins_of(flows))
+
+
+def lanes_of(flow: FlowConfig, cores: int, override: int | None, partitions: int) -> int:
+    """min(tasks.max where it is set, partitions, cores), at least 1; `--lanes` overrides."""
+    if override is not None:
+        return max(1, min(override, partitions))
+    return max(1, min(partitions, cores, flow.tasks_max or cores))

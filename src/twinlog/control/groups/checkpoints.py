@@ -1,0 +1,205 @@
+"""Duty: where every group of the source goes on on the target, as checkpoints and, where that is
+asked for, as offsets of the groups themselves.
+
+A round reads the offsets of all groups in a request per broker, translates what changed, writes
+what says something new, and sets offsets of idle groups, also of share groups, when that is due.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_offsets import OffsetReader
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.control.duties.rounds import Duty, LedFlow
+from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
+from twinlog.control.groups.group_sync import GroupSyncer
+from twinlog.control.groups.offset_places import Places
+from twinlog.control.groups.share_sync import ShareGroups
+from twinlog.control.groups.translations import Translations
+from twinlog.errors import CorruptData, TwinlogError, Unauthorized
+from twinlog.mirror.map.checkpoints import is_due
+from twinlog.mirror.names.filters import policy_of
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import Checkpoint
+from twinlog.wire.records import Record
+
+log = logging.getLogger(__name__)
+
+QUICK_S: Final = 0.25
+"""How often groups are looked at where checkpoints are due every second, or always."""
+WARM_UP_S: Final = 30.0
+"""So long after the start a round comes every second: lanes only begin to say how far they are."""
+LOOK_AGAIN_S: Final = 60.0
+"""Exact places are found anew so often: the target topic may have been deleted and copied again."""
+RECORDS_PER_BATCH: Final = 2_000
+
+
+def checkpoints(flow: LedFlow) -> Duty | None:
+    """None where neither checkpoints nor offsets of groups are asked for."""
+    config = flow.config.groups
+    if config.checkpoints_s is None and config.sync_s is None:
+        return None
+    return CheckpointDuty(flow)
+
+
+class CheckpointDuty:
+    """All groups of one flow."""
+
+    name = "checkpoints"
+    ends_once = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._config = flow.config.groups
+        self._topic = policy_of(flow.config).checkpoints_topic(flow.config.source_alias)
+        self._source = ClusterClient(flow.source)
+        self._target = ClusterClient(flow.target)
+        self._groups_there = Coordinators(self._source)
+        self._offsets = OffsetReader(self._groups_there)
+        there, places = Coordinators(self._target), Places(flow, self._source, self._target)
+        self._translations = Translations(places)
+        self._syncer = GroupSyncer(flow, there)
+        self._shares = ShareGroups(flow, self._groups_there, there, places)
+        self._groups: tuple[str, ...] = ()
+        self._written: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+        """The newest in the topic; None: not read yet."""
+        self._before_us: dict[tuple[str, TopicPartition], Checkpoint] = {}
+        """What the topic held when we first read it."""
+        self._took_s = self._asked_s = 0.0
+        """The last round, and how much of it went into asking for offsets."""
+        self._looked_ms = 0
+        self._began = time.monotonic()
+        self._next_groups = self._next_write = self._next_sync = self._next_look = 0.0
+
+    @property
+    def interval_s(self) -> float:
+        asked = [s for s in (self._config.checkpoints_s, self._config.sync_s) if s is not None]
+        interval = float(min(asked))
+        if interval > 1 and self._is_warming_up:
+            interval = 1.0
+        # a commit just after a round still has its checkpoint within the second; but a cluster
+        # with very many groups is asked no more than half of the time
+        return interval if interval > 1 else max(QUICK_S, self._took_s + self._asked_s)
+
+    @property
+    def _is_warming_up(self) -> bool:
+        return time.monotonic() < self._began + WARM_UP_S
+
+    def round(self) -> None:
+        began = time.monotonic()
+        if began >= self._next_groups:
+            self._find_groups()
+            refresh_s = self._config.refresh_s
+            self._next_groups = float("inf") if refresh_s is None else began + refresh_s
+        if began >= self._next_look:
+            self._translations.forget()
+            self._shares.forget()
+            self._next_look = began + LOOK_AGAIN_S
+        self._translate()
+        # half a second early is in time: rounds do not come to the millisecond
+        soon = float("inf") if self._is_warming_up else began + 0.5
+        if self._config.checkpoints_s is not None and soon >= self._next_write:
+            self._write()
+            self._next_write = began + self._config.checkpoints_s
+        if self._config.sync_s is not None and soon >= self._next_sync:
+            self._sync()
+            self._next_sync = began + self._config.sync_s
+        self._took_s = time.monotonic() - began
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+
+    # -- groups and their offsets
+
+    def _find_groups(self) -> None:
+        found = list_groups(self._groups_there)
+        selected = {name: group for name, group in found.items() if self._config.selects(name)}
+        self._groups = tuple(name for name, group in selected.items() if group.has_offsets)
+        self._shares.choose(selected.values())
+        if self._config.sync_s is None:
+            self._flow.groups.skipped = self._shares.skipped
+        if not found and not sees_groups(self._source):
+            self._flow.tell_once(unseen_line(self._flow.config))
+
+    def _translate(self) -> None:
+        """Bring what is known of every commit up to date."""
+        self._looked_ms = int(time.time() * 1000)
+        began = time.monotonic()
+        found = self._offsets.read(self._groups)
+        self._asked_s = time.monotonic() - began
+        self._translations.update(readable(self._flow, found))
+
+    def _sync(self) -> None:
+        self._syncer.sync(self._translations.to_set(self._before_us))
+        self._translations.seen_to(self._syncer.skipped)
+        self._flow.groups.skipped = {**self._syncer.skipped, **self._shares.skipped}
+        self._shares.sync()
+        self._flow.groups.skipped = {**self._syncer.skipped, **self._shares.skipped}
+
+    # -- the topic
+
+    def _write(self) -> None:
+        try:
+            if self._written is None:
+                factor = self._config.checkpoints_replication_factor
+                ensure_mm2_topic(self._target, self._topic, factor)
+                is_first = not self._before_us
+                self._written = self._read()
+                if is_first:
+                    self._before_us = dict(self._written)
+            self._append(list(self._due(self._written)))
+        except Unauthorized as error:
+            self._flow.tell_once(
+                f"{self._flow.name}: no checkpoints are written: {error}; or set "
+                "emit.checkpoints.enabled=false"
+            )
+            self._written = None
+        except TwinlogError:
+            self._written = None  # the topic may have been deleted, or the last write be lost
+            raise
+
+    def _read(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
+        out: dict[tuple[str, TopicPartition], Checkpoint] = {}
+        try:
+            for record in read_to_end(self._target, self._topic, 0):
+                try:
+                    one = Checkpoint.decode(record.key, record.value)
+                except CorruptData:
+                    continue  # as Java's readers do
+                out[one.group, one.topic_partition] = one
+        except Unauthorized as error:
+            self._flow.tell_once(
+                f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
+                f"anew: {error}; or set emit.checkpoints.enabled=false"
+            )
+        return out
+
+    def _due(
+        self, written: Mapping[tuple[str, TopicPartition], Checkpoint]
+    ) -> Iterator[Checkpoint]:
+        for one in self._translations:
+            now = one.checkpoint
+            if now is None:
+                continue
+            last = written.get((now.group, now.topic_partition))
+            if last is not now and is_due(last, now, is_exact=one.is_exact):
+                yield now
+
+    def _append(self, due: Sequence[Checkpoint]) -> None:
+        tp = TopicPartition(self._topic, 0)
+        assert self._written is not None  # noqa: S101 (read just before)
+        for at in range(0, len(due), RECORDS_PER_BATCH):
+            some = due[at : at + RECORDS_PER_BATCH]
+            now_ms = int(time.time() * 1000)
+            append(self._target, tp, [Record(0, now_ms, one.key(), one.value()) for one in some])
+            self._flow.groups.wrote(some, looked_ms=self._looked_ms)
+            self._written.update(((one.group, one.topic_partition), one) for one in some)

@@ -1,0 +1,74 @@
+"""Which groups of the source cannot be translated for want of a right, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
+from twinlog.cluster.groups.group_rights import may_describe_groups
+from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.topics.admin import describe_cluster
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.errors import TwinlogError
+from twinlog.quantities import first_few, plural
+
+NO_SUCH_GROUP: Final = "twinlog-no-such-group"
+
+
+def sees_groups(source: ClusterClient) -> bool:
+    """Whether there are no groups where none is listed: without the right to see them there seem
+    to be none.
+    """
+    rights = describe_cluster(source).operations
+    if rights is None or Operation.DESCRIBE in rights:
+        return True
+    return may_describe_groups(source, NO_SUCH_GROUP)
+
+
+def unseen_line(flow: FlowConfig) -> str:
+    """What to say where no group can be seen."""
+    return (
+        f"{flow.flow}: no group of {flow.flow.source} can be seen, so none gets checkpoints: grant "
+        "DESCRIBE on group * to our user, or on the groups to be translated; or set "
+        "emit.checkpoints.enabled=false [GROUP_UNAUTHORIZED]"
+    )
+
+
+def refused_line(flow: FlowConfig, refused: Mapping[str, TwinlogError]) -> str:
+    """What to say of groups whose offsets may not be read."""
+    return (
+        f"{flow.flow}: offsets of {plural(len(refused), 'group')} of {flow.flow.source} are not "
+        f"read ({first_few(sorted(refused))}): {refused[min(refused)]}"
+    )
+
+
+def readable(
+    flow: LedFlow, found: Mapping[str, GroupOffsets | TwinlogError]
+) -> dict[str, GroupOffsets]:
+    """Offsets of the groups that could be read; of the others one line tells."""
+    refused = {name: one for name, one in found.items() if isinstance(one, TwinlogError)}
+    if refused:
+        flow.tell_once(refused_line(flow.config, refused))
+    return {name: one for name, one in found.items() if not isinstance(one, TwinlogError)}
+
+
+def group_notes(flow: FlowConfig, source: ClusterClient) -> list[str]:
+    """What `check` has to say of the groups that the flow selects; only reads."""
+    if flow.groups.checkpoints_s is None and flow.groups.sync_s is None:
+        return []
+    coordinators = Coordinators(source)
+    groups = list_groups(coordinators)
+    if not groups:
+        return [] if sees_groups(source) else [unseen_line(flow)]
+    chosen = [name for name, one in groups.items() if one.has_offsets and flow.groups.selects(name)]
+    refused = {
+        name: found
+        for name, found in fetch_offsets(coordinators, chosen).items()
+        if isinstance(found, TwinlogError)
+    }
+    return [refused_line(flow, refused)] if refused else []

@@ -1,0 +1,171 @@
+"""Sets offsets of idle groups on the target to their translated ones, by the groups' state there.
+
+What is decided from one answer may be out of date at the next: the coordinator itself refuses a
+commit for a group that got members meanwhile, so no active group is ever rewound. A group that is
+left as it is, is said once with the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_offsets import (
+    CommitResult,
+    Committed,
+    GroupOffsets,
+    OffsetReader,
+    commit_offsets,
+    is_refused_as_active,
+)
+from twinlog.cluster.topics import admin
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.map.checkpoints import GroupSync, Skipped, TargetGroup, group_sync
+from twinlog.quantities import first_few, plural
+from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, lookup
+from twinlog.wire.mm2_records import Checkpoint
+
+ReadOffsets: TypeAlias = Callable[[Iterable[str]], Mapping[str, GroupOffsets | TwinlogError]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupKind:
+    """How offsets of one kind of groups are read and set."""
+
+    is_of: Callable[[Group], bool]
+    reader: Callable[[Coordinators], ReadOffsets]
+    commit: Callable[
+        [Coordinators, Mapping[str, GroupOffsets]], Mapping[str, CommitResult | TwinlogError]
+    ]
+
+
+CONSUMER_GROUPS: Final = GroupKind(
+    is_of=lambda group: group.has_offsets,
+    reader=lambda there: OffsetReader(there).read,
+    commit=commit_offsets,
+)
+
+
+class GroupSyncer:
+    """The groups of one flow and of one kind on its target; for one thread."""
+
+    def __init__(
+        self, flow: LedFlow, there: Coordinators, kind: GroupKind = CONSUMER_GROUPS
+    ) -> None:
+        self._flow = flow
+        self._there = there
+        self._kind = kind
+        self._read = kind.reader(there)
+        self._refused_until: dict[str, float] = {}
+        self._refused: dict[str, Unauthorized] = {}
+        """Of this round."""
+        self.skipped: dict[str, str] = {}
+        """Groups left as they are, with the reason, after the last round."""
+
+    def sync(self, wanted: Mapping[str, Sequence[Checkpoint]]) -> None:
+        """One round for these groups."""
+        now = time.monotonic()
+        self._refused_until = {g: at for g, at in self._refused_until.items() if at > now}
+        due = {g: c for g, c in wanted.items() if g not in self._refused_until}
+        self.skipped = {g: r for g, r in self.skipped.items() if g in wanted and g not in due}
+        if not due:
+            return
+        states = self._states(due)
+        syncs = {group: group_sync(there, due[group]) for group, there in states.items()}
+        for group, sync in syncs.items():
+            if sync.skipped is not None:
+                self._skip(group, sync.skipped)
+        self._commit({group: sync for group, sync in syncs.items() if sync.to_set})
+        self._tell_refused()
+
+    def _states(self, groups: Iterable[str]) -> dict[str, TargetGroup | None]:
+        """Each group as it is there, None for one that is not; without those that we may not see.
+
+        Groups that are not listed are asked for as well: they may only be hidden from our user.
+        """
+        listed = list_groups(self._there)
+        out: dict[str, TargetGroup | None] = {}
+        idle: list[str] = []
+        for group in groups:
+            found = listed.get(group)
+            if found is None or (self._kind.is_of(found) and not found.is_active):
+                idle.append(group)
+            else:
+                out[group] = TargetGroup(
+                    is_active=found.is_active, has_offsets=self._kind.is_of(found), offsets={}
+                )
+        for group, offsets in self._read(idle).items():
+            if isinstance(offsets, TwinlogError):
+                self._skip(group, Skipped.REFUSED, self._as_needed(group, offsets))
+                continue
+            known = {tp: one.offset for tp, one in offsets.items()}
+            there = TargetGroup(is_active=False, has_offsets=True, offsets=known)
+            out[group] = there if group in listed or known else None
+        return out
+
+    def _commit(self, syncs: Mapping[str, GroupSync]) -> None:
+        within = self._within_logs(syncs)
+        wanted = {
+            group: {
+                one.topic_partition: Committed(offset=one.downstream_offset, metadata=one.metadata)
+                for one in sync.to_set
+            }
+            for group, sync in within.items()
+        }
+        for group, answer in self._kind.commit(self._there, wanted).items():
+            problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
+            problem = next((one for one in problems if one is not None), None)
+            if problem is None:
+                self.skipped.pop(group, None)
+            elif is_refused_as_active(problem):
+                self._skip(group, Skipped.ACTIVE)
+            else:
+                self._skip(group, Skipped.REFUSED, problem)
+
+    def _within_logs(self, syncs: Mapping[str, GroupSync]) -> dict[str, GroupSync]:
+        """Retention may have deleted records since a checkpoint was made."""
+        tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
+        starts = admin.list_offsets(self._there.client, tps, admin.EARLIEST) if tps else {}
+
+        def at_start(one: Checkpoint) -> Checkpoint:
+            start = starts.get(one.topic_partition)
+            offset = start.offset if isinstance(start, admin.OffsetResult) else 0
+            return replace(one, downstream_offset=max(one.downstream_offset, offset))
+
+        return {
+            group: GroupSync(to_set=tuple(at_start(one) for one in sync.to_set))
+            for group, sync in syncs.items()
+        }
+
+    def _as_needed(self, group: str, error: TwinlogError) -> TwinlogError:
+        """DESCRIBE alone would not help: to set offsets takes READ, which includes it."""
+        if error.code != lookup(GROUP_AUTHORIZATION_FAILED).code:
+            return error
+        return self._there.error(GROUP_AUTHORIZATION_FAILED, "reading offsets of", group, "READ")
+
+    def _tell_refused(self) -> None:
+        """One line, however many groups it is about."""
+        refused, self._refused = self._refused, {}
+        if refused:
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of {plural(len(refused), 'group')} on "
+                f"{self._there.client.alias} are left as they are ({first_few(sorted(refused))}): "
+                f"{refused[min(refused)]}; or set sync.group.offsets.enabled=false"
+            )
+
+    def _skip(self, group: str, why: Skipped, error: TwinlogError | None = None) -> None:
+        reason = why.value if error is None else f"{why.value}: {error}"
+        self.skipped[group] = reason
+        if isinstance(error, Unauthorized):
+            self._refused_until[group] = time.monotonic() + REFUSED_PAUSE_S
+            self._refused[group] = error
+        elif why is not Skipped.AHEAD:  # of any two flows in both directions one is ahead
+            self._flow.tell_once(
+                f"{self._flow.name}: offsets of group {group} on {self._there.client.alias} are "
+                f"left as they are: {reason}"
+            )

@@ -1,0 +1,204 @@
+"""Where offsets of source partitions lie on the target now: the map, how far the copy is, and the
+target's log, asked once for many partitions.
+
+Two kinds of topics of the source have a place on the target: those that the flow mirrors, and those
+that were mirrored from the target (`B.orders` on A is `orders` on B): the way back of a failover,
+found by the map of the flow in the other direction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.config.flow.schema import PolicyKind
+from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
+from twinlog.mirror.map.translation import (
+    Known,
+    Reach,
+    Translation,
+    downstream_within,
+    reach_of,
+    upstream_within,
+)
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.model import TopicPartition
+from twinlog.survey.map_reader import MapReader
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One source partition's counterpart, at one moment."""
+
+    target: TopicPartition
+    log_start: int
+    log_end: int
+    known: Known
+    reach: Reach
+    is_way_back: bool
+    """The source partition is the copy, and the target's the original."""
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """Of the offset map; none: nothing was copied yet."""
+        return self.known.runs
+
+    def translate(self, offset: int) -> Translation:
+        """An offset of the source as one of the target, within its log."""
+        log = self.log_start, self.log_end
+        if not self.is_way_back:
+            return downstream_within(self.known, self.reach, log, offset)
+        found = upstream_within(self.known, self.reach, offset)
+        return Translation(offset=found.within(*log), is_exact=found.is_exact)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    starts: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    ends: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+
+    @classmethod
+    def of(cls, client: ClusterClient, tps: Sequence[TopicPartition]) -> _Ends:
+        starts = admin.list_offsets(client, tps, admin.EARLIEST) if tps else {}
+        return cls(starts=starts, ends=admin.list_offsets(client, tps, admin.LATEST) if tps else {})
+
+    def bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
+        start, end = self.starts.get(tp), self.ends.get(tp)
+        if isinstance(start, admin.OffsetResult) and isinstance(end, admin.OffsetResult):
+            return start.offset, end.offset
+        log.debug("no log bounds tp=%s start=%s end=%s", tp, start, end)
+        return None
+
+
+class Places:
+    """Finds places for one flow; for one thread."""
+
+    def __init__(self, flow: LedFlow, source: ClusterClient, target: ClusterClient) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._is_shared = flow.config.policy.kind is PolicyKind.IDENTITY
+        self._way_back: MapReader | None = None
+
+    def original_on_target(self, topic: str) -> str | None:
+        """The target's topic that a topic of the source was mirrored from, by its name; None where
+        neither name passes the topic filter.
+        """
+        config, policy = self._flow.config, self._flow.policy
+        if self._is_shared or policy.topic_source(topic) != config.target_alias:
+            return None
+        original = policy.upstream_topic(topic)
+        names = [name for name in (topic, original) if name is not None]
+        passes = any(
+            config.topics.matches(name) and not config.topics_exclude.matches(name)
+            for name in names
+        )
+        return original if passes else None
+
+    def find(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
+        """The places of these source partitions; those that have none are not in the answer."""
+        wanted = set(tps)
+        # in this order: how far the copy is, then the map (see `mirror.map.translation`, rule A)
+        known = {v.source: v for v in self._flow.partitions() if v.source in wanted}
+        views = {tp: view for tp, view in known.items() if not view.is_broken}
+        back = {
+            tp: TopicPartition(original, tp.partition)
+            for tp in wanted
+            if tp not in known and (original := self.original_on_target(tp.topic))
+        }
+        found = dict(self._forth(views))
+        if back:
+            found.update(self._back(back))
+        return found
+
+    def _forth(
+        self, views: Mapping[TopicPartition, PartitionView]
+    ) -> Iterator[tuple[TopicPartition, Place]]:
+        if not views:
+            return
+        ends = _Ends.of(self._target, [view.target for view in views.values()])
+        maps = self._flow.read_map()
+        for tp, view in views.items():
+            bounds, known = ends.bounds(view.target), maps.get(view.map_key)
+            if bounds is None or maps.problem(tp) is not None:
+                continue
+            reach = self._reach(view, known, bounds[1])
+            if reach is not None:
+                yield tp, _place(view.target, bounds, known, reach, is_way_back=False)
+
+    def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
+        """The furthest of what the lane reported, up to a second ago, and the target's log says."""
+        by_log = reach_of(known, end, is_shared=self._is_shared)
+        reached = [] if by_log is None else [by_log]
+        if view.next_upstream >= 0 and view.next_downstream >= 0:
+            reached.append(Reach(view.next_upstream, view.next_downstream))
+        return max(reached, key=lambda one: (one.downstream, one.upstream), default=None)
+
+    def _back(
+        self, originals: Mapping[TopicPartition, TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, Place]]:
+        copies = self._source.metadata(
+            [offset_map_topic(self._flow.config.flow.target), *{tp.topic for tp in originals}]
+        ).topics
+        there = self._target.metadata(sorted({tp.topic for tp in originals.values()})).topics
+        map_topic = offset_map_topic(self._flow.config.flow.target)
+        found = copies.get(map_topic)
+        if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED:
+            self._flow.tell_once(_hidden_map(self._flow, map_topic))
+        if found is None or found.error:
+            return  # no flow of ours brought them
+        copied_to = _Ends.of(self._source, list(originals))
+        ends = _Ends.of(self._target, list(originals.values()))
+        if self._way_back is None:
+            self._way_back = MapReader(self._source, map_topic, len(found.partitions))
+        try:
+            maps = self._way_back.read()
+        except Unauthorized:
+            self._flow.tell_once(_hidden_map(self._flow, map_topic))
+            return
+        for tp, original in originals.items():
+            copy, first = copies.get(tp.topic), there.get(original.topic)
+            bounds, end = ends.bounds(original), copied_to.bounds(tp)
+            if copy is None or first is None or bounds is None or end is None:
+                continue
+            if maps.problem(original) is not None:
+                continue
+            known = maps.get(PartitionKey(first.topic_id, copy.topic_id, tp.partition))
+            reach = reach_of(known, end[1], is_shared=False)
+            if reach is not None:
+                yield tp, _place(original, bounds, known, reach, is_way_back=True)
+
+
+def _hidden_map(flow: LedFlow, topic: str) -> str:
+    source, target = flow.config.flow.source, flow.config.flow.target
+    return (
+        f"{flow.name}: groups are not translated in topics of {source} that came from {target}: "
+        f"if Twinlog brought them, grant READ on topic {topic} of {source} to our user "
+        "[TOPIC_UNAUTHORIZED]"
+    )
+
+
+def _place(
+    target: TopicPartition,
+    bounds: tuple[int, int],
+    known: PartitionMap | None,
+    reach: Reach,
+    *,
+    is_way_back: bool,
+) -> Place:
+    return Place(
+        target=target,
+        log_start=bounds[0],
+        log_end=bounds[1],
+        known=Known.of(known),
+        reach=reach,
+        is_way_back=is_way_back,
+    )

@@ -1,0 +1,142 @@
+"""Places on the target of what groups of the source committed, found again only where one of the
+two changed, and what of it is still to be set there.
+
+On the way back (topics of the source that came from the target) a group's offsets are set once for
+each commit. Else two flows in both directions would undo it when somebody moves a stopped group
+back on its own cluster: its copy over there is not moved back, and would count as progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
+from twinlog.control.groups.offset_places import Place, Places
+from twinlog.mirror.map.checkpoints import Skipped
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import Checkpoint
+
+
+class Key(NamedTuple):
+    group: str
+    tp: TopicPartition
+    """On the source."""
+
+
+class Translated(NamedTuple):
+    """What was made of a commit."""
+
+    committed: Committed
+    checkpoint: Checkpoint | None
+    """None where there is no place on the target."""
+    is_exact: bool
+    is_way_back: bool = False
+
+
+Newest = Mapping[tuple[str, TopicPartition], Checkpoint]
+"""The newest checkpoint of each group and partition of the target."""
+
+
+@dataclass(slots=True)
+class _Group:
+    read: GroupOffsets
+    translated: dict[TopicPartition, Translated]
+    is_settled: bool = False
+    """Nothing is to be found anew as long as the group commits nothing."""
+
+    @property
+    def unknown(self) -> list[TopicPartition]:
+        return [tp for tp in self.read if tp not in self.translated]
+
+
+class Translations:
+    """Of the groups of one flow; for one thread."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._groups: dict[str, _Group] = {}
+        self._way_back_done: dict[Key, int] = {}
+        """Commits of topics that came from the target, for which groups there were seen to."""
+
+    def __iter__(self) -> Iterator[Translated]:
+        for group in self._groups.values():
+            yield from group.translated.values()
+
+    def forget(self) -> None:
+        """Find every place anew: the target topic may have been deleted and copied again."""
+        self._groups.clear()
+
+    def update(self, now: Mapping[str, GroupOffsets]) -> None:
+        """These are all commits now."""
+        before, self._groups = self._groups, {}
+        moved: dict[str, _Group] = {}
+        for name, offsets in now.items():
+            group = before.get(name)
+            if group is None or group.read is not offsets or not group.is_settled:
+                group = moved[name] = _Group(offsets, _still_right(group, offsets))
+            self._groups[name] = group
+        wanted = {tp for group in moved.values() for tp in group.unknown}
+        places = self._places.find(wanted) if wanted else {}
+        for name, group in moved.items():
+            for tp in group.unknown:
+                group.translated[tp] = _translation(name, group.read[tp], places.get(tp))
+            group.is_settled = all(one.is_exact for one in group.translated.values())
+
+    def to_set(self, before: Newest) -> dict[str, list[Checkpoint]]:
+        """What groups of the target should have; `before`: what was known when we started."""
+        wanted: dict[str, list[Checkpoint]] = {}
+        for name, tp, one in self._all():
+            if one.checkpoint is not None and not self._is_done(name, tp, one, before):
+                wanted.setdefault(name, []).append(one.checkpoint)
+        return wanted
+
+    def seen_to(self, skipped: Mapping[str, str]) -> None:
+        """All that was `to_set` is set, but for groups that were left as they are, and why."""
+        for name, tp, one in self._all():
+            if one.is_way_back and skipped.get(name) in (None, Skipped.AHEAD.value):
+                self._way_back_done[Key(name, tp)] = one.committed.offset
+
+    def _all(self) -> Iterator[tuple[str, TopicPartition, Translated]]:
+        for name, group in self._groups.items():
+            for tp, one in group.translated.items():
+                yield name, tp, one
+
+    def _is_done(self, group: str, tp: TopicPartition, one: Translated, before: Newest) -> bool:
+        if not one.is_way_back or one.checkpoint is None:
+            return False
+        last = before.get((group, one.checkpoint.topic_partition))
+        seen = -1 if last is None else last.upstream_offset
+        return self._way_back_done.get(Key(group, tp), seen) == one.committed.offset
+
+
+def _still_right(group: _Group | None, now: GroupOffsets) -> dict[TopicPartition, Translated]:
+    if group is None:
+        return {}
+    return {
+        tp: one
+        for tp, one in group.translated.items()
+        if one.is_exact and now.get(tp) == one.committed
+    }
+
+
+def _translation(group: str, committed: Committed, place: Place | None) -> Translated:
+    if place is None:
+        return Translated(committed=committed, checkpoint=None, is_exact=False)
+    found = place.translate(committed.offset)
+    if not found.is_exact and not place.runs:  # nothing was copied yet: there is no news
+        return Translated(committed=committed, checkpoint=None, is_exact=False)
+    checkpoint = Checkpoint(
+        group=group,
+        topic_partition=place.target,
+        upstream_offset=committed.offset,
+        downstream_offset=found.offset,
+        metadata=committed.metadata,
+    )
+    return Translated(
+        committed=committed,
+        checkpoint=checkpoint,
+        is_exact=found.is_exact,
+        is_way_back=place.is_way_back,
+    )

@@ -1,0 +1,87 @@
+"""Producer ids for source partitions that go to several target partitions by key.
+
+All source partitions of a topic write to each of its target partitions then, so each needs an id of
+its own. They stand in the state topic and are found there for ever: the first record in the log
+that gives a number an id wins, whoever wrote it, so a process that believes wrongly to lead uses
+the same ids. Every try writes under new keys. One that is answered for by nobody may still arrive,
+and then nothing that it wrote is ever compacted away by another try: the first stays the first.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import produce_batch, read_to_end
+from twinlog.errors import Fate, FlowError, TwinlogError
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.generations import fan_producers, giving_producer
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+TRIES: Final = 5
+PAUSE_S: Final = 0.5
+
+
+def known_fan_producers(target: ClusterClient) -> dict[tuple[str, int], int]:
+    """The ids of all flows, by flow and number of the source partition."""
+    records = read_to_end(target, STATE_TOPIC, 0)
+    return fan_producers((record.key, record.value) for record in records)
+
+
+def with_fan_producers(
+    target: ClusterClient, flow: str, plans: Iterable[PartitionPlan]
+) -> list[PartitionPlan]:
+    """The plans with the producer ids of those that are placed by key; new ones are recorded before
+    anybody can use them. Raises TwinlogError.
+    """
+    known = list(plans)
+    wanted = {plan.source.partition for plan in known if plan.targets}
+    if not wanted:
+        return known
+    ids = _ids(target, flow, wanted)
+    return [
+        replace(plan, producer_id=ids[plan.source.partition]) if plan.targets else plan
+        for plan in known
+    ]
+
+
+def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
+    fresh: dict[int, int] = {}
+    for attempt in range(TRIES):
+        every = known_fan_producers(target)
+        ids = {number: every[flow, number] for number in wanted if (flow, number) in every}
+        missing = wanted - ids.keys()
+        if not missing:
+            return ids
+        for number in missing - fresh.keys():
+            fresh[number] = admin.init_producer_id(target).producer_id
+        try:
+            _give(target, flow, {number: fresh[number] for number in missing})
+        except TwinlogError as error:
+            if error.fate is not Fate.RETRIABLE or attempt == TRIES - 1:
+                raise
+            time.sleep(PAUSE_S)
+    raise FlowError(
+        f"{flow}: its producer ids were written to {STATE_TOPIC}, and are not there",
+        code="STATE_CORRUPT",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def _give(target: ClusterClient, flow: str, ids: dict[int, int]) -> None:
+    now_ms, claimant = int(time.time() * 1000), uuid.uuid4().hex
+    rows = [giving_producer(flow, number, claimant, ids[number]) for number in sorted(ids)]
+    records = [
+        Record(offset=at, timestamp=now_ms, key=key, value=value, headers=())
+        for at, (key, value) in enumerate(rows)
+    ]
+    # asked once: a repeated key could come to stand behind somebody else's
+    produce_batch(target, TopicPartition(STATE_TOPIC, 0), encode_batch(records, codec=Codec.NONE))

@@ -1,0 +1,132 @@
+"""The lanes and leases of one flow as the driver sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+from twinlog.channel.peer import Peer
+from twinlog.control.lanes.partitions import LaneKey, Partition
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+
+WARM_UP_TIMEOUT_S: Final = 30.0
+
+
+class Job(Protocol):
+    """A lease's Spark job."""
+
+    @property
+    def is_done(self) -> bool: ...
+    @property
+    def error(self) -> TwinlogError | None: ...
+    def cancel(self) -> None: ...
+
+
+class LeaseState(StrEnum):
+    """A lease warms up beside the one before it, takes its partitions over, and retires when its
+    turn is over.
+    """
+
+    WARMING = "WARMING"
+    CURRENT = "CURRENT"
+    RETIRING = "RETIRING"
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """One running attempt of a lane."""
+
+    key: LaneKey
+    peer: Peer
+    is_ready: bool = False
+    degraded: str = ""
+    throttle_ms: int = 0
+    stop_sent: bool = False
+    is_waiting: bool = False
+    """An earlier attempt of this lane still lives: it gets no work, and nothing it says counts."""
+    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    releasing: set[TopicPartition] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
+class Lease:
+    """One Spark job and the lanes that came from it."""
+
+    number: int
+    size: int
+    job: Job
+    state: LeaseState = LeaseState.WARMING
+    started: float = field(default_factory=time.monotonic)
+    lanes: dict[int, Lane] = field(default_factory=dict)
+    waiting: dict[int, Lane] = field(default_factory=dict)
+    fell_silent: bool = False
+    """A lane was given up though its process may live: nothing will start it again."""
+
+    def join(self, lane: Lane) -> bool:
+        """Whether it is its number's lane from now on; else it waits for the one before it.
+
+        A lane that lives is not displaced: who says hello in its name may be anybody who has read
+        its secret. Its end is known by its connection, or by its silence.
+        """
+        number = lane.key.lane
+        lane.is_waiting = number in self.lanes
+        if not lane.is_waiting:
+            self.lanes[number] = lane
+            return True
+        before = self.waiting.get(number)
+        if before is not None:
+            before.peer.close("a newer attempt waits")
+        self.waiting[number] = lane
+        return False
+
+    def leave(self, lane: Lane) -> Lane | None:
+        """It is gone; returns the attempt that has waited for its number."""
+        number = lane.key.lane
+        if self.waiting.get(number) is lane:
+            del self.waiting[number]
+        if self.lanes.get(number) is not lane:
+            return None
+        del self.lanes[number]
+        heir = self.waiting.pop(number, None)
+        if heir is not None:
+            heir.is_waiting = False
+            self.lanes[number] = heir
+        return heir
+
+    @property
+    def is_deserted(self) -> bool:
+        """No lane is left, and none will come."""
+        return self.fell_silent and not self.lanes
+
+    @property
+    def ready_lanes(self) -> list[Lane]:
+        return [lane for lane in self.lanes.values() if lane.is_ready and not lane.stop_sent]
+
+    @property
+    def is_warm(self) -> bool:
+        """All lanes are ready; or some are, and the others had their time."""
+        ready = len(self.ready_lanes)
+        return ready == self.size or (ready > 0 and self.age_s > WARM_UP_TIMEOUT_S)
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self.started
+
+
+def spread(partitions: Iterable[Partition], lanes: Iterable[Lane]) -> dict[int, list[Partition]]:
+    """Who gets which partition, by lane number: the least loaded lane each time, in a stable order.
+
+    Partitions of one topic are dealt out one by one, so that a busy topic keeps every lane busy.
+    """
+    by_number = {lane.key.lane: lane for lane in lanes}
+    load = {number: len(lane.partitions) for number, lane in by_number.items()}
+    out: dict[int, list[Partition]] = {}
+    for partition in sorted(partitions, key=lambda p: p.plan.source):
+        number = min(load, key=lambda n: (load[n], n))
+        load[number] += 1
+        out.setdefault(number, []).append(partition)
+    return out

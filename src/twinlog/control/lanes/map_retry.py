@@ -1,0 +1,59 @@
+"""When an offset map that could not be read is read again, and what is said of it meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition
+from twinlog.errors import Fate, TwinlogError
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class MapRetry:
+    """Of one flow: one line when it begins and one when it ends, with pauses that grow."""
+
+    flow: str
+    is_reading: bool = False
+    began: float = 0.0
+    """Monotonic: when the reading began. Rows that came later may not be in it."""
+    _next_at: float = 0.0
+    _pause_s: float = FIRST_PAUSE_S
+    _problem: str = ""
+
+    @property
+    def is_due(self) -> bool:
+        """Nothing is being read, and the pause is over."""
+        return not self.is_reading and time.monotonic() >= self._next_at
+
+    def begin(self) -> None:
+        """It is being read now."""
+        self.is_reading, self.began = True, time.monotonic()
+
+    def failed(self, error: TwinlogError) -> None:
+        """None of it could be read."""
+        self.is_reading = False
+        self._next_at = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, RETRY_FAILED_S)
+        if error.code != self._problem:
+            self._problem = error.code
+            log.warning("%s: the offset map cannot be read: %s; trying again", self.flow, error)
+
+    def works(self) -> None:
+        """It was read."""
+        self.is_reading = False
+        self._next_at, self._pause_s = 0.0, FIRST_PAUSE_S
+        if self._problem:
+            log.warning("%s: the offset map can be read again", self.flow)
+            self._problem = ""
+
+
+def unmapped(partition: Partition, error: TwinlogError) -> None:
+    """A partition cannot start without its map: it says why, and is tried again."""
+    partition.troubled(error.code, error.message, retriable=error.fate is Fate.RETRIABLE)

@@ -1,0 +1,158 @@
+"""How a flow's byte budget is shared: between topics by weight, between lanes by what waits there.
+
+Once a second, from what lanes have reported. A topic at its end asks for a little more than it
+used; a topic with a backlog asks for everything. What is left after the modest ones goes to the
+others by their weights (weighted max-min fairness), so that an idle topic costs the busy ones
+nothing and a busy one cannot starve a quiet one: it has a trickle beyond the budget.
+
+What was copied beyond the budget, or short of it, is set off in the seconds after: the rate over
+ten seconds is the budget, whatever trickles, lane changes and a busy machine did to single ones.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.config.flow.priority import Priorities
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.lanes.lanes import Lane
+from twinlog.control.lanes.partitions import Partition
+from twinlog.lane.messages import Pace
+
+PERIOD_S: Final = 1.0
+HEADROOM: Final = 2.0
+"""A topic at its end may double what it used within a period."""
+
+TRICKLE_BYTES: Final = 64 * 1024
+"""What a topic at its end may use at once, though it used nothing until now: one usual batch.
+
+It is not taken from the others: of a thousand idle topics nearly none will use it.
+"""
+
+MOST_CREDIT_S: Final = 0.5
+"""Budget that was not used is made up for to this extent: ten seconds stay within 5 %."""
+
+MOST_DEBT_S: Final = 2.0
+SETTLED_A_SECOND: Final = 0.3
+"""Of the balance: reports are up to two seconds old, and a larger share would make it swing."""
+
+LEAST_SHARE: Final = 0.1
+"""Of the limit: even with debts a flow never stands still."""
+
+
+def shares(
+    limit: float, demands: Mapping[str, float], weights: Mapping[str, float]
+) -> dict[str, float]:
+    """Bytes per second for each topic: no topic gets more than it asks for, the sum is at most the
+    limit, and topics that get less than they ask for get it by their weights.
+    """
+    out: dict[str, float] = {}
+    waiting = dict(demands)
+    left = limit
+    while waiting:
+        unit = left / sum(weights[topic] for topic in waiting)
+        modest = {t: asked for t, asked in waiting.items() if asked <= unit * weights[t]}
+        if not modest:
+            return out | {topic: unit * weights[topic] for topic in waiting}
+        for topic, asked in modest.items():
+            out[topic] = asked
+            left -= asked
+            del waiting[topic]
+    return out
+
+
+@dataclass(slots=True, kw_only=True)
+class Pacer:
+    """Keeps one flow within `limit` bytes per second."""
+
+    limit: int
+    priorities: Priorities
+    is_binding: bool = False
+    """Some topic gets less than it could use."""
+    _next: float = 0.0
+    _balanced_at: float = 0.0
+    _bytes: int = 0
+    _balance: float = 0.0
+    """Bytes that may still be copied of the seconds before; negative is a debt."""
+    _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """When a topic's bytes were last looked at, and how many they were."""
+
+    def tend(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
+        """Send every lane its share where a period has passed."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + PERIOD_S
+        every = list(lanes)
+        demands = self._demands(now, partitions)
+        topics = {tp.topic for lane in every for tp in lane.partitions}
+        asked = {topic: demands.get(topic, math.inf) for topic in topics}
+        if not asked:
+            return
+        limit = max(self.limit + SETTLED_A_SECOND * self._balance, LEAST_SHARE * self.limit)
+        given = shares(limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
+        self.is_binding = any(given[topic] < asked[topic] for topic in asked)
+        given = {
+            topic: rate + TRICKLE_BYTES * (rate == asked[topic]) for topic, rate in given.items()
+        }
+        waits = {lane.key: _waiting(lane) for lane in every}
+        for lane in every:
+            mine = {
+                topic: int(given[topic] * share / sum(w.get(topic, 0.0) for w in waits.values()))
+                for topic, share in waits[lane.key].items()
+            }
+            lane.peer.send(Pace(bytes_per_second=mine))
+
+    def soon(self) -> None:
+        """Partitions went to other lanes: share anew at the next turn."""
+        self._next = 0.0
+
+    def _demands(self, now: float, partitions: Iterable[Partition]) -> dict[str, float]:
+        total: dict[str, int] = {}
+        behind: set[str] = set()
+        for partition in partitions:
+            topic = partition.plan.source.topic
+            total[topic] = total.get(topic, 0) + partition.total_bytes
+            if _is_behind(partition):
+                behind.add(topic)
+        self._settle(now, sum(total.values()))
+        out: dict[str, float] = {}
+        for topic, count in total.items():
+            at, before = self._seen.get(topic, (now - PERIOD_S, count))
+            self._seen[topic] = (now, count)
+            rate = max(0, count - before) / max(now - at, PERIOD_S / 2)
+            out[topic] = math.inf if topic in behind else HEADROOM * rate
+        if len(self._seen) > len(total):
+            self._seen = {topic: self._seen[topic] for topic in total}
+        return out
+
+    def _settle(self, now: float, copied: int) -> None:
+        """Set off what was copied since the last look against the limit."""
+        if self._balanced_at:
+            allowed = self.limit * (now - self._balanced_at)
+            balance = self._balance + allowed - (copied - self._bytes)
+            self._balance = min(max(balance, -MOST_DEBT_S * self.limit), MOST_CREDIT_S * self.limit)
+        self._balanced_at, self._bytes = now, copied
+
+
+def pacer_of(config: FlowConfig) -> Pacer | None:
+    """The flow's pacer; None where it may use everything."""
+    limit = config.max_bytes_per_second
+    return None if limit is None else Pacer(limit=limit, priorities=config.priorities)
+
+
+def _is_behind(partition: Partition) -> bool:
+    progress = partition.progress
+    return progress is None or progress.source_end < 0 or progress.upstream < progress.source_end
+
+
+def _waiting(lane: Lane) -> dict[str, float]:
+    """How much of each topic this lane has, as shares: a partition with a backlog counts most."""
+    out: dict[str, float] = {}
+    for tp, partition in lane.partitions.items():
+        out[tp.topic] = out.get(tp.topic, 0.0) + (1.0 if _is_behind(partition) else 0.1)
+    return out

@@ -1,0 +1,230 @@
+"""What a lane is told of a partition that it is to start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from twinlog.control.lanes.partitions import Partition
+from twinlog.lane.messages import Fan, FanBranch, Take, TakePartition
+from twinlog.mirror.findings import partitions_differ
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
+from twinlog.mirror.map.runs import ORDINAL, following
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
+
+MOST_RUNS: Final = 20_000
+LEAST_RUNS: Final = 128
+"""Of one partition: a start looks at the last 100 records, and lets up to three runs be wrong."""
+
+RUNS_AT_ONCE: Final = 200_000
+"""Of all partitions that are given away together: a flow of many partitions with a gap behind every
+transaction must not take longer to start than a lane waits for a sign of life.
+"""
+
+Maps = Mapping[PartitionKey, PartitionMap]
+
+
+RUNS_IN_MESSAGE: Final = 20_000
+"""Of all partitions in one Take: about half a megabyte, which a lane reads in 0.1 s."""
+
+
+def in_messages(takes: Iterable[TakePartition]) -> Iterator[Take]:
+    """The same partitions in messages that keep neither side long."""
+    together: list[TakePartition] = []
+    runs = 0
+    for take in takes:
+        together.append(take)
+        runs += len(take.runs)
+        if runs >= RUNS_IN_MESSAGE:
+            yield Take(partitions=tuple(together))
+            together, runs = [], 0
+    if together:
+        yield Take(partitions=tuple(together))
+
+
+def runs_for_each(partitions: int) -> int:
+    """How many runs of each map are sent, when so many partitions are given away together."""
+    return max(LEAST_RUNS, min(MOST_RUNS, RUNS_AT_ONCE // max(1, partitions)))
+
+
+def take_of(
+    partition: Partition, maps: Maps, start: StartAt, most_runs: int = MOST_RUNS
+) -> TakePartition:
+    """The message for one partition, with its map where the lane is to look itself."""
+    plan = partition.plan
+    known = maps.get(_key(plan))
+    fan = None if not plan.targets else _fan(plan, maps)
+    looks = known is not None and partition.handed is None
+    runs, runs_from = _for_start(known, most_runs) if known is not None and looks else ((), -1)
+    return TakePartition(
+        source=plan.source,
+        target=plan.target,
+        source_topic_id=plan.source_topic_id,
+        target_topic_id=plan.target_topic_id,
+        term=partition.term,
+        limit_bytes=plan.limit_bytes,
+        stamps_own_time=plan.stamps_own_time,
+        is_picky=plan.is_picky,
+        start=start,
+        began_at=_began_at(plan, maps) if known is None else plan.begin_at,
+        former=() if known is not None else former_targets(plan, maps),
+        is_another=known is None and _is_another(plan, maps),
+        end=plan.end,
+        runs=runs,
+        runs_from=runs_from,
+        open_from=known.open_from if known is not None and looks else -1,
+        mark=None if known is None else known.mark,
+        fingerprints={} if known is None or not looks else _fingerprints(known, runs_from),
+        our_producers=() if known is None else tuple(sorted(known.producers)),
+        acked_ordinal=partition.acked_ordinal,
+        acked_epoch=partition.acked_epoch,
+        lost=partition.lost,
+        handed=partition.handed if fan is None else None,
+        fan=fan,
+        unprotected_wait_ms=max(0, int((partition.wait_until - time.monotonic()) * 1000)),
+    )
+
+
+def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
+    """Whether it must wait since a lane that is given up may have found another start for it.
+
+    A `latest` of now is not that of then. The lane's first row, and the records behind it, may
+    still arrive; whoever began elsewhere under the same sequences would be answered for them. So
+    nobody looks before all that has surely arrived, and the map is read again.
+    """
+    moves = start.kind in (StartKind.LATEST, StartKind.TIMESTAMP)
+    if not moves or partition.plan.begin_at >= 0 or time.monotonic() >= partition.wait_until:
+        return False
+    if _key(partition.plan) in maps:
+        return False
+    partition.retry_at = partition.wait_until
+    return True
+
+
+def placed_as_before(partitions: Iterable[Partition], maps: Maps) -> list[Partition]:
+    """Those whose topic is still placed as when its copy began; the others stop.
+
+    Among another number of target partitions the same key goes elsewhere. Records of one key would
+    stand in two partitions, and which of them were copied nobody could say.
+    """
+    began: dict[tuple[TopicId, TopicId, str], set[int]] = {}
+    for key, known in maps.items():
+        topic = (key.source_topic_id, key.target_topic_id, known.topic)
+        began.setdefault(topic, set()).add(key.branches)
+    out = []
+    for partition in partitions:
+        plan = partition.plan
+        topic = (plan.source_topic_id, plan.target_topic_id, plan.source.topic)
+        other = began.get(topic, set()) - {plan.targets}
+        if not other:
+            out.append(partition)
+            continue
+        partition.troubled("PARTITIONS_DIFFER", _moved(plan, max(other)), retriable=False)
+    return out
+
+
+def _moved(plan: PartitionPlan, began: int) -> str:
+    before = f"placed by key among {began} target partitions" if began else "kept its partitions"
+    return partitions_differ(plan.source, plan.target, before)
+
+
+def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
+    branches = []
+    for number in range(plan.targets):
+        known = maps.get(_key(plan)._replace(branch=number, branches=plan.targets))
+        branches.append(
+            FanBranch(
+                target=TopicPartition(plan.target.topic, number),
+                runs=() if known is None else _from_mark(known),
+                mark=None if known is None else known.mark,
+                our_producers=() if known is None else tuple(sorted(known.producers)),
+            )
+        )
+    return Fan(producer_id=plan.producer_id, branches=tuple(branches))
+
+
+def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
+    """The runs that a branch may end at: the copy surely got to its mark."""
+    if known.mark is None:
+        return tuple(known.runs)
+    begin = max(0, following(known.runs, known.mark.ordinal - 1, ORDINAL) - 1)
+    return (*known.runs[: min(1, begin)], *known.runs[begin:])
+
+
+def _key(plan: PartitionPlan) -> PartitionKey:
+    return PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
+
+
+def _began_at(plan: PartitionPlan, maps: Maps) -> int:
+    """`latest` is said once for a source topic: a target that is made anew loses nothing."""
+    before = [
+        known
+        for key, known in maps.items()
+        if key.source_topic_id == plan.source_topic_id
+        and key.source_topic_id != NO_TOPIC_ID
+        and key.partition == plan.source.partition
+        and known.runs
+    ]
+    if not before:
+        return plan.begin_at
+    newest = max(before, key=lambda known: known.term).key
+    # branches began together, though the first run of one may be its first record already
+    return min(
+        known.runs[0].upstream
+        for known in before
+        if known.key[:3] == newest[:3] and known.key.branches == newest.branches
+    )
+
+
+def former_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:
+    """Target partitions with the copy of a source topic of this name that was deleted since.
+
+    Once the new topic's copy has begun there, the old one was gone from all of them: of a partition
+    that begins later only its own target can tell more. By key all of them are its own, and written
+    to by those that began before.
+    """
+    former: set[int] = set()
+    is_begun = False
+    for key, known in maps.items():
+        if key.target_topic_id != plan.target_topic_id or known.topic != plan.source.topic:
+            continue
+        if key.source_topic_id == plan.source_topic_id:
+            is_begun = True
+        else:
+            former.add(key.branch if key.branches else key.partition)
+    if is_begun:
+        former &= set() if plan.targets else {plan.target.partition}
+    return tuple(sorted(former))
+
+
+def _is_another(plan: PartitionPlan, maps: Maps) -> bool:
+    """Whether the partition was copied to this target topic from a source topic deleted since."""
+    return any(
+        key.target_topic_id == plan.target_topic_id
+        and key.source_topic_id != plan.source_topic_id
+        and (known.topic, key.partition) == (plan.source.topic, plan.source.partition)
+        for key, known in maps.items()
+    )
+
+
+def _for_start(known: PartitionMap, most: int) -> tuple[tuple[Run, ...], int]:
+    """What a start needs: the first run, which knows K, and the newest ones, with all of the newest
+    chunk and all from the mark on; and the ordinal from which on none is left out (-1: from the
+    first).
+    """
+    runs = known.runs
+    begin = max(0, len(runs) - most)
+    if known.open_from >= 0:
+        begin = min(begin, max(0, following(runs, known.open_from, ORDINAL) - 1))
+    if known.mark is not None:
+        begin = min(begin, max(0, following(runs, known.mark.ordinal, ORDINAL) - 1))
+    if begin <= 1:
+        return tuple(runs), -1
+    newest = runs[begin:]
+    return (runs[0], *newest), newest[0].ordinal
+
+
+def _fingerprints(known: PartitionMap, runs_from: int) -> dict[int, int]:
+    return {at: crc for at, crc in known.fingerprints.items() if at >= runs_from}

@@ -1,0 +1,294 @@
+"""Keeps a flow from copying what would come back or be there twice: asked before anything is
+written, and again at every look for topics.
+
+Four questions, the first two about the flow and the others about each topic:
+
+1. Are its two clusters two?
+2. Are they those that it has always been between?
+3. Were the topic's records on the target before (`mirror.state.copies`), or would the flows of this
+   process bring them back (`control.loops.neighbours`)?
+4. Does a flow of another name copy the same topic to the same cluster?
+
+Two processes may begin two halves of a circle at once. Each writes its rows on its own target
+first, and reads its source's rows after that: whoever is second sees the first, and at the worst
+both see each other, copy nothing, take their rows back and ask again later. In a longer circle a
+row's lineage must have come round before the last one sees it: there an already running flow finds
+it at its next look for topics, and copies no more of that topic. Within one process the
+configuration says it at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.loops.refusals import (
+    cluster_changed,
+    clusters_swapped,
+    copied_already,
+    copied_back,
+    not_copied_back,
+    nothing_left,
+    same_cluster,
+    same_clusters,
+    unknown_ids,
+    unseen_origins,
+    would_come_back,
+)
+from twinlog.errors import TwinlogError
+from twinlog.mirror.names.filters import TopicSelector, policy_of
+from twinlog.mirror.names.naming import ReplicationPolicy
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.copies import CopyRow
+from twinlog.model import NO_TOPIC_ID
+from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
+from twinlog.survey.discovery import Verdict, mirrored_topics
+
+Topics = Mapping[str, TopicMetadata]
+
+
+@dataclass(slots=True, kw_only=True)
+class LoopGuard:
+    """Asks for one flow."""
+
+    config: FlowConfig
+    policy: ReplicationPolicy
+    neighbours: Neighbours
+    tell_once: Callable[[str], None]
+
+    # -- before anything is written ------------------------------------------------------------
+
+    def before_anything(self, source: ClusterClient, target: ClusterClient) -> None:
+        """Raises FlowError where the flow must not begin; nothing was written then."""
+        here, there = source.metadata(None), target.metadata(None)
+        verdict = self.look(source, target, here, there)
+        for note in verdict.notes:
+            self.tell_once(note)
+        if verdict.errors and not verdict.rows:
+            first = next(iter(verdict.errors.values()))
+            raise nothing_left(self.config, first, len(verdict.errors) - 1)
+
+    def look(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        here: ClusterMetadata,
+        there: ClusterMetadata,
+    ) -> Verdict:
+        """Everything, of both clusters as they are; raises FlowError for what concerns the flow."""
+        flow = self.config.flow
+        ids = {flow.source: here.cluster_id or "", flow.target: there.cluster_id or ""}
+        self.neighbours.learn(ids)
+        self.neighbours.ask()
+        if here.cluster_id and here.cluster_id == there.cluster_id and self._feeds_itself(here):
+            raise same_cluster(self.config, here.cluster_id)
+        states = self._states(source, target, here, there)
+        self._check_claims(*states)
+        verdict = self._judge(mirrored_topics(self.config, here), there, *states)
+        if not verdict.rows and not verdict.errors:
+            verdict.errors.update(self._to_come(there))
+        if unknown := [alias for alias, cluster_id in ids.items() if not cluster_id]:
+            verdict.notes.append(unknown_ids(self.config, unknown))
+        return verdict
+
+    def _feeds_itself(self, here: ClusterMetadata) -> bool:
+        """On one cluster: a copy would be copied again, or is its original. Topics whose copies the
+        flow does not take are copied under their other names once, as MirrorMaker 2 does it.
+        """
+        if self.config.policy.kind is PolicyKind.IDENTITY:
+            return True
+        selector = TopicSelector.of(self.config)
+        format_remote, alias = self.policy.format_remote_topic, self.config.source_alias
+        return any(selector.selects(format_remote(alias, name)) for name in here.topics)
+
+    def _check_claims(self, here: ClusterState, there: ClusterState) -> None:
+        """A claim names both clusters: the flow is the one that it was, or another.
+
+        A flow that has claims on both sides was always two, of one name: each in a file that calls
+        its clusters source and target. There the topics decide one by one.
+        """
+        name = str(self.config.flow)
+        other, last = here.claims.get(name), there.claims.get(name)
+        if other is not None and last is None and here.cluster_id and there.cluster_id:
+            was = other.source_cluster_id, other.target_cluster_id
+            if was == (there.cluster_id, here.cluster_id):
+                raise clusters_swapped(self.config)
+        if (
+            last is not None
+            and here.cluster_id
+            and last.source_cluster_id not in ("", here.cluster_id)
+        ):
+            raise cluster_changed(self.config, last.source_cluster_id, here.cluster_id)
+
+    def _to_come(self, there: ClusterMetadata) -> Iterator[tuple[str, TwinlogError]]:
+        """What other flows would bring to our source, and we back to where it was."""
+        for other in self.neighbours.leading_from(self.config.flow.target):
+            policy = policy_of(other)
+            for name in mirrored_topics(other, there):
+                remote = policy.format_remote_topic(other.source_alias, name)
+                way = self.neighbours.way_back(other, remote)
+                if str(self.config.flow) in way:
+                    yield name, would_come_back(self.config, name, way)
+
+    # -- at every look for topics --------------------------------------------------------------
+
+    def admit(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        topics: Topics,
+        here: ClusterMetadata,
+        there: ClusterMetadata,
+    ) -> Verdict:
+        """What may be copied now; its rows are on the target when this returns.
+
+        Dies behind the rows: see `mirror.state.copies`. What is not copied is taken back, also what
+        a process wrote that died here, unless a lane may have heard of it: that is a copy for ever.
+        """
+        states = self._states(source, target, here, there)
+        self._check_claims(*states)
+        verdict = self._judge(topics, there, *states)
+        known = states[1].rows
+        fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
+        if fresh:
+            self._write(target, fresh)
+            states = self._states(source, target, here, there)
+            verdict = self._judge(topics, there, *states)
+        self._take_back(target, verdict, states[1])
+        return verdict
+
+    def _take_back(self, target: ClusterClient, verdict: Verdict, there: ClusterState) -> None:
+        name = str(self.config.flow)
+        void = [
+            replace(row, ended=True)
+            for (flow, _), row in there.rows.items()
+            if flow == name and not row.begun and not row.ended
+            if row.source_topic not in verdict.rows
+        ]
+        if void:
+            self._write(target, void)
+
+    def planned(
+        self, target: ClusterClient, verdict: Verdict, plans: Iterable[PartitionPlan]
+    ) -> None:
+        """Note what begins, with the ids of topics that were made; no lane has heard of it."""
+        rows: dict[tuple[str, str], CopyRow] = {}
+        for plan in plans:
+            row = verdict.rows.get(plan.source.topic)
+            if row is not None and (not row.begun or row.topic_id != plan.target_topic_id):
+                rows[_key(row)] = replace(row, topic_id=plan.target_topic_id, begun=True)
+        if rows:
+            self._write(target, rows.values())
+
+    def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
+        write_copies(target, [*rows], int(time.time() * 1000))
+
+    # -- judging -------------------------------------------------------------------------------
+
+    def _states(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        here: ClusterMetadata,
+        there: ClusterMetadata,
+    ) -> tuple[ClusterState, ClusterState]:
+        here_id, there_id = here.cluster_id or "", there.cluster_id or ""
+        at_source = with_maps(
+            source,
+            cluster_state(source, here_id),
+            lambda claim: claim.source_cluster_id == there_id != "",
+        )
+        at_target = with_maps(
+            target,
+            cluster_state(target, there_id),
+            lambda claim: claim.source_cluster_id == here_id != "",
+        )
+        return at_source, at_target
+
+    def _judge(
+        self, topics: Topics, there: ClusterMetadata, here: ClusterState, target: ClusterState
+    ) -> Verdict:
+        out = Verdict()
+        names_tell = self.config.policy.kind is PolicyKind.DEFAULT and not self.config.policy.custom
+        if here.unread is not None and not names_tell:
+            out.notes.append(unseen_origins(self.config))
+        others = target.copied_by_others(str(self.config.flow))
+        for name, topic in topics.items():
+            if self.neighbours.is_named_copy(self.config, name):
+                continue
+            copies = here.copies_of(name, topic.topic_id)
+            home = next((row for row in copies if target.cluster_id in row.origins), None)
+            if home is not None and names_tell:
+                out.notes.append(not_copied_back(self.config, name, home))
+                continue
+            row = self._row(topic, copies, there, here, target)
+            if home is not None:
+                out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
+            elif (error := self._refusal(row, others.get(name, ()), there, target)) is not None:
+                out.errors[name] = error
+            else:
+                out.rows[name] = row
+        return out
+
+    def _row(
+        self,
+        topic: TopicMetadata,
+        copies: Iterable[CopyRow],
+        there: ClusterMetadata,
+        here: ClusterState,
+        target: ClusterState,
+    ) -> CopyRow:
+        remote = self.policy.format_remote_topic(self.config.source_alias, topic.name)
+        found = there.topics.get(remote)
+        topic_id = NO_TOPIC_ID if found is None else found.topic_id
+        flow = str(self.config.flow)
+        lineage = frozenset().union(*(row.origins for row in copies)) - {here.cluster_id}
+        return CopyRow(
+            flow=flow,
+            topic=remote,
+            topic_id=topic_id,
+            target_cluster_id=target.cluster_id,
+            source_cluster_id=here.cluster_id,
+            source_topic=topic.name,
+            source_topic_id=topic.topic_id,
+            lineage=tuple(sorted(lineage)),
+            begun=found is not None and target.is_begun(flow, remote, topic_id),
+        )
+
+    def _refusal(
+        self, row: CopyRow, others: Iterable[CopyRow], there: ClusterMetadata, target: ClusterState
+    ) -> TwinlogError | None:
+        topic = row.source_topic
+        for other in others:
+            if not other.is_from(row.source_cluster_id, topic, row.source_topic_id):
+                continue
+            remote = _where(other, row, there)
+            if remote and not (row.begun and remote != row.topic):
+                return copied_already(self.config, topic, other, remote)
+        if row.begun:
+            return None  # it was here first: the flow that would close the circle is refused
+        if twin := self.neighbours.twin(self.config, topic):
+            return same_clusters(self.config, topic, twin)
+        way = self.neighbours.way_back(self.config, row.topic)
+        return would_come_back(self.config, topic, way) if way else None
+
+
+def _key(row: CopyRow) -> tuple[str, str]:
+    return row.flow, row.topic
+
+
+def _where(other: CopyRow, row: CopyRow, there: ClusterMetadata) -> str:
+    """The topic that another flow's row speaks of, where it is there still, or is about to be."""
+    if other.topic == row.topic and NO_TOPIC_ID in (other.topic_id, row.topic_id):
+        return other.topic
+    names = [other.topic] if other.topic else there.topics
+    for name in names:
+        found = there.topics.get(name)
+        if found is not None and other.is_of(name, found.topic_id):
+            return name
+    return ""

@@ -1,0 +1,158 @@
+"""The flows that one process runs, and where they lead together: what one configuration says
+already, before anything is written.
+
+A cluster is known by its id where that could be asked, else by its alias. So two flows that are one
+by other aliases are found, and so is a way on which a topic comes back to where it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.errors import TwinlogError
+from twinlog.mirror.names.filters import TopicSelector, policy_of
+
+ANSWERS_WITHIN_S: Final = 2.0
+"""A cluster of another flow that is away delays a start no longer than this."""
+
+
+class Neighbours:
+    """All flows of a process; the configuration may change under it."""
+
+    def __init__(
+        self,
+        flows: Iterable[FlowConfig] = (),
+        settings: Mapping[str, ClusterSettings] | None = None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._flows = tuple(flows)
+        self._settings = dict(settings or {})
+        self._ids: dict[str, str] = {}
+
+    def change(self, flows: Iterable[FlowConfig], settings: Mapping[str, ClusterSettings]) -> None:
+        """The configuration was read again: an alias may lead elsewhere now."""
+        with self._lock:
+            for alias, changed in settings.items():
+                if self._settings.get(alias) != changed:
+                    self._ids.pop(alias, None)
+            self._flows = tuple(flows)
+            self._settings.update(settings)
+
+    def learn(self, ids: Mapping[str, str]) -> None:
+        """Somebody asked these clusters for their ids; an empty one was not told."""
+        with self._lock:
+            self._ids.update({alias: found for alias, found in ids.items() if found})
+
+    def ask(self) -> None:
+        """Learn the ids that nobody has asked for; a cluster that is away stays unknown."""
+        with self._lock:
+            used = {a for flow in self._flows for a in (flow.flow.source, flow.flow.target)}
+            unknown = [
+                self._settings[a] for a in sorted(used - {*self._ids}) if a in self._settings
+            ]
+        if not unknown:
+            return
+        with ThreadPoolExecutor(len(unknown)) as pool:
+            for settings, found in zip(unknown, pool.map(_id_of, unknown), strict=True):
+                self.learn({settings.alias: found})
+
+    def twin(self, flow: FlowConfig, topic: str) -> FlowConfig | None:
+        """Another flow, by other aliases, that takes this topic from the same cluster to the same
+        cluster.
+        """
+        with self._lock:
+            flows, ids = self._flows, dict(self._ids)
+
+        def ends(one: FlowConfig) -> tuple[str | None, str | None]:
+            return ids.get(one.flow.source), ids.get(one.flow.target)
+
+        own = ends(flow)
+        if None in own:
+            return None
+        same = (one for one in flows if one.flow != flow.flow and ends(one) == own)
+        return next((one for one in same if self._takes(one, topic)), None)
+
+    def leading_from(self, alias: str) -> tuple[FlowConfig, ...]:
+        """The flows that read from the cluster of that alias."""
+        with self._lock:
+            known = self._ids.get(alias)
+            return tuple(
+                flow
+                for flow in self._flows
+                if flow.flow.source == alias or (known and self._ids.get(flow.flow.source) == known)
+            )
+
+    def is_named_copy(self, flow: FlowConfig, topic: str) -> bool:
+        """Whether names tell that a topic was at our target, by whatever separator: that of the
+        flow that wrote it stands behind our target's alias.
+        """
+        prefixed = [other for other in self._flows if _puts_alias_in_front(other)]
+        before = {other.policy.separator for other in prefixed}
+        for other in prefixed:
+            if other.flow.source != flow.flow.target or other.flow == flow.flow:
+                continue
+            separator = other.policy.separator
+            mark = f"{other.source_alias}{separator}"
+            if _has_rest(topic, mark, separator) or any(f"{s}{mark}" in topic for s in before):
+                return True
+        return False
+
+    def way_back(self, flow: FlowConfig, remote: str) -> tuple[str, ...]:
+        """The flows by which a topic that this flow writes would come back to its source; none
+        where it does not.
+
+        Names decide as in each of those flows, and where all of them put an alias in front they
+        let nothing come back. A way that never comes back ends by itself, since none enters a
+        cluster twice.
+        """
+        with self._lock:
+            flows, ids = self._flows, dict(self._ids)
+        if all(_puts_alias_in_front(other) for other in flows):
+            return ()
+
+        def place(alias: str) -> str:
+            return ids.get(alias) or f"alias {alias}"
+
+        home, begin = place(flow.flow.source), place(flow.flow.target)
+        ways: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
+            ((begin,), remote, (str(flow.flow),))
+        ]
+        while ways:
+            places, topic, way = ways.pop()
+            for other in flows:
+                if place(other.flow.source) != places[-1] or not self._takes(other, topic):
+                    continue
+                there, longer = place(other.flow.target), (*way, str(other.flow))
+                if there == home:
+                    return longer
+                if there not in places:
+                    name = policy_of(other).format_remote_topic(other.source_alias, topic)
+                    ways.append(((*places, there), name, longer))
+        return ()
+
+    def _takes(self, flow: FlowConfig, topic: str) -> bool:
+        return TopicSelector.of(flow).selects(topic) and not self.is_named_copy(flow, topic)
+
+
+def _puts_alias_in_front(flow: FlowConfig) -> bool:
+    policy = flow.policy
+    return policy.kind is PolicyKind.DEFAULT and not policy.custom and bool(policy.separator)
+
+
+def _has_rest(topic: str, mark: str, separator: str) -> bool:
+    """As `naming.topic_source`: what is left must be more than separators."""
+    return topic.startswith(mark) and bool(topic[len(mark) :].replace(separator, ""))
+
+
+def _id_of(settings: ClusterSettings) -> str:
+    try:
+        with ClusterClient(settings, api_timeout_s=ANSWERS_WITHIN_S) as client:
+            return client.metadata([], timeout_s=ANSWERS_WITHIN_S).cluster_id or ""
+    except TwinlogError:
+        return ""  # its own flows say what is wrong with it

@@ -1,0 +1,237 @@
+"""Runs the flows of a configuration in this process: channel, Spark and supervisor, started side by
+side.
+
+Spark takes seconds to start; meanwhile the flows are set up. Nothing is written to a topic before
+both are there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.server import ChannelServer
+from twinlog.config.flow.offset_storage import OffsetStorage
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.flow.setups import admins_of, flow_setup, lanes_of, neighbours_of
+from twinlog.control.flow.supervisor import Supervisor
+from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.process.reload import Reloader
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.status_file import StatusFile
+from twinlog.control.watch.vital import Vital
+from twinlog.errors import TwinlogError
+from twinlog.lane.messages import MESSAGES
+from twinlog.quantities import plural
+
+log = logging.getLogger(__name__)
+
+START_IS_WAITED_FOR_S: Final = 3.0
+LANE_ENTRY: Final = "twinlog.spark.lane:run_lane"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorOptions:
+    """What the command line decides."""
+
+    once: bool = False
+    lanes: int | None = None
+    lease_s: float | None = None
+    master: str | None = None
+    adopts: Callable[[FlowConfig], OffsetStorage | None] = lambda _: None
+    """Where the MirrorMaker 2 of a flow is whose work is taken over; None: there is none."""
+    archive: Path | None = None
+    """What executors of the master are sent; None where Twinlog is installed there."""
+    may_be_open: bool = False
+    """A Spark master without a secret is not refused."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    reload: threading.Event | None = None
+    """Set when the configuration is to be read again; None where it never is."""
+    read_again: Callable[[], MirrorConfig] | None = None
+    """Reads it."""
+    on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
+    vital: Vital = field(default_factory=Vital)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorResult:
+    """How the flows ended."""
+
+    flows: tuple[FlowSnapshot, ...]
+    seconds: float
+    errors: tuple[TwinlogError, ...]
+
+
+def local_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
+    """Mirror until done (`once`) or stopped."""
+    # Spark is imported late: commands that do not need it start fast, and flows are set up
+    # meanwhile
+    neighbours = neighbours_of(config.flows)
+    flows = [flow_setup(flow, options.adopts(flow), neighbours) for flow in config.flows]
+    many = 1 << 30
+    room = {f.name: lanes_of(f.config, local_cores(), options.lanes, many) for f in flows}
+    status = StatusFile(path, *map(Path, config.more_files))
+
+    def show(snapshots: list[FlowSnapshot]) -> None:
+        status.write(snapshots)
+        options.on_snapshot(snapshots)
+
+    supervisor = Supervisor(
+        flows,
+        once=options.once,
+        lease_s=options.lease_s,
+        lane_count=lambda setup, partitions: engine.lanes_for(
+            setup.config, options.lanes, partitions, flows=supervisor.flow_count
+        ),
+        on_snapshot=show,
+    )
+    host = "127.0.0.1" if options.master is None else _address_for_executors(options.master)
+    server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
+    with options.vital.guarding(supervisor.fail):
+        server.start()
+        engine = _Engine(supervisor, server, options, room)
+        engine.start()
+        try:
+            with _reloading(config, options, supervisor, neighbours):
+                snapshots = supervisor.run(options.stop)
+        finally:
+            engine.stop()
+            server.close()
+            status.remove()
+    return MirrorResult(
+        flows=tuple(snapshots), seconds=supervisor.seconds, errors=tuple(supervisor.errors)
+    )
+
+
+def _reloading(
+    config: MirrorConfig, options: MirrorOptions, supervisor: Supervisor, neighbours: Neighbours
+) -> AbstractContextManager[object]:
+    if options.read_again is None or options.reload is None:
+        return nullcontext()
+    return Reloader(
+        config,
+        read=options.read_again,
+        setup=lambda flow: flow_setup(flow, options.adopts(flow), neighbours),
+        adopted=lambda now: neighbours.change(now.flows, admins_of(now.flows)),
+        supervisor=supervisor,
+        asked=options.reload,
+    )
+
+
+def _address_for_executors(master: str) -> str:
+    """The address under which executors reach this process."""
+    if master.startswith("local"):
+        return "127.0.0.1"
+    return os.environ.get("SPARK_LOCAL_IP") or _outward_address()
+
+
+def _outward_address() -> str:
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # no packet is sent: connecting a datagram socket only picks the interface
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+
+
+class _Engine:
+    """Spark, started in its own thread so that nobody waits for it."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        server: ChannelServer,
+        options: MirrorOptions,
+        room: Mapping[str, int],
+    ) -> None:
+        self._supervisor = supervisor
+        self._server = server
+        self._options = options
+        self._room = room
+        self._told: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="twinlog-spark", daemon=True)
+        self._engine: Any = None
+        self._is_stopping = False
+        self._slots: int | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            from twinlog.spark.lease import LeaseStarter
+            from twinlog.spark.session import start_spark
+
+            self._engine = engine = start_spark(
+                self._options.master,
+                sum(self._room.values()),
+                self._options.archive,
+                may_be_open=self._options.may_be_open,
+            )
+            self._slots = engine.slots  # first: with a starter, lanes are counted
+            self._supervisor.set_starter(
+                LeaseStarter(engine.context, LANE_ENTRY, self._server.address, self._server.secrets)
+            )
+            threading.Thread(target=self._watch, name="twinlog-jvm", daemon=True).start()
+        except BaseException as error:  # noqa: BLE001 (raised again in the supervisor's thread)
+            self._supervisor.fail(error)
+
+    def _watch(self) -> None:
+        """Without its JVM no lease can begin, and a process that leads must not stand still."""
+        self._engine.gateway.process.wait()
+        # who stops us may have signalled all of our processes: that end is in order
+        if not self._is_stopping and not self._options.stop.is_set():
+            self._supervisor.fail(
+                TwinlogError(
+                    "Spark's JVM ended by itself (out of memory, or killed?): look at the lines "
+                    "before this one and at the kernel's log; this process ends, to be started "
+                    "again",
+                    code="SPARK_DIED",
+                )
+            )
+
+    def lanes_for(
+        self, flow: FlowConfig, override: int | None, partitions: int, *, flows: int
+    ) -> int:
+        """How many lanes a flow gets on this Spark."""
+        if self._slots is None:
+            return self._within_room(flow, lanes_of(flow, local_cores(), override, partitions))
+        lanes = lanes_of(flow, self._slots, override, partitions)
+        # a lease and its successor run side by side
+        return max(1, min(lanes, self._slots // (2 * flows)))
+
+    def _within_room(self, flow: FlowConfig, lanes: int) -> int:
+        """This Spark has the slots that it was started with: a reload may want more."""
+        name = str(flow.flow)
+        room = self._room.get(name, 1)
+        if lanes > room and name not in self._told:
+            self._told.add(name)
+            log.warning(
+                "%s: gets %s and not %d until the mirror is started again: its Spark was made for "
+                "the configuration of its start",
+                name,
+                plural(room, "lane"),
+                lanes,
+            )
+        return min(lanes, room)
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        # a Spark that is still coming up ends with this process: its input closes then
+        self._thread.join(START_IS_WAITED_FOR_S)
+        if self._engine is not None:
+            from twinlog.spark.session import stop_spark
+
+            stop_spark(self._engine)

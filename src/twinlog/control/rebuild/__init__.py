@@ -1,0 +1,4 @@
+"""Makes the offset map anew, from the records of both sides, where it was lost.
+
+`map_rebuild` is the command; `partition` one partition of it.
+"""

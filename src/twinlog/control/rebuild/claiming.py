@@ -1,0 +1,59 @@
+"""A generation of a flow that is claimed to mend its state, without starting it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twinlog.control.flow.flow_setup import REACHED_WITHIN_S, FlowSetup
+from twinlog.mirror.map.offset_map import MAP_PARTITIONS
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.survey.map_reader import MapReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A generation that is ours."""
+
+    generation: int
+    clean: bool
+    """The one before ended in order: nobody else's requests are on their way."""
+    map_topic: str
+    map_partitions: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ClaimingSetup(FlowSetup):
+    """A flow's set-up that goes as far as the claim."""
+
+    @classmethod
+    def of(cls, setup: FlowSetup) -> ClaimingSetup:
+        return cls(
+            config=setup.config,
+            policy=setup.policy,
+            source=setup.source,
+            target=setup.target,
+            lane_source=setup.lane_source,
+            lane_target=setup.lane_target,
+        )
+
+    def claim(self) -> Claimed:
+        """Lead the flow and claim a generation, by the steps of `prepare`, which are safe to repeat
+        and to die after. Raises NotLeader while another process leads it.
+        """
+        with self._lock:
+            source, target = self._clients()
+            source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
+            target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
+            self.guard.before_anything(source, target)
+            self._ensure_own_topic(target, STATE_TOPIC, 1)
+            self._lead(once=True)
+            map_topic = offset_map_topic(self.config.flow.source)
+            map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
+            map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
+            claim, clean = self._claim(target, (source_id, target_id), map_reader, anew=False)
+            return Claimed(
+                generation=claim.generation,
+                clean=clean,
+                map_topic=map_topic,
+                map_partitions=map_partitions,
+            )

@@ -1,0 +1,201 @@
+"""Both logs of a partition as a rebuild of its map reads them: streamed, with what lies between
+the records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import Isolation
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.copy.intake import RolledBack
+from twinlog.mirror.map.rebuilt_runs import Slot
+from twinlog.mirror.map.target_window import ABSENT, Numbered, number_of
+from twinlog.mirror.start.alignment import identity
+from twinlog.mirror.start.tail_check import decode
+from twinlog.model import TopicPartition, sequences_ahead
+from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
+from twinlog.wire.records import Record
+
+READ_BYTES: Final = 4 << 20
+THROTTLED_PAUSE_S: Final = 0.1
+
+OnRead = Callable[[int], None]
+"""Told the offset that was reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """One partition's log, from its start to an end that was asked once."""
+
+    client: ClusterClient
+    tp: TopicPartition
+    start: int
+    end: int
+    may_lack_offsets: bool
+    """It is compacted, or may be: offsets without a record may have had one."""
+    committed: bool = False
+    on_read: OnRead = lambda _: None
+
+
+@dataclass(slots=True, kw_only=True)
+class Written:
+    """What the batch headers of the target say of its writers."""
+
+    k: int | None = None
+    """Target offset - ordinal of every record of ours, by the sequences of its producer."""
+    first: int = 0
+    """Offset of our first batch."""
+    producers: set[int] = field(default_factory=set)
+    last_producer: int = -1
+    stamps_own_time: bool = False
+
+
+def writers(log: Log, ours: frozenset[int]) -> Written:
+    """Read all headers: every batch is one of ours, and their sequences follow one another.
+
+    A sequence is the ordinal modulo 2^31, of whichever of our producer ids. So K is the base offset
+    minus the base sequence of any batch, modulo 2^31; a larger K than the true one counts the same
+    sequences, which is all that anybody compares. What others wrote is allowed in front of our
+    ordinal 0 only: then it was there when this flow took the topic over.
+    """
+    out = Written()
+    foreign = -1
+    for header, _ in _batches(log):
+        if header.magic < 2 or header.is_control or header.producer_id not in ours:
+            if out.k is not None:
+                raise _foreign(log.tp, header, "was not written by this flow")
+            foreign = header.base_offset
+            continue
+        k = header.base_offset - header.base_sequence
+        if out.k is None:
+            if k < 0 or (foreign >= 0 and header.base_sequence):
+                raise _foreign(
+                    log.tp,
+                    header,
+                    f"has sequence {header.base_sequence}, so records of this flow are missing "
+                    "before it",
+                )
+            out.k, out.first = k, max(header.base_offset, log.start)
+        elif off := sequences_ahead(out.k, k):
+            raise _foreign(
+                log.tp,
+                header,
+                f"has sequence {header.base_sequence}: before it {abs(off)} records "
+                + ("are missing" if off > 0 else "are too many"),
+            )
+        out.producers.add(header.producer_id)
+        out.last_producer = header.producer_id
+        out.stamps_own_time = out.stamps_own_time or header.is_log_append_time
+    return out
+
+
+def _foreign(tp: TopicPartition, header: BatchHeader, what: str) -> PartitionError:
+    return PartitionError(
+        f"{tp}: the batch at offset {header.base_offset} {what}; nothing is written to the map: "
+        "find out who wrote to this topic, and copy what only it holds elsewhere before anything "
+        "else",
+        code="REBUILD_FOREIGN",
+    )
+
+
+def target_records(log: Log, begin: int, k: int, *, with_timestamp: bool) -> Iterator[Numbered]:
+    """The target's records from an offset on."""
+    for header, batch in _batches(log, begin):
+        for record in () if batch is None else decode(header, batch):
+            if begin <= record.offset < log.end:
+                yield Numbered(record.offset - k, _number(record, with_timestamp=with_timestamp))
+
+
+def source_records(log: Log, begin: int, *, with_timestamp: bool) -> Iterator[Slot]:
+    """What a reader of the source sees from an offset on, and at last the end."""
+    expected, holes = begin, 0
+    for header, batch in _batches(log, begin):
+        if header.magic >= 2 and header.base_offset > expected:
+            holes += header.base_offset - expected
+            expected = header.base_offset
+        for record in () if batch is None else decode(header, batch):
+            if not begin <= record.offset < log.end:
+                continue
+            holes += record.offset - expected
+            yield Slot(
+                holes if log.may_lack_offsets else 0,
+                record.offset,
+                _number(record, with_timestamp=with_timestamp),
+            )
+            expected, holes = record.offset + 1, 0
+        behind = min(header.next_offset, log.end)
+        if behind > expected:
+            holes += 0 if batch is None else behind - expected
+            expected = behind
+    holes += max(0, log.end - expected)
+    yield Slot(holes if log.may_lack_offsets else 0, log.end, ABSENT)
+
+
+def _number(record: Record, *, with_timestamp: bool) -> int:
+    return number_of(identity(record, with_timestamp=with_timestamp))
+
+
+def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, memoryview | None]]:
+    """Every batch up to the end, without its bytes where no reader sees its records."""
+    position = log.start if begin is None else begin
+    while position < log.end:
+        answer = _fetch(log, position)
+        before = position
+        rolled_back = RolledBack(answer.aborted)
+        for header, at in read_headers(answer.records):
+            verify_crc(answer.records, at, header)
+            batch = answer.records[at : at + header.length]
+            is_gone = rolled_back.skip(header, batch)
+            if header.next_offset <= before or header.base_offset >= log.end:
+                continue
+            is_hidden = log.committed and is_gone
+            is_control = header.magic >= 2 and header.is_control
+            position = max(position, header.next_offset)
+            yield header, None if is_hidden or is_control else batch
+        log.on_read(min(position, log.end))
+        if position > before:
+            continue
+        if answer.throttle_ms:
+            time.sleep(THROTTLED_PAUSE_S)
+            continue
+        if not log.may_lack_offsets:
+            raise PartitionError(
+                f"{log.tp}: cannot be read on from offset {position}, though it ends at {log.end}; "
+                "nothing is written to the map: look at that segment on the partition's leader "
+                "(kafka-dump-log.sh)",
+                code="REBUILD_UNREADABLE",
+            )
+        return
+
+
+def _fetch(log: Log, position: int) -> FetchedRecords:
+    isolation = Isolation.READ_COMMITTED if log.committed else Isolation.READ_UNCOMMITTED
+
+    def ask() -> FetchedRecords:
+        wanted = {log.tp: (position, READ_BYTES)}
+        answer = fetch_records(log.client, wanted, isolation=isolation)[log.tp]
+        if isinstance(answer, TwinlogError):
+            raise answer
+        return answer
+
+    try:
+        return log.client.retrying(ask)
+    except TwinlogError as error:
+        if error.code != "OFFSET_OUT_OF_RANGE":
+            raise
+        raise moved(log.tp, f"offset {position} was deleted while it was read") from error
+
+
+def moved(tp: TopicPartition, what: str) -> PartitionError:
+    """A log did not stand still."""
+    return PartitionError(
+        f"{tp}: {what}; nothing is written to the map: run the command again, with no mirror "
+        "running",
+        code="REBUILD_MOVED",
+    )

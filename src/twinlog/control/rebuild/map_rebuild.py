@@ -1,0 +1,315 @@
+"""`twinlog offsets rebuild`: the offset map of a flow made anew, for what its remote topics hold.
+
+Order, and why a death between two steps does no harm:
+
+1. Topics are looked at, nothing is created. A flow whose state topic does not know its producer
+   ids is refused: nothing else says whose the records are.
+2. We join the flow's group and claim a generation, as a mirror does; while one runs this ends with
+   NOT_LEADER. Died here: the next claim is one higher. Where the generation before did not end in
+   order, we wait until nothing of its lanes can arrive any more.
+3. Partition by partition: both logs are read; the target's end must be where it was when all is
+   compared; its rows are written. A process that was frozen and writes them when another one leads
+   writes rows of an older term: void where the other one wrote any. Where it did not, it copied
+   nothing to this log either, so the rows are true.
+4. Rows leave a map to start by wherever their writer dies, and one that is not whole is known as
+   such (`mirror.map.rebuilt_rows`): the same command again begins the partition anew.
+5. The generation is closed, so that a mirror need not wait for lanes that never were.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.config.flow.schema import IsolationLevel
+from twinlog.control.flow.flow_setup import OLD_LANES_END_S, FlowSetup
+from twinlog.control.flow.leading import SetupWaiting, StandingBy
+from twinlog.control.rebuild.claiming import Claimed, ClaimingSetup
+from twinlog.control.rebuild.logs import Log, moved
+from twinlog.control.rebuild.partition import OnStep, Rebuild, Rebuilt
+from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError
+from twinlog.lane.watches.compaction import may_lack_offsets
+from twinlog.mirror.map.offset_map import PartitionKey, Term, map_partition
+from twinlog.mirror.map.rebuilt_rows import Described, rows
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.generations import producers_of
+from twinlog.model import TopicPartition, sequence_of
+from twinlog.survey.discovery import discover
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.wire.records import Record
+
+TERM_START: Final = 0
+SETUP_TRIES_S: Final = 1.0
+
+
+class Outcome(StrEnum):
+    """What became of a partition."""
+
+    REBUILT = "rebuilt"
+    WOULD_BE = "would be rebuilt"
+    DESCRIBED = "has rows"
+    EMPTY = "empty"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One partition in the report."""
+
+    source: TopicPartition
+    target: TopicPartition
+    outcome: Outcome
+    first: int = -1
+    """Target offset from which on the map describes it."""
+    end: int = -1
+    runs: int = 0
+    next_upstream: int = -1
+    problem: TwinlogError | None = None
+
+
+class MapRebuild:
+    """The work of one command on one flow; to be closed."""
+
+    def __init__(self, setup: FlowSetup, *, on_step: OnStep, say: Callable[[str], None]) -> None:
+        self._setup = ClaimingSetup.of(setup)
+        self._on_step = on_step
+        self._say = say
+        self._claimed: Claimed | None = None
+        self._is_over = True
+        """The generation may be closed: no lane of an earlier one can still send."""
+        self._source = ClusterClient(setup.source)
+        self._target = ClusterClient(setup.target)
+        self._ours: frozenset[int] = frozenset()
+        self._described = Described()
+        self._compacted: set[str] = set()
+
+    def plan(self, topics: re.Pattern[str] | None) -> list[PartitionPlan]:
+        """The partitions that the flow mirrors and that are on both sides; creates nothing."""
+        config = self._setup.config
+        if self._setup.is_identity:
+            raise _unsupported(
+                f"{self._setup.name}: with the identity policy others may write to the same topics"
+            )
+        found = discover(config, self._setup.policy, self._source, self._target, create=False)
+        plans = [
+            plan for plan in found.plans if topics is None or topics.fullmatch(plan.source.topic)
+        ]
+        self._ours = self._producers()
+        self._described = self._read_map()
+        return sorted(plans, key=lambda plan: plan.source)
+
+    def lead(self) -> None:
+        """Claim a generation; nothing is written to the map without."""
+        self._check_ours()
+        deadline = time.monotonic() + OLD_LANES_END_S + 2 * SETUP_TRIES_S
+        while self._claimed is None:
+            try:
+                self._claimed = self._setup.claim()
+            except StandingBy as error:
+                raise NotLeader(f"{error.message}; nothing was changed") from error
+            except SetupWaiting:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(SETUP_TRIES_S)
+        if not self._claimed.clean:
+            self._is_over = False
+            self._say(
+                f"{self._setup.name}: the process before did not end in order: waiting "
+                f"{OLD_LANES_END_S:.0f} s until nothing of it can arrive any more"
+            )
+            time.sleep(OLD_LANES_END_S)
+            self._is_over = True
+        self._described = self._read_map()
+
+    def run(self, plans: list[PartitionPlan]) -> Iterator[Line]:
+        """A line for each partition, when it is done; writes where a generation is ours."""
+        topics = {plan.source.topic for plan in plans}
+        self._compacted = may_lack_offsets(self._source, topics) if topics else set()
+        there = {plan.target.topic for plan in plans}
+        lacking = may_lack_offsets(self._target, there) if there else set()
+        for plan in plans:
+            try:
+                yield self._one(plan, is_lacking=plan.target.topic in lacking)
+            except NotLeader:
+                raise
+            except TwinlogError as error:
+                yield Line(
+                    source=plan.source, target=plan.target, outcome=Outcome.REFUSED, problem=error
+                )
+
+    def close(self) -> None:
+        """Close the generation and leave the group."""
+        try:
+            closes = self._claimed is not None and self._is_over
+            self._setup.close(self._claimed.generation if closes and self._claimed else None)
+        finally:
+            self._source.close()
+            self._target.close()
+
+    # -- one partition
+
+    def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> Line:
+        if plan.targets:
+            raise _unsupported(f"{plan.source}: is placed by key among several target partitions")
+        key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
+        start, end = self._bounds(plan.target)
+        if self._described.whole(key, start):
+            return Line(source=plan.source, target=plan.target, outcome=Outcome.DESCRIBED, end=end)
+        if start >= end > 0:
+            raise PartitionError(
+                f"{plan.target}: all its records, [0, {end}), were deleted there, so there is "
+                f"nothing to compare: where the copy of {plan.source} goes on is not known; "
+                "nothing is written to the map; leave it out, or copy it under another alias, "
+                "from where its readers are (twinlog.start)",
+                code="REBUILD_EMPTIED",
+            )
+        if start >= end:
+            return Line(source=plan.source, target=plan.target, outcome=Outcome.EMPTY, end=end)
+        self._check_ours()
+        target = Log(
+            client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
+        )
+        found = Rebuild(plan, self._source_log(plan), target, self._ours, self._on_step).look()
+        if self._bounds(plan.target)[1] != end:
+            raise moved(plan.target, f"its end moved from {end} while it was compared")
+        self._check_broker(plan.target, found)
+        if self._claimed is not None:
+            self._write(self._claimed, key, plan, found)
+        return Line(
+            source=plan.source,
+            target=plan.target,
+            outcome=Outcome.WOULD_BE if self._claimed is None else Outcome.REBUILT,
+            first=found.runs[0].downstream,
+            end=end,
+            runs=len(found.runs),
+            next_upstream=found.next_upstream,
+        )
+
+    def _write(
+        self, claimed: Claimed, key: PartitionKey, plan: PartitionPlan, found: Rebuilt
+    ) -> None:
+        membership = self._setup.membership
+        home = TopicPartition(
+            claimed.map_topic,
+            map_partition(plan.source, min(claimed.map_partitions, 8)),
+        )
+        for name, value in rows(
+            found.runs,
+            key=key,
+            topic=plan.source.topic,
+            term=Term(claimed.generation, TERM_START),
+            producers=found.producers,
+        ):
+            if membership is None or not membership.is_leading:
+                raise NotLeader(
+                    f"{self._setup.name}: another process leads this flow since; {plan.target} and "
+                    "those after it are not rebuilt: stop it, then run the command again"
+                )
+            now_ms = int(time.time() * 1000)
+            append(self._target, home, [Record(offset=0, timestamp=now_ms, key=name, value=value)])
+
+    def _check_broker(self, tp: TopicPartition, found: Rebuilt) -> None:
+        """The next start compares K with what the broker remembers: so do we, before it stops."""
+        try:
+            known = admin.describe_producers(self._target, [tp])[tp]
+        except TwinlogError:
+            return  # old brokers, or no right: the start does not ask either
+        state = None if isinstance(known, TwinlogError) else known.get(found.last_producer)
+        if state is None or state.last_sequence == sequence_of(found.next_ordinal - 1):
+            return
+        raise PartitionError(
+            f"{tp}: the broker remembers sequence {state.last_sequence} of producer "
+            f"{found.last_producer}, but the log ends with {sequence_of(found.next_ordinal - 1)}; "
+            "nothing is written to the map: look at the target's brokers",
+            code="REBUILD_FOREIGN",
+        )
+
+    def _source_log(self, plan: PartitionPlan) -> Log:
+        committed = self._setup.config.isolation_level is IsolationLevel.READ_COMMITTED
+        isolation = (
+            admin.Isolation.READ_COMMITTED if committed else admin.Isolation.READ_UNCOMMITTED
+        )
+        start, end = (
+            _offset(self._source, plan.source, when, isolation)
+            for when in (admin.EARLIEST, admin.LATEST)
+        )
+        return Log(
+            client=self._source,
+            tp=plan.source,
+            start=start,
+            end=end,
+            may_lack_offsets=plan.source.topic in self._compacted,
+            committed=committed,
+        )
+
+    def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
+        start = _offset(self._target, tp, admin.EARLIEST)
+        log_end = admin.log_ends(self._target, [tp])[tp]
+        end = _offset(self._target, tp, admin.LATEST)
+        if isinstance(log_end, TwinlogError):
+            raise log_end
+        if end < log_end.end_offset:
+            raise PartitionError(
+                f"{tp}: {log_end.end_offset - end} records are not on enough replicas: run the "
+                "command again when the in-sync replicas have them",
+                code="TARGET_UNDER_MIN_ISR",
+                fate=Fate.RETRIABLE,
+            )
+        return start, end
+
+    # -- the flow's state
+
+    def _check_ours(self) -> None:
+        if not self._ours:
+            raise FlowError(
+                f"{self._setup.name}: {STATE_TOPIC} on {self._target.alias} names no producer id "
+                "of this flow, so nothing says which records are its own; nothing was changed",
+                code="REBUILD_FOREIGN",
+            )
+
+    def _producers(self) -> frozenset[int]:
+        if self._is_missing(STATE_TOPIC):
+            return frozenset()
+        state = read_to_end(self._target, STATE_TOPIC, 0)
+        return producers_of(self._setup.name, ((one.key, one.value) for one in state))
+
+    def _read_map(self) -> Described:
+        out = Described()
+        topic = offset_map_topic(self._setup.config.flow.source)
+        if self._is_missing(topic):
+            return out
+        for partition in range(len(self._target.metadata([topic]).topics[topic].partitions)):
+            for record in read_to_end(self._target, topic, partition):
+                if record.key is not None and record.value is not None:
+                    out.add(record.key, record.value)
+        return out
+
+    def _is_missing(self, topic: str) -> bool:
+        return self._target.metadata([topic]).topics[topic].error == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _offset(
+    client: ClusterClient,
+    tp: TopicPartition,
+    when: int,
+    isolation: admin.Isolation = admin.Isolation.READ_UNCOMMITTED,
+) -> int:
+    found = admin.list_offsets(client, [tp], when, isolation=isolation)[tp]
+    if isinstance(found, TwinlogError):
+        raise found
+    return found.offset
+
+
+def _unsupported(why: str) -> FlowError:
+    return FlowError(
+        f"{why}: its map cannot be rebuilt from the records alone; nothing was changed",
+        code="REBUILD_UNSUPPORTED",
+    )

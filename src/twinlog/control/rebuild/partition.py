@@ -1,0 +1,275 @@
+"""Finds the map of one partition anew, by the contents of both logs; writes nothing.
+
+1. The target's batch headers: whose they are, and by their sequences K (`rebuild_logs.writers`).
+2. Where the copy may have begun: at the source's first record, wherever that lies on the target; or
+   at any source record that is the first one that the target still has.
+3. Each beginning is followed to the end of the target, record by record (`rebuilt_runs`).
+
+The map is known when all beginnings that lead to the target's end lead to one place of the source.
+Where two places fit (records that repeat) nothing is chosen: one would skip records, the other
+would copy some again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
+
+from twinlog.control.rebuild.logs import (
+    Log,
+    Written,
+    source_records,
+    target_records,
+    writers,
+)
+from twinlog.errors import PartitionError
+from twinlog.mirror.map.rebuilt_runs import FROM_BEGINNING, Followed, Follower, Pair, RunList, Slot
+from twinlog.mirror.map.target_window import ABSENT, Numbered, TargetWindow
+from twinlog.mirror.plan import PartitionPlan
+
+HEAD: Final = 20_000
+"""Of the target's first records the source is searched for."""
+SEARCHED_FROM_BEGINNING: Final = 1 << 20
+"""Ordinals among which the source's first record is searched without a reading of its own."""
+MAX_BEGINNINGS: Final = 1_000
+
+OnStep = Callable[[str, int, int], None]
+"""What is read, how many offsets of it, of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """The map of one partition, all of it."""
+
+    runs: RunList
+    producers: frozenset[int]
+    next_upstream: int
+    """Where the copy goes on."""
+    next_ordinal: int
+    last_producer: int
+    """Which wrote the last batch."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Beginnings:
+    """Pairs of records, one on each side, with which the copy may begin."""
+
+    pairs: dict[Pair, int] = field(default_factory=dict)
+    """To the number of the source record."""
+    far: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """identity -> (offset, number, holes before it) of source records to be searched for in the
+    whole target.
+    """
+
+    def add(self, upstream: int, ordinal: int, number: int) -> None:
+        if len(self.pairs) >= MAX_BEGINNINGS:
+            raise PartitionError(
+                f"the records repeat: the copy may have begun at more than {MAX_BEGINNINGS} places",
+                code="REBUILD_AMBIGUOUS",
+            )
+        self.pairs.setdefault((upstream, ordinal), number)
+
+    def search(self, slot: Slot, number: int, room: int) -> None:
+        if len(self.far) >= HEAD:
+            raise PartitionError(
+                f"there are more than {HEAD} wide holes before offset {slot.offset} of the source: "
+                "where the copy began is not decided",
+                code="REBUILD_AMBIGUOUS",
+            )
+        self.far.setdefault(slot.number, []).append((slot.offset, number, room))
+
+
+class Rebuild:
+    """One partition."""
+
+    def __init__(
+        self, plan: PartitionPlan, source: Log, target: Log, ours: frozenset[int], on_step: OnStep
+    ) -> None:
+        self._plan = plan
+        self._on_step = on_step
+        self._source = self._told(source, "source")
+        self._target = self._told(target, "target")
+        self._ours = ours
+        self._written = Written()
+        self._with_timestamp = True
+
+    def look(self) -> Rebuilt:
+        """The map; PartitionError says why it cannot be known."""
+        self._written = writers(self._target, self._ours)
+        self._with_timestamp = not self._written.stamps_own_time
+        head = list(islice(self._there(self._written.first), HEAD))
+        if not head:
+            raise self._differ(
+                f"nothing of this flow is left in [{self._target.start}, {self._target.end}), so "
+                "there is nothing to compare"
+            )
+        found = self._followed(head)
+        return Rebuilt(
+            runs=found.runs,
+            producers=frozenset(self._written.producers),
+            next_upstream=found.ends[0],
+            next_ordinal=self._end,
+            last_producer=self._written.last_producer,
+        )
+
+    # -- beginnings
+
+    def _followed(self, head: list[Numbered]) -> Followed:
+        from_first = self._from_first_is_near()
+        beginnings = self._beginnings(head, from_first=from_first)
+        waiting = set(beginnings.pairs)
+        tries: list[Followed] = []
+        if from_first:
+            tries.append(self._follow(FROM_BEGINNING, -1, waiting))
+        for pair in sorted(beginnings.pairs):
+            if len(_ends(tries)) > 1:
+                break
+            if pair in waiting:
+                waiting.discard(pair)
+                tries.append(self._follow(pair[1], pair[0], waiting))
+                self._extend(tries[-1].runs, pair, beginnings.pairs[pair], head[0].ordinal)
+        ends = _ends(tries)
+        if len(ends) > 1:
+            raise PartitionError(
+                f"{self._plan.target}: its records fit {self._plan.source} in more than one way: "
+                f"the copy goes on at {' or at '.join(map(str, ends[:2]))}; nothing is written to "
+                "the map, since the one would skip records and the other copy some twice",
+                code="REBUILD_AMBIGUOUS",
+            )
+        if not ends:
+            raise self._mismatch(tries, head)
+        return next(one for one in tries if one.ends and one.equal)
+
+    def _from_first_is_near(self) -> bool:
+        """Whether the copy can be followed from the source's first record without a search."""
+        return self._end <= SEARCHED_FROM_BEGINNING or (
+            self._source.start == 0 and self._first <= SEARCHED_FROM_BEGINNING
+        )
+
+    def _beginnings(self, head: list[Numbered], *, from_first: bool) -> _Beginnings:
+        """Every pair by content; a target record before it must have had room at the source."""
+        out = _Beginnings()
+        first = head[0].ordinal
+        places: dict[int, list[int]] = {}
+        for record in head:
+            places.setdefault(record.number, []).append(record.ordinal)
+        reaches_on = len(head) == HEAD
+        for number, slot in enumerate(self._here(self._source.start)):
+            if slot.number == ABSENT or (not number and from_first):
+                continue
+            # what retention deleted lies before the first one
+            room = slot.holes + (0 if number else self._source.start)
+            for ordinal in places.get(slot.number, ()):
+                if ordinal - first <= room:
+                    out.add(slot.offset, ordinal, number)
+            if reaches_on and room > head[-1].ordinal - first:
+                out.search(slot, number, room)
+        if out.far:
+            self._search(out, first)
+        return out
+
+    def _search(self, beginnings: _Beginnings, first: int) -> None:
+        for record in self._there(self._written.first):
+            for upstream, number, room in beginnings.far.get(record.number, ()):
+                if record.ordinal - first <= room:
+                    beginnings.add(upstream, record.ordinal, number)
+
+    def _follow(self, ordinal: int, upstream: int, waiting: set[Pair]) -> Followed:
+        begin = max(0, ordinal)
+        window = TargetWindow(self._there(self._k + begin), begin, self._end)
+        slots = self._here(self._source.start if ordinal == FROM_BEGINNING else upstream)
+        if ordinal == FROM_BEGINNING:
+            slots = _with_room(slots, self._source.start)
+        return Follower(window, self._k, waiting).follow(slots, ordinal)
+
+    def _extend(self, runs: RunList, pair: Pair, number: int, first: int) -> None:
+        """Where the target deleted its first records: say where the copy began all the same.
+
+        As many source records lie before, or less; so it began there, or (where the source was
+        cleaned) somewhat later.
+        """
+        upstream, ordinal = pair
+        back = min(number, ordinal)
+        if ordinal != first or not back or not len(runs):
+            return
+        began = next(islice(self._here(self._source.start), number - back, None))
+        if began.number == ABSENT or upstream - began.offset < back:
+            return  # cleaned meanwhile
+        extended = RunList(k=runs.k)
+        extended.add(ordinal - back, began.offset)
+        for at in range(len(runs)):
+            extended.add(runs[at].ordinal, runs[at].upstream)
+        runs.ordinals, runs.upstreams = extended.ordinals, extended.upstreams
+
+    # -- both logs
+
+    @property
+    def _k(self) -> int:
+        assert self._written.k is not None  # noqa: S101 (there is a record of ours)
+        return self._written.k
+
+    @property
+    def _first(self) -> int:
+        return self._written.first - self._k
+
+    @property
+    def _end(self) -> int:
+        return self._target.end - self._k
+
+    def _told(self, log: Log, side: str) -> Log:
+        name, size = f"{side} {log.tp}", log.end - log.start
+        return replace(
+            log, on_read=lambda offset: self._on_step(name, max(0, offset - log.start), size)
+        )
+
+    def _here(self, begin: int) -> Iterator[Slot]:
+        return source_records(self._source, begin, with_timestamp=self._with_timestamp)
+
+    def _there(self, begin: int) -> Iterator[Numbered]:
+        if self._written.k is None:
+            return iter(())
+        begin = max(begin, self._written.first)
+        return target_records(self._target, begin, self._k, with_timestamp=self._with_timestamp)
+
+    # -- refusals
+
+    def _mismatch(self, tries: Iterable[Followed], head: list[Numbered]) -> PartitionError:
+        furthest = max(
+            (one for one in tries if one.differs is not None and one.equal),
+            key=lambda one: one.differs or (0, 0),
+            default=None,
+        )
+        if furthest is None or furthest.differs is None or not len(furthest.runs):
+            return self._differ(
+                f"its first record, at offset {self._k + head[0].ordinal}, is none of "
+                f"[{self._source.start}, {self._source.end}) where the copy can have begun, and "
+                "neither is the source's first record one of the target's"
+            )
+        upstream, ordinal = furthest.differs
+        begin, offset = furthest.runs[0], self._k + ordinal
+        return self._differ(
+            f"[{begin.downstream}, {offset}) are source records [{begin.upstream}, {upstream}), "
+            f"but from target offset {offset} on, [{offset}, {self._target.end}), it is not what "
+            f"follows there, [{upstream}, {self._source.end})"
+        )
+
+    def _differ(self, what: str) -> PartitionError:
+        return PartitionError(
+            f"{self._plan.target}: is not a copy of {self._plan.source} in order: {what}; nothing "
+            "is written to the map; compare both sides from there on before anything is deleted, "
+            "and keep what only one of them has",
+            code="REBUILD_MISMATCH",
+        )
+
+
+def _ends(tries: Iterable[Followed]) -> list[int]:
+    return sorted({end for one in tries if one.equal for end in one.ends})
+
+
+def _with_room(slots: Iterator[Slot], deleted: int) -> Iterator[Slot]:
+    """The source's records, where its retention deleted some before the first."""
+    first = next(slots)
+    yield first._replace(holes=first.holes + deleted)
+    yield from slots

@@ -1,0 +1,1 @@
+"""The support bundle, and how secrets are kept out of it."""

@@ -1,0 +1,217 @@
+"""Collects what somebody else needs to understand a mirror, without a secret, into one archive.
+
+Each part is collected for itself: what cannot be had is named in its place, and the rest is there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from twinlog import __version__
+from twinlog.cluster.broker_versions import broker_versions
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.flow.setups import flow_setup
+from twinlog.control.support.effective_config import effective_config
+from twinlog.control.support.secret_scrubber import SecretScrubber, settings_of
+from twinlog.control.support.secrets_of_text import NotKnown, settings_of_text
+from twinlog.control.watch.events import last_events
+from twinlog.control.watch.status_file import running_mirrors
+from twinlog.errors import TwinlogError, UsageError
+
+PACKAGES: Final = (
+    "pyspark",
+    "py4j",
+    "kafka-python",
+    "crc32c",
+    "cramjam",
+    "cryptography",
+    "prometheus-client",
+    "click",
+    "rich",
+)
+LOG_BYTES: Final = 2_000_000
+"""So much of the end of each log file."""
+
+CLUSTER_GIVES_UP_S: Final = 10.0
+JAVA_GIVES_UP_S: Final = 10.0
+
+READ_ME: Final = """\
+A support bundle of Twinlog.
+
+configuration.txt  effective configuration; secrets are hidden
+versions.json      Twinlog, Python, Java, Spark and the libraries
+clusters.json      brokers with their API versions and features
+status.json        what running mirrors of this configuration last reported on this machine
+events.json        the last events of mirrors of this configuration, also of ended ones
+log/               the ends of the log files that were named
+
+It holds names of topics, clusters and hosts, and no records. Secrets are left out: nothing is
+taken from keys that name one, and what they hold now is removed where it stands as it is, in
+quotes, escaped, encoded for URLs or in base64. So is what follows a word that names a secret,
+tokens, headers and private keys. What was cut, broken over lines or written in another way is not
+found: look before you send it.
+Where a configuration cannot be read, its lines count as text; where they do not say all secrets
+either, what mirrors logged and reported is left out, and the files say so.
+"""
+
+
+def collect(
+    configs: Mapping[Path, MirrorConfig | TwinlogError],
+    logs: Iterable[Path] = (),
+    more: Iterable[Path] = (),
+) -> dict[str, str]:
+    """The files of the bundle by name; in place of a configuration, why it cannot be read. `more`
+    are files that belong to one of them.
+    """
+    read = [one for one in configs.values() if not isinstance(one, TwinlogError)]
+    settings = [setting for config in read for setting in settings_of(config)]
+    unread = [path for path, one in configs.items() if isinstance(one, TwinlogError)]
+    unknown = ""
+    for path in (*unread, *(more if unread else ())):
+        try:
+            settings += settings_of_text(path)
+        except NotKnown as why:
+            unknown = f"left out, since it may name secrets that are not known: {why}"
+    scrubber = SecretScrubber(settings)
+    clusters = _clusters([flow for config in read for flow in config.flows])
+    files = {
+        "README.txt": READ_ME,
+        "configuration.txt": scrubber.clean("\n".join(map(_configuration, configs.values()))),
+        "versions.json": _json(scrubber.clean_value(_versions())),
+        "clusters.json": _json(scrubber.clean_value(clusters)),
+        "status.json": _json(unknown or scrubber.clean_value(_status(configs))),
+        "events.json": _json(unknown or scrubber.clean_value(_events(configs))),
+    }
+    for log in logs:
+        for file in _with_old(log):
+            files[f"log/{file.name}"] = f"{unknown}\n" if unknown else scrubber.clean(_end_of(file))
+    return files
+
+
+def write_bundle(output: Path, files: Mapping[str, str]) -> None:
+    """A .tar.gz that only its owner can read; never over a file that is there."""
+    folder = output.name.removesuffix(".tar.gz")
+    try:
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise UsageError(f"--output: {output} cannot be written: {error.strerror}") from error
+    with (
+        os.fdopen(descriptor, "wb") as raw,
+        tarfile.open(fileobj=raw, mode="w:gz") as archive,
+    ):
+        for name, text in files.items():
+            data = text.encode("utf-8", errors="replace")
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
+            archive.addfile(entry, io.BytesIO(data))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, default=str) + "\n"
+
+
+def _status(configs: Iterable[Path]) -> Any:
+    try:
+        # one mirror may run several of the files
+        mirrors = {mirror.pid: mirror for path in configs for mirror in running_mirrors(path)}
+    except TwinlogError as error:
+        return {"mirrors": [], "problem": str(error)}
+    return {"mirrors": [asdict(one) for one in mirrors.values()]}
+
+
+def _events(configs: Iterable[Path]) -> Any:
+    try:
+        events = {process.pid: process for path in configs for process in last_events(path)}
+    except TwinlogError as error:
+        return {"problem": str(error)}
+    return [asdict(one) for one in events.values()]
+
+
+def _versions() -> dict[str, Any]:
+    return {
+        "twinlog": __version__,
+        "python": sys.version,
+        "platform": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)),
+        "java": _java(),
+        "packages": {name: _package(name) for name in PACKAGES},
+    }
+
+
+def _package(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_GIVES_UP_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{java} does not run: {error}"
+    return (answer.stderr + answer.stdout).strip()
+
+
+def _configuration(config: MirrorConfig | TwinlogError) -> str:
+    return f"{config}\n" if isinstance(config, TwinlogError) else effective_config(config)
+
+
+def _clusters(flows: Iterable[FlowConfig]) -> dict[str, Any]:
+    """By alias; two that cannot be reached cost one wait."""
+    found: dict[str, ClusterSettings] = {}
+    problems: dict[str, Any] = {}
+    for flow in flows:
+        try:
+            setup = flow_setup(flow)
+        except TwinlogError as error:
+            problems[str(flow.flow)] = {"problem": str(error)}
+            continue
+        found.setdefault(setup.source.alias, setup.source)
+        found.setdefault(setup.target.alias, setup.target)
+    with ThreadPoolExecutor(max(len(found), 1)) as pool:
+        return problems | dict(zip(found, pool.map(_cluster, found.values()), strict=True))
+
+
+def _cluster(settings: ClusterSettings) -> dict[str, Any]:
+    try:
+        with ClusterClient(settings, api_timeout_s=CLUSTER_GIVES_UP_S) as client:
+            cluster_id = client.metadata([]).cluster_id
+            brokers = [asdict(broker) for broker in broker_versions(client)]
+    except TwinlogError as error:
+        return {"addresses": settings.addresses, "problem": str(error)}
+    return {"addresses": settings.addresses, "id": cluster_id, "brokers": brokers}
+
+
+def _with_old(log: Path) -> list[Path]:
+    """The file and those that rotation has renamed, the newest first."""
+    return [log, *sorted(log.parent.glob(f"{log.name}.[0-9]"))]
+
+
+def _end_of(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            size = opened.seek(0, io.SEEK_END)
+            opened.seek(max(0, size - LOG_BYTES))
+            return opened.read().decode("utf-8", errors="replace")
+    except OSError as error:
+        return f"{file} cannot be read: {error.strerror}\n"

@@ -1,0 +1,69 @@
+"""What the groups of a flow look like from outside: how long checkpoints take, who is left alone.
+
+Written by the duty's thread, read by the supervisor's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from twinlog.control.watch.timing_window import TimingView, TimingWindow
+from twinlog.mirror.copy.timings import TimingSum
+from twinlog.model import TopicPartition
+from twinlog.wire.mm2_records import Checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTiming:
+    """How long checkpoints of one group and partition took, from the look at its commit on."""
+
+    group: str
+    topic: str
+    """On the target."""
+    partition: int
+    latency: TimingView
+
+
+@dataclass(slots=True)
+class GroupsReport:
+    """Of one led flow."""
+
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Groups whose offsets on the target are left as they are, with the reason."""
+    untranslated: Mapping[str, str] = field(default_factory=dict)
+    """Groups with offsets that have no counterpart there, with the reason."""
+    _windows: dict[tuple[str, TopicPartition], TimingWindow] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def left_alone(self) -> dict[str, str]:
+        """Both kinds; a group may be of both, for different topics."""
+        out = {**self.untranslated}
+        for group, reason in self.skipped.items():
+            out[group] = f"{reason}; {out[group]}" if group in out else reason
+        return out
+
+    def wrote(self, checkpoints: Iterable[Checkpoint], *, looked_ms: int) -> None:
+        """The target has these; their groups' offsets were read at `looked_ms`."""
+        now, now_ms = time.monotonic(), int(time.time() * 1000)
+        taken = TimingSum()
+        taken.add(now_ms, looked_ms)
+        timings = taken.take()
+        with self._lock:
+            for one in checkpoints:
+                key = (one.group, one.topic_partition)
+                self._windows.setdefault(key, TimingWindow()).add(now, timings)
+
+    def timings(self) -> tuple[CheckpointTiming, ...]:
+        """Of every group and partition that has had a checkpoint."""
+        now = time.monotonic()
+        with self._lock:
+            views = [(key, window.view(now)) for key, window in self._windows.items()]
+        return tuple(
+            CheckpointTiming(group=group, topic=tp.topic, partition=tp.partition, latency=view)
+            for (group, tp), view in views
+            if view is not None
+        )

@@ -1,0 +1,111 @@
+"""What a running mirror shows to monitoring: the last snapshots, how old they are, who is ready.
+
+Written by the supervisor's thread once a second, read by the threads that answer requests.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from twinlog.control.watch.readiness import WITHIN_S, Readiness
+from twinlog.control.watch.readings import PartitionRates, Reading
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.vital import Vital
+
+SILENT_AFTER_S: Final = 15.0
+"""The supervisor reports every second; after so long it hangs."""
+
+STARTS_WITHIN_S: Final = 60.0
+"""How long the first report may take."""
+
+PATHS: Final = ("/metrics", "/healthz", "/readyz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a request gets."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Monitor:
+    """Answers the three paths."""
+
+    def __init__(
+        self,
+        *,
+        ready_within_s: float = WITHIN_S,
+        clock: Callable[[], float] = time.monotonic,
+        vital: Vital | None = None,
+    ) -> None:
+        self._vital = vital or Vital()
+        self._clock = clock
+        self._began = clock()
+        self._readiness = Readiness(ready_within_s)
+        self._rates = PartitionRates()
+        self._reading: Reading | None = None
+
+    def update(self, flows: list[FlowSnapshot]) -> None:
+        """All flows as they are now."""
+        now = self._clock()
+        # one assignment: whoever reads meanwhile sees all of the old or all of the new
+        self._reading = Reading(
+            at=now,
+            flows=flows,
+            readiness=self._readiness.update(now, flows),
+            rates=self._rates.update(now, flows),
+        )
+
+    @property
+    def silent_s(self) -> float | None:
+        """For how long nothing was heard of the supervisor, where that is too long."""
+        reading = self._reading
+        since, limit = (
+            (self._began, STARTS_WITHIN_S) if reading is None else (reading.at, SILENT_AFTER_S)
+        )
+        silent = self._clock() - since
+        return silent if silent > limit else None
+
+    def answer(self, path: str) -> Answer | None:
+        """The answer to a GET; None where there is no such path."""
+        match path:
+            case "/metrics":
+                return self._metrics()
+            case "/healthz":
+                return self._health()
+            case "/readyz":
+                return self._ready()
+            case _:
+                return None
+
+    def _metrics(self) -> Answer:
+        from twinlog.control.watch.exposition import CONTENT_TYPE, exposition
+
+        nothing = Reading(at=self._clock(), flows=(), readiness=(), rates={})
+        body = exposition(self._reading or nothing)
+        return Answer(status=200, content_type=CONTENT_TYPE, body=body)
+
+    def _health(self) -> Answer:
+        silent, reason = self.silent_s, self._vital.dead
+        if silent is None and reason is None:
+            return _json(200, {"healthy": True})
+        reason = reason or f"the supervisor has not turned for {silent:.0f} s"
+        return _json(503, {"healthy": False, "reason": reason})
+
+    def _ready(self) -> Answer:
+        reading = self._reading
+        flows = () if reading is None else reading.readiness
+        is_ready = bool(flows) and self.silent_s is None and all(one.is_ready for one in flows)
+        body = {"ready": is_ready, "flows": [asdict(one) for one in flows]}
+        return _json(200 if is_ready else 503, body)
+
+
+def _json(status: int, body: object) -> Answer:
+    data = json.dumps(body).encode() + b"\n"
+    return Answer(status=status, content_type="application/json", body=data)

@@ -1,0 +1,88 @@
+"""Turns the snapshots of a running mirror into rates per topic, over the last few seconds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+
+WINDOW_S: Final = 5.0
+"""Long enough that a rate does not flicker, short enough that a change is seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRate:
+    """One topic of one flow now; `lag` is -1 while no partition's source end is known."""
+
+    flow: str
+    topic: str
+    partitions: int
+    failed: int
+    records: int
+    bytes: int
+    lag: int
+    lag_ms: int
+    records_per_s: float
+    bytes_per_s: float
+
+    @property
+    def known(self) -> int:
+        """Records copied and records that wait: the length of the way."""
+        return self.records + max(self.lag, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    at: float
+    records: int
+    bytes: int
+
+
+class Rates:
+    """Remembers a few seconds of counts for every topic."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, str], deque[_Sample]] = {}
+
+    def update(self, now: float, flows: Iterable[FlowSnapshot]) -> list[TopicRate]:
+        """Take what the flows report at this moment; `now` is monotonic."""
+        out = []
+        seen: set[tuple[str, str]] = set()
+        for flow in flows:
+            topics: dict[str, list[PartitionSnapshot]] = {}
+            for partition in flow.partitions:
+                topics.setdefault(partition.topic, []).append(partition)
+            out += [self._topic(now, flow.flow, *item) for item in topics.items()]
+            seen.update((flow.flow, topic) for topic in topics)
+        if len(self._samples) > len(seen):
+            self._samples = {key: self._samples[key] for key in seen}
+        return out
+
+    def _topic(
+        self, now: float, flow: str, topic: str, partitions: list[PartitionSnapshot]
+    ) -> TopicRate:
+        records = sum(p.records for p in partitions)
+        size = sum(p.bytes for p in partitions)
+        samples = self._samples.setdefault((flow, topic), deque())
+        samples.append(_Sample(at=now, records=records, bytes=size))
+        while len(samples) > 2 and samples[1].at <= now - WINDOW_S:
+            samples.popleft()
+        first = samples[0]
+        seconds = now - first.at
+        lags = [p.lag for p in partitions if p.lag >= 0]
+        return TopicRate(
+            flow=flow,
+            topic=topic,
+            partitions=len(partitions),
+            failed=sum(p.state == "FAILED" for p in partitions),
+            records=records,
+            bytes=size,
+            lag=sum(lags) if lags else -1,
+            lag_ms=max((p.lag_ms for p in partitions), default=-1),
+            # a partition that moved to another lane may report less for a moment
+            records_per_s=max(0.0, (records - first.records) / seconds) if seconds > 0 else 0.0,
+            bytes_per_s=max(0.0, (size - first.bytes) / seconds) if seconds > 0 else 0.0,
+        )

@@ -1,0 +1,110 @@
+"""Whether flows get anywhere: each moved, was at its end, or stood by, within the last minute.
+
+Progress, not state: a flow that says RUNNING and stands still is not ready, and one that is
+DEGRADED and still copies is.
+
+- It moved: a record more is on the target, or the copy's position at the source went on (aborted
+  data and compacted gaps move it without a record). A position that went back and forth is no
+  movement: only what is past the furthest place so far counts.
+- It stands by: another process leads it, and this one does all that it should. So it is with
+  another configuration than the leader's: it would take over all the same, and a rolling update,
+  which waits until the new process is ready before it ends the old one, must not wait for ever.
+- It is at its end: all its partitions are, and the clusters can be reached: what was the end a
+  while ago may not be any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+
+WITHIN_S: Final = 60.0
+AT_END: Final = frozenset({"AT_END", "DONE", "TAKEN_OVER", "RELEASED"})
+STANDBY: Final = "STANDBY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowReadiness:
+    """One flow now; `silent_s` is how long ago it last moved, was at its end, or stood by."""
+
+    flow: str
+    is_ready: bool
+    silent_s: float
+    state: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Furthest:
+    records: int
+    upstream: int
+
+
+@dataclass(slots=True)
+class _Known:
+    since: float
+    """When the flow was first seen."""
+    good_at: float | None = None
+    """When it last moved, was at its end, or stood by."""
+    furthest: dict[tuple[str, int], _Furthest] = field(default_factory=dict)
+
+
+class Readiness:
+    """Remembers when each flow last got anywhere."""
+
+    def __init__(self, within_s: float = WITHIN_S) -> None:
+        self._within_s = within_s
+        self._flows: dict[str, _Known] = {}
+
+    def update(self, now: float, flows: Iterable[FlowSnapshot]) -> list[FlowReadiness]:
+        """Take what the flows report; `now` is monotonic."""
+        out = [self._flow(now, flow) for flow in flows]
+        if len(self._flows) > len(out):
+            self._flows = {one: self._flows[one] for one in {each.flow for each in out}}
+        return out
+
+    def _flow(self, now: float, flow: FlowSnapshot) -> FlowReadiness:
+        known = self._flows.setdefault(flow.flow, _Known(now))
+        moved = [_moved(known, partition) for partition in flow.partitions]
+        if any(moved) or flow.state == STANDBY or _is_at_end(flow):
+            known.good_at = now
+        if len(known.furthest) > len(flow.partitions):
+            here = {(part.topic, part.partition) for part in flow.partitions}
+            known.furthest = {key: one for key, one in known.furthest.items() if key in here}
+        good_at = known.good_at
+        return FlowReadiness(
+            flow=flow.flow,
+            is_ready=good_at is not None and now - good_at <= self._within_s,
+            silent_s=now - (known.since if good_at is None else good_at),
+            state=flow.state,
+            reason=flow.reason or _first_error(flow),
+        )
+
+
+def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
+    key = (partition.topic, partition.partition)
+    furthest = known.furthest.get(key)
+    if furthest is None:
+        if partition.upstream < 0:
+            return False
+        # where it goes on is no movement yet
+        known.furthest[key] = _Furthest(partition.records, partition.upstream)
+        return partition.records > 0
+    moved = partition.records > furthest.records or partition.upstream > furthest.upstream
+    furthest.records = max(furthest.records, partition.records)
+    furthest.upstream = max(furthest.upstream, partition.upstream)
+    return moved
+
+
+def _is_at_end(flow: FlowSnapshot) -> bool:
+    if flow.state in ("FAILED", "DEGRADED") or flow.generation < 0:
+        return False
+    return all(partition.state in AT_END for partition in flow.partitions)
+
+
+def _first_error(flow: FlowSnapshot) -> str:
+    stopped = next((p for p in flow.partitions if p.code), None)
+    return "" if stopped is None else f"{stopped.message} [{stopped.code}]"

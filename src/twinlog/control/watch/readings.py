@@ -1,0 +1,82 @@
+"""What is known of all flows at one moment, and how fast each partition goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from twinlog.control.watch.readiness import FlowReadiness
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+
+RATE_WINDOW_S: Final = 60.0
+SAMPLE_EVERY_S: Final = 10.0
+
+
+class PartitionKey(NamedTuple):
+    """One partition of one flow."""
+
+    flow: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Per second, over the last minute."""
+
+    records: float = 0.0
+    bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What is known at one moment; `at` is monotonic."""
+
+    at: float
+    flows: Sequence[FlowSnapshot]
+    readiness: Sequence[FlowReadiness]
+    rates: Mapping[PartitionKey, Rate]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at: float
+    records: int
+    bytes: int
+
+
+class PartitionRates:
+    """Remembers counts of the last minute, one in ten seconds for every partition."""
+
+    def __init__(self) -> None:
+        self._samples: dict[PartitionKey, deque[_Sample]] = {}
+
+    def update(self, now: float, flows: Iterable[FlowSnapshot]) -> dict[PartitionKey, Rate]:
+        """Take what the flows report; `now` is monotonic."""
+        out = {
+            key: self._rate(now, key, part)
+            for flow in flows
+            for part in flow.partitions
+            for key in (PartitionKey(flow.flow, part.topic, part.partition),)
+        }
+        if len(self._samples) > len(out):
+            self._samples = {key: self._samples[key] for key in out}
+        return out
+
+    def _rate(self, now: float, key: PartitionKey, part: PartitionSnapshot) -> Rate:
+        samples = self._samples.setdefault(key, deque())
+        if not samples or now - samples[-1].at >= SAMPLE_EVERY_S:
+            samples.append(_Sample(now, part.records, part.bytes))
+        while len(samples) > 1 and samples[1].at <= now - RATE_WINDOW_S:
+            samples.popleft()
+        first = samples[0]
+        if now <= first.at:
+            return Rate()
+        # a flow that lost its lead begins to count anew
+        seconds = now - first.at
+        return Rate(
+            max(0, part.records - first.records) / seconds,
+            max(0, part.bytes - first.bytes) / seconds,
+        )

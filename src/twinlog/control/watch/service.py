@@ -1,0 +1,120 @@
+"""Tells a service manager how the process is: systemd's notifications over `$NOTIFY_SOCKET`.
+
+- READY=1 with the first report of the supervisor: the configuration is valid and the process turns.
+  It does not wait for the clusters: a mirror whose cluster is away tries on for ever, and starting
+  it again would not help.
+- STATUS= says what `systemctl status` shows: the flows and their states.
+- WATCHDOG=1 with every report, where systemd asked for it: a supervisor that hangs is replaced.
+- RELOADING=1 with the time (MONOTONIC_USEC) when it begins to read its configuration again, and
+  READY=1 when what differs was handed to the supervisor, or nothing was changed.
+- STOPPING=1 when it begins to end.
+
+Without a service manager nothing is sent. The protocol is one datagram of `KEY=value` lines
+(sd_notify(3)).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Self
+
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.shown import shown
+
+log = logging.getLogger(__name__)
+
+NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"
+WATCHDOG_USEC: Final = "WATCHDOG_USEC"
+WATCHDOG_PID: Final = "WATCHDOG_PID"
+SEND_TIMEOUT_S: Final = 1.0
+STATUS_FLOWS: Final = 5
+
+
+class ServiceNotifier:
+    """One process's word to its service manager."""
+
+    def __init__(self, address: str | None, *, wants_watchdog: bool, stop: threading.Event) -> None:
+        self._address = address
+        self._wants_watchdog = wants_watchdog
+        self._stop = stop
+        self._is_ready = self._is_stopping = False
+        self._status = ""
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], pid: int, stop: threading.Event) -> Self:
+        """As the environment of this process says; `stop` is set when it begins to end."""
+        asked = environment.get(WATCHDOG_USEC, "0")
+        is_ours = environment.get(WATCHDOG_PID, str(pid)) == str(pid)
+        return cls(
+            environment.get(NOTIFY_SOCKET) or None,
+            wants_watchdog=is_ours and asked.isdigit() and int(asked) > 0,
+            stop=stop,
+        )
+
+    def update(self, flows: list[FlowSnapshot]) -> None:
+        """The supervisor turned, and this is how the flows are."""
+        if self._address is None:
+            return
+        lines = []
+        if not self._is_ready:
+            self._is_ready = True
+            lines.append("READY=1")
+        if self._wants_watchdog:
+            lines.append("WATCHDOG=1")
+        status = _status(flows)
+        if status != self._status:
+            self._status = status
+            lines.append(f"STATUS={shown(status)}")  # a line of its own is a word to systemd
+        if lines:
+            self._send(lines)
+        if self._stop.is_set():
+            self.stopping()
+
+    def stopping(self) -> None:
+        """The process ends in order."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._send(["STOPPING=1"])
+
+    def _send(self, lines: list[str]) -> None:
+        if self._address is not None:
+            _send(self._address, lines)
+
+
+@contextmanager
+def reloading(environment: Mapping[str, str]) -> Iterator[None]:
+    """Tells that the configuration is being read again, and when that is over."""
+    address = environment.get(NOTIFY_SOCKET)
+    if not address:
+        yield
+        return
+    # by the clock and at the time of this process, as systemd.service(5) has it for notify-reload
+    now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    _send(address, ["RELOADING=1", f"MONOTONIC_USEC={now_us}"])
+    try:
+        yield
+    finally:
+        _send(address, ["READY=1"])
+
+
+def _send(to: str, lines: list[str]) -> None:
+    # "@" stands for the zero byte of Linux' abstract addresses
+    address = "\0" + to[1:] if to[0] == "@" else to
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.settimeout(SEND_TIMEOUT_S)
+            sock.sendto("\n".join(lines).encode(), address)
+    except OSError as error:
+        # the copy does not depend on who watches it
+        log.info("the service manager was not reached: %s", error)
+
+
+def _status(flows: list[FlowSnapshot]) -> str:
+    words = [f"{flow.flow} {flow.state}" for flow in flows[:STATUS_FLOWS]]
+    more = len(flows) - STATUS_FLOWS
+    return ", ".join([*words, f"and {more} more"] if more > 0 else words)

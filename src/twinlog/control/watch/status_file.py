@@ -1,0 +1,199 @@
+"""How `twinlog status` finds a running mirror: one small file per process, written anew every
+second.
+
+It holds what is shown and nothing that is needed: a mirror that loses it writes it again, and one
+that is killed leaves a file whose process is gone, which readers ignore and remove. The folder is
+this user's alone or nothing is written and read there; what is in a file is looked at nevertheless,
+since another release may have written it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.folders import temporary_root, usable
+from twinlog.private_files import (
+    FolderNotPrivate,
+    make_private,
+    read_private,
+    remove_unfinished,
+    write_private,
+)
+
+log = logging.getLogger(__name__)
+
+STATUS_VERSION = 1
+NOT_THERE: Final = -1
+TODO: Final = "set XDG_RUNTIME_DIR to a folder of this user that can be written"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningMirror:
+    """What one running mirror last wrote."""
+
+    pid: int
+    config: str
+    written_ms: int
+    flows: list[dict[str, Any]]
+
+
+def status_folder() -> Path:
+    """Where the files are: the user's runtime folder, else a private one in the temporary
+    folder; raises EnvironmentMissing where it cannot be used, and FolderNotPrivate.
+    """
+    folder = _folder()
+    with usable(folder, TODO):
+        make_private(folder, TODO)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    return folder
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(base) / "twinlog" if base else temporary_root() / f"twinlog-{os.getuid()}"
+
+
+def write_status(path: Path, text: str) -> None:
+    """Put a file of this user's in its place, whole; raises OSError and FolderNotPrivate."""
+    write_private(path, text, TODO)
+
+
+class StatusFile:
+    """This process's file."""
+
+    def __init__(self, config: Path, *more: Path) -> None:
+        self._config = str(config.resolve())
+        self._more = [str(one.resolve()) for one in more]
+        folder = status_folder()
+        remove_unfinished(folder)
+        self._path = folder / f"{os.getpid()}.json"
+        self._is_failing = False
+
+    def write(self, flows: Iterable[FlowSnapshot]) -> None:
+        value = {
+            "version": STATUS_VERSION,
+            "pid": os.getpid(),
+            "start_ticks": _start_ticks(os.getpid()),
+            "config": self._config,
+            "more_configs": self._more,
+            "written_ms": int(time.time() * 1000),
+            "flows": [flow.as_json() for flow in flows],
+        }
+        try:
+            write_status(self._path, json.dumps(value))
+        except (OSError, FolderNotPrivate) as error:
+            # a full disk is no reason to end a copy; what is shown is written again in a second.
+            # Nor is somebody who took the folder's name after it was cleaned away
+            if not self._is_failing:
+                log.warning("what `twinlog status` shows cannot be written: %s", error)
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
+    """Mirrors of this user that run now, those of one configuration file if it is named."""
+    wanted = None if config is None else str(config.resolve())
+    for path in sorted(status_folder().glob("*.json")):
+        value = _read(path)
+        if value is None:
+            continue
+        ticks = _start_ticks(value["pid"])
+        if ticks == NOT_THERE or ticks != value["start_ticks"]:
+            path.unlink(missing_ok=True)  # its process was killed
+            continue
+        if wanted in (None, value["config"], *value["more_configs"]):
+            yield RunningMirror(
+                pid=value["pid"],
+                config=value["config"],
+                written_ms=value["written_ms"],
+                flows=value["flows"],
+            )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What a mirror wrote; None for what is not of the shape that is shown."""
+    try:
+        value = json.loads(read_private(path))
+    except (OSError, ValueError, RecursionError):
+        return None
+    is_whole = (
+        _has(value, _MIRROR)
+        and value["version"] == STATUS_VERSION
+        and all(isinstance(one, str) for one in value["more_configs"])
+        and all(_has(flow, _FLOW) for flow in value["flows"])
+        and all(_has(part, _PARTITION) for flow in value["flows"] for part in flow["partitions"])
+        and all(
+            isinstance(why, str)
+            for flow in value["flows"]
+            for why in flow["skipped_groups"].values()
+        )
+    )
+    return value if is_whole else None
+
+
+_MIRROR: Final = {
+    "version": int,
+    "pid": int,
+    "start_ticks": int,
+    "config": str,
+    "more_configs": list,
+    "written_ms": int,
+    "flows": list,
+}
+_FLOW: Final = {
+    "flow": str,
+    "state": str,
+    "reason": str,
+    "guarantee": str,
+    "lanes": int,
+    "since_ms": int,
+    "partitions": list,
+    "skipped_groups": dict,
+}
+_PARTITION: Final = {
+    "topic": str,
+    "partition": int,
+    "target_topic": str,
+    "state": str,
+    "lag": int,
+    "lag_ms": int,
+    "records": int,
+    "code": str,
+    "message": str,
+    "since_ms": int,
+}
+"""Of the fields of a snapshot those that `twinlog status` shows."""
+
+_BEYOND: Final = 10**14
+"""Times in milliseconds end before (in the year 5138); others cannot be shown."""
+
+
+def _has(value: object, fields: dict[str, type]) -> bool:
+    return isinstance(value, dict) and all(
+        type(value.get(name)) is kind  # a bool is no number here
+        and not (name.endswith("_ms") and abs(value[name]) >= _BEYOND)
+        for name, kind in fields.items()
+    )
+
+
+def _start_ticks(pid: int) -> int:
+    """When the process started, in clock ticks since boot: a pid alone may have been used again."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return NOT_THERE
+    return int(stat.rpartition(")")[2].split()[19])

@@ -1,0 +1,482 @@
+"""A partition's stay in a lane, from its Take to Released or Troubled.
+
+    Take -> look (background) -> PartitionCopy -> fetched -> [map row durable] -> sent -> answered
+    -> ...
+                                     |                                               |
+                                     `-- Troubled (drained, or the source said so) --'--> Released
+
+Nothing is decided here about records: `mirror.copy.partition` says what may be sent and what
+answers mean.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.lane.cold_starts import Found, Starter
+from twinlog.lane.late_requests import USER_TIMEOUT_MS
+from twinlog.lane.map_writer import MapWriter
+from twinlog.lane.messages import (
+    Progress,
+    Released,
+    ReleasedPartition,
+    Take,
+    TakePartition,
+    Troubled,
+    Work,
+)
+from twinlog.lane.reporting import Reporter, hand_over
+from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.pace import TopicBuckets
+from twinlog.lane.sides.source_side import SourceSide
+from twinlog.lane.sides.target_side import TargetSide
+from twinlog.lane.watches.expiry_watch import ExpiryWatch
+from twinlog.lane.watches.foreign_records import OthersWatch
+from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
+from twinlog.lane.watches.offset_gaps import GapWatch
+from twinlog.lane.watches.stalls import StallWatch
+from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
+from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.map.map_tail import MapTail, first_runs
+from twinlog.mirror.map.offset_map import Mark, PartitionKey, Run
+from twinlog.mirror.start.fan_start import FanStart
+from twinlog.mirror.start_point import CopyRules, StartPoint
+from twinlog.model import TopicPartition
+
+
+class Stays:
+    """All partitions that are in this lane."""
+
+    def __init__(
+        self,
+        work: Work,
+        source: ClusterSide,
+        target: ClusterSide,
+        background: Background,
+        send: Callable[[object], None],
+    ) -> None:
+        self._work = work
+        self._source_cluster, self._target_cluster = source, target
+        self._send = send
+        self._muted_until = 0.0
+        self._gaps = GapWatch(side=source, background=background)
+        self.source = SourceSide(
+            side=source,
+            read_committed=work.read_committed,
+            memory_bytes=work.memory_bytes,
+            on_trouble=self._on_source_trouble,
+            on_arrived=self._on_arrived,
+            pace=TopicBuckets(is_bound=work.has_budget),
+            on_jumps=self._gaps.note,
+            tuning=work.tuning,
+        )
+        self._stalls = StallWatch(
+            source=self.source,
+            side=source,
+            background=background,
+            read_committed=work.read_committed,
+        )
+        self.target = TargetSide(
+            side=target, on_answered=self._on_answered, request_bytes=work.tuning.request_bytes
+        )
+        self.map = MapWriter(
+            side=target,
+            topic=work.map_topic,
+            topic_id=work.map_topic_id,
+            partitions=work.map_partitions,
+            on_durable=self._on_durable,
+            on_failed=self._on_map_failed,
+        )
+        self._rules = CopyRules(
+            producer_id=work.producer_id,
+            read_committed=work.read_committed,
+            is_ours_alone=work.is_ours_alone,
+            producer_expiry_ms=work.producer_expiry_ms,
+            recompression=work.tuning.recompression,
+            join_bytes=work.tuning.join_bytes,
+        )
+        self._no_leader = NoLeaderWatch(source, target)
+        self._starter = Starter(work, self._rules, source, target, background, self._no_leader)
+        self._expiry = ExpiryWatch(
+            side=target,
+            background=background,
+            expiry_ms=work.producer_expiry_ms,
+            on_changed=self._on_expiry,
+        )
+        self._others = OthersWatch(
+            source=source,
+            target=target,
+            background=background,
+            read_committed=work.read_committed,
+            known_producers=frozenset(work.known_producers),
+        )
+        self._copies: dict[TopicPartition, Copy] = {}
+        self._takes: dict[TopicPartition, TakePartition] = {}
+        """Every partition that is here, started or not."""
+        self._releasing: dict[TopicPartition, bool] = {}
+        self._unsettled: set[TopicPartition] = set()
+        """Partitions to which something happened that may end their stay."""
+        self.reporter = Reporter(self.source, self.target, target, self._gaps)
+        source.on_leaders = self.source.on_new_leaders
+        target.on_leaders = self.target.on_new_leaders
+        target.on_connected = lambda _node: self.target.wake_all()
+
+    def _on_expiry(self, expiry_ms: int) -> None:
+        self._rules = replace(self._rules, producer_expiry_ms=expiry_ms)
+        self._starter.copy_rules = self._rules
+        for copy in self._copies.values():
+            for part in copy.parts:
+                part.set_expiry(self._rules)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._takes
+
+    @property
+    def is_releasing(self) -> bool:
+        """Some are about to leave: no time is to be lost."""
+        return bool(self._releasing)
+
+    def pump(self, *, hurry: bool) -> None:
+        """Send everything that can go out now."""
+        now_ms = int(time.time() * 1000)
+        self._starter.tend()
+        self.map.pump(now_ms)
+        self.target.pump(now_ms)
+        self.source.pump(hurry=hurry or self._starter.is_busy)
+        if not self._work.is_ours_alone:
+            whole = (copy for copy in self._copies.values() if isinstance(copy, PartitionCopy))
+            self._others.tend(whole)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drain these partitions; they are given back once they are at rest."""
+        for tp in partitions:
+            self._begin_release(tp, done=False)
+
+    def release_all(self) -> None:
+        """Drain everything."""
+        self.release(list(self._takes))
+
+    def take(self, take: Take) -> None:
+        """Start these partitions."""
+        cold = []
+        for partition in take.partitions:
+            self._takes[partition.source] = partition
+            if partition.handed is None:
+                cold.append(partition)
+            else:
+                handed = partition.handed
+                tail = MapTail(
+                    key=_key(partition),
+                    topic=partition.source.topic,
+                    term=partition.term,
+                    chunk=handed.chunk,
+                    runs=list(handed.runs),
+                    producer_id=self._work.producer_id,
+                    mark=partition.mark,
+                    durable_ordinal=handed.durable_ordinal,
+                    dirty=handed.durable_ordinal < 0 and not partition.runs,
+                )
+                self._begin_copy(partition, handed.start, tail)
+        if cold:
+            self._starter.start(cold, self._on_started)
+
+    def _on_started(self, take: TakePartition, found: Found) -> None:
+        if self._takes.get(take.source) is not take:
+            return  # released while we looked
+        if isinstance(found, TwinlogError):
+            self._give_back(take.source, found, wait_ms=0)
+            return
+        if self._starter.must_wait(take, found, self._on_started):
+            return
+        if isinstance(found, FanStart):
+            self._begin_fan(take, found)
+            return
+        position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
+        runs = first_runs(take.runs, take.open_from, found.jumps, position)
+        tail = MapTail.beginning(
+            key=_key(take),
+            topic=take.source.topic,
+            term=take.term,
+            runs=runs,
+            producer_id=self._work.producer_id,
+            mark=take.mark,
+            fingerprint=take.fingerprints.get(runs[-1].ordinal),
+            # even when there is nothing to copy yet: the very first row, and what the map had wrong
+            dirty=not take.runs or bool(found.jumps),
+        )
+        self._begin_copy(take, found, tail)
+
+    def _begin_copy(self, take: TakePartition, start: StartPoint, tail: MapTail) -> None:
+        copy = PartitionCopy(
+            source=take.source,
+            target=take.target,
+            source_topic_id=take.source_topic_id,
+            target_topic_id=take.target_topic_id,
+            rules=self._rules,
+            start=start,
+            tail=tail,
+            end=take.end,
+            limit_bytes=take.limit_bytes,
+            stamps_own_time=take.stamps_own_time,
+            is_picky=take.is_picky,
+            last_run=tail.runs[-1] if tail.runs else None,
+            now_ms=int(time.time() * 1000),
+        )
+        self._begin(copy)
+
+    def _begin_fan(self, take: TakePartition, found: FanStart) -> None:
+        assert take.fan is not None  # noqa: S101 (what was found is what was asked for)
+        rules = replace(
+            self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
+        )
+        count, now_ms = len(take.fan.branches), int(time.time() * 1000)
+        branches = []
+        for asked, start in zip(take.fan.branches, found.points, strict=True):
+            run = read_to(start.ordinal, start.upstream)
+            tail = MapTail.beginning(
+                key=_key(take)._replace(branch=asked.target.partition, branches=count),
+                topic=take.source.topic,
+                term=take.term,
+                runs=[run],
+                producer_id=take.fan.producer_id,
+                mark=Mark(start.ordinal, start.k + start.ordinal),
+                dirty=not asked.runs,
+            )
+            branch = Branch(
+                source=take.source,
+                target=asked.target,
+                source_topic_id=take.source_topic_id,
+                target_topic_id=take.target_topic_id,
+                rules=rules,
+                start=start,
+                tail=tail,
+                end=take.end,
+                limit_bytes=take.limit_bytes,
+                stamps_own_time=take.stamps_own_time,
+                is_picky=take.is_picky,
+                last_run=run,
+                now_ms=now_ms,
+            )
+            branches.append(branch)
+        self._begin(
+            FanOut(
+                source=take.source,
+                source_topic_id=take.source_topic_id,
+                branches=branches,
+                read_committed=self._rules.read_committed,
+                end=take.end,
+            )
+        )
+
+    def _begin(self, copy: Copy) -> None:
+        self._copies[copy.source] = copy
+        self._unsettled.add(copy.source)
+        self.source.add(copy)
+        for part in copy.parts:
+            self.target.add(part)
+            self.map.note(part)
+
+    # -- one partition
+
+    def _on_arrived(self, copy: Copy) -> None:
+        for part in copy.parts:
+            self.map.note(part)
+            self.target.wake(part)
+        self._check_done(copy)
+
+    def _on_durable(self, copy: PartitionCopy) -> None:
+        self._unsettled.add(copy.source)
+        self.target.wake(copy)
+
+    def _on_answered(self, copy: PartitionCopy) -> None:
+        self._unsettled.add(copy.source)
+        self.map.note(copy)
+        whole = self._copies.get(copy.source)
+        if whole is not None:
+            self._check_done(whole)
+
+    def _check_done(self, copy: Copy) -> None:
+        if copy.is_done and copy.trouble is None and copy.source not in self._releasing:
+            self._begin_release(copy.source, done=True)
+
+    def _on_source_trouble(self, tp: TopicPartition, error: TwinlogError) -> None:
+        copy = self._copies.get(tp)
+        if copy is None:
+            return
+        # what was read before the bad place is good: it is sent and answered first
+        self.source.remove(tp)
+        copy.source_trouble = error
+        self._unsettled.add(tp)
+
+    def _tend_leaders(self) -> None:
+        """Partitions that have had no leader for too long stop, and drop what they hold."""
+        if self._no_leader.is_quiet:
+            return
+        for copy in list(self._copies.values()):
+            error = self._no_leader.of_source(copy, after_s=NO_LEADER_AFTER_S)
+            if error is not None and copy.source_trouble is None:
+                self._on_source_trouble(copy.source, error)
+            for part in copy.parts:
+                error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
+                part.trouble = part.trouble or error
+
+    def _on_map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
+        self._unsettled.add(copy.source)
+        copy.trouble = copy.trouble or error
+
+    def settle(self) -> None:
+        """Give back what stopped by itself, and release what is at rest."""
+        for tp in list(self._unsettled):
+            copy = self._copies.get(tp)
+            if copy is None:
+                self._unsettled.discard(tp)
+                continue
+            if _is_waiting(copy):
+                continue  # its answers bring it here again, or it stays
+            if copy.trouble is not None:  # also while it leaves: what it says must not be lost
+                late_ms = USER_TIMEOUT_MS + self._muted_ms()
+                wait_ms = late_ms if copy.lost_answers_unprotected else 0
+                self._give_back(tp, copy.trouble, wait_ms)
+            elif copy.source_trouble is not None and copy.is_drained:
+                self._give_back(tp, copy.source_trouble, wait_ms=0)
+            elif tp in self._releasing:
+                self._finish_release(tp, copy, done=self._releasing[tp])
+            elif copy.end <= copy.acked_upstream:
+                self._check_done(copy)
+            elif copy.source_trouble is None:
+                self._unsettled.discard(tp)
+        for tp in [tp for tp in self._releasing if tp not in self._copies]:
+            self._finish_release(tp, None, done=False)  # a look only reads: its result is dropped
+
+    def _begin_release(self, tp: TopicPartition, *, done: bool) -> None:
+        if tp not in self._takes:
+            return
+        self._releasing[tp] = done
+        self._unsettled.add(tp)
+        copy = self._copies.get(tp)
+        if copy is not None:
+            copy.drain()
+            for part in copy.parts:
+                if not part.is_ours_alone and part.state is not CopyState.TAKEN_OVER:
+                    part.tail.place(part.mark())
+                    self.map.note(part)
+
+    def _finish_release(self, tp: TopicPartition, copy: Copy | None, *, done: bool) -> None:
+        take = self._takes[tp]
+        unwritten = [] if copy is None else self._unwritten(copy, take)
+        if unwritten:
+            for part in unwritten:
+                self.map.note(part)
+            return  # its mark is still to be written, or the first row, which fixes the start
+        if self._gaps.holds(tp):
+            return
+        handed = None
+        if isinstance(copy, PartitionCopy):
+            handed = hand_over(copy)  # the branches of a fan are looked for again
+        last = ReleasedPartition(
+            source=tp,
+            term=take.term,
+            handed=handed,
+            done=done and copy is not None,
+        )
+        self._report_now(tp)
+        self._remove(tp)
+        self._send(Released(partitions=(last,)))
+
+    def _unwritten(self, copy: Copy, take: TakePartition) -> list[PartitionCopy]:
+        return [
+            part
+            for part in copy.parts
+            if part.tail.dirty and not (part.is_ours_alone and take.runs)
+        ]
+
+    def _give_back(self, tp: TopicPartition, error: TwinlogError, wait_ms: int) -> None:
+        copy = self._copies.get(tp)
+        # whichever trouble is told: that the source lost what was copied must not be forgotten
+        both = (error, None if copy is None else copy.source_trouble)
+        lost = [one.lost for one in both if isinstance(one, PartitionError) and one.lost]
+        self._report_now(tp)
+        self._remove(tp)
+        self._send(
+            Troubled(
+                source=tp,
+                code=error.code,
+                message=error.message,
+                is_retriable=error.fate is Fate.RETRIABLE,
+                wait_ms=wait_ms,
+                lost=next(iter(lost), None),
+            )
+        )
+
+    def _remove(self, tp: TopicPartition) -> None:
+        self._takes.pop(tp, None)
+        self._releasing.pop(tp, None)
+        copy = self._copies.pop(tp, None)
+        if copy is not None:
+            self.reporter.close(copy)
+            self.source.remove(tp)
+            self._gaps.forget(tp)
+            for part in copy.parts:
+                self.target.remove(part)
+                self.map.forget(part)
+
+    def place_marks(self) -> None:
+        """In a topic that others may write to: the place where we are, for the next cold start."""
+        for copy in self._copies.values():
+            for part in copy.parts:
+                if part.is_ours_alone or part.state is not CopyState.COPYING or part.trouble:
+                    continue
+                if isinstance(part, Branch):
+                    part.note_position()
+                part.tail.place(part.mark())
+                self.map.note(part)
+
+    # -- reporting
+
+    def report(self) -> None:
+        """Tell the driver what changed, and look at every partition once more."""
+        self._tend_leaders()
+        self._unsettled.update(self._copies)
+        self._stalls.tend()
+        self._gaps.tend()
+        self._expiry.tend()
+        self._report(self._copies.values())
+
+    def _report(self, copies: Iterable[Copy]) -> None:
+        self._send(
+            Progress(
+                partitions=tuple(self.reporter.changed(copies, int(time.time() * 1000))),
+                throttle_ms=self._muted_ms(),
+                degraded=self._source_cluster.problem or self._target_cluster.problem,
+            )
+        )
+
+    def _muted_ms(self) -> int:
+        """For how long a broker says that it reads nothing from us."""
+        now = time.monotonic()
+        longest_ms = max(self.source.throttle_ms, self.target.throttle_ms)
+        self.source.throttle_ms = self.target.throttle_ms = 0
+        # a broker that mutes us for seconds says so once, with the answer before
+        self._muted_until = max(self._muted_until, now + longest_ms / 1000)
+        return max(0, int(1000 * (self._muted_until - now)))
+
+    def _report_now(self, tp: TopicPartition) -> None:
+        copy = self._copies.get(tp)
+        if copy is not None:
+            self._report([copy])
+
+
+def _is_waiting(copy: Copy) -> bool:
+    """Some of what was sent for it is not answered."""
+    if isinstance(copy, FanOut) and copy.trouble is not None:
+        copy.halt()
+    return bool(copy.in_flight) or any(part.tail.writing for part in copy.parts)
+
+
+def _key(take: TakePartition) -> PartitionKey:
+    return PartitionKey(take.source_topic_id, take.target_topic_id, take.source.partition)

@@ -1,0 +1,43 @@
+"""How long a request of a lane may still arrive once that lane sends no more: one number of the
+exactly-once protocol, which the lane's sockets keep and the driver counts on.
+
+A partition that the target may have forgotten us on is not given away before the requests of its
+last holder are surely gone (rule 3 of `control.flow.flow_run`). A request leaves a lane in two
+steps.
+
+1. *In our kernel.* TCP_USER_TIMEOUT bounds it: the kernel drops the connection, and everything it
+   still held, once something has stayed unacknowledged for USER_TIMEOUT_MS. That is the same for a
+   cut network (nothing comes back), a frozen broker and one that has muted us (its window is zero:
+   the kernel counts this, too), and for a socket whose process has died or was killed, since the
+   timer belongs to the socket.
+2. *In the broker's kernel*, acknowledged and not yet read. A broker that runs reads it at once. One
+   that has muted us reads it when the mute ends. A frozen one reads it when it goes on, and no
+   timeout of ours ends that: where there are other brokers it has been fenced by then and refuses
+   it; where it is the only one, the cold start's look waits for the same broker, and its first
+   request goes alone.
+
+So a quota works against both: unread data behind a throttled answer breaks the connection after
+USER_TIMEOUT_MS, and what has left our kernel arrives up to a mute later. A longer timeout would
+only make late requests later. Instead a lane keeps unread data out of the sockets, as Java's
+clients do since KIP-219: after an answer with a throttle time it sends nothing on that connection
+before the time has passed (`HotConnection.may_send`), and behind a request that is not answered it
+sends only a part of what the broker has lately taken without throttling. A request that is sent so
+is read at once, and waits in neither kernel. What remains:
+
+- While no quota has been seen, up to a quarter of what was answered in the last 10 to 20 s is
+  behind a request. A quota Q that did not throttle that lets pass Q * 20 s and mutes for excess/Q:
+  no more than about 5 s at a time, below the timeout.
+- A quota that is set, lowered or used up by others may mute us for longer under requests that are
+  on the way. Either the connection breaks after USER_TIMEOUT_MS, which costs one cold start; or
+  they arrive after the mute, so the driver adds the mute that the lane last reported to its wait.
+
+A partition where the target surely remembers us need not wait for any of this: there a late request
+carries sequences that are taken already, and is refused or is the same batch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+USER_TIMEOUT_MS: Final = 10_000
+"""TCP_USER_TIMEOUT of a lane's connections to the target."""

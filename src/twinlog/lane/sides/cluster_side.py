@@ -1,0 +1,380 @@
+"""One cluster as a lane sees it: who leads what, and an open connection to every leader that is
+needed.
+
+Leaders and connections come from background jobs; the loop only asks what is there now. After a
+failure a broker is tried again with a growing pause, and metadata is read anew.
+"""
+
+from __future__ import annotations
+
+import random
+import selectors
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.frame_pool import FramePool
+from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.errors import Disconnected, TwinlogError
+from twinlog.lane.sides.background import Background
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+
+CONNECT_TIMEOUT_S: Final = 10.0
+ANSWER_WITHIN_S: Final = 10.0
+"""Beyond request.timeout.ms, within which a broker answers a Produce."""
+
+LOOK_EVERY_S: Final = 0.05
+"""How often connections are looked at for what time alone brings."""
+
+SUSPECT_AFTER_S: Final = 5.0
+"""A broker that owes an answer for so long is looked up: one that the cluster has fenced meanwhile
+(9 s without a heartbeat, by default) will not answer, and its partitions lead elsewhere.
+"""
+
+DOUBT_S: Final = 30.0
+"""For so long after a connection to it broke a broker is looked up: the cluster notices a dead one
+within 9 s by default, and partitions that have nothing to send would not ask.
+"""
+
+DOUBT_EVERY_S: Final = 2.0
+LEADERLESS_PAUSE_S: Final = 3.0
+"""Who has no leader waits for one: it is looked for more often than a cluster that is away."""
+
+CLOSE_WITHIN_S: Final = 0.5
+MIN_PAUSE_S: Final = 0.05
+MAX_PAUSE_S: Final = 30.0
+
+
+class Leader(NamedTuple):
+    """Who leads a partition."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class _Pause:
+    seconds: float = MIN_PAUSE_S
+    until: float = 0.0
+
+    def grow(self, most: float = MAX_PAUSE_S) -> float:
+        wait = random.uniform(self.seconds / 2, self.seconds)
+        self.until = time.monotonic() + wait
+        self.seconds = min(self.seconds * 2, most)
+        return wait
+
+    def reset(self) -> None:
+        self.seconds, self.until = MIN_PAUSE_S, 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterSide:
+    """Leaders and hot connections of one cluster; used by the loop's thread only."""
+
+    settings: ClusterSettings
+    background: Background
+    selector: selectors.BaseSelector
+    pool: FramePool
+    """Of all its hot connections."""
+    user_timeout_ms: int = 0
+    """TCP_USER_TIMEOUT: the kernel gives up on unacknowledged data after this; 0 leaves its
+    default.
+    """
+    leaders: dict[TopicPartition, Leader] = field(default_factory=dict)
+    leaderless: dict[TopicPartition, float] = field(default_factory=dict)
+    """Partitions that nobody leads, as the cluster says, and since when we know."""
+    unreached: dict[int, float] = field(default_factory=dict)
+    """Brokers that let us open no connection, and since when."""
+    topic_ids: dict[str, TopicId] = field(default_factory=dict)
+    seen_at: dict[str, float] = field(default_factory=dict)
+    """When the answer was asked for that says which id a topic has, or that it is not there."""
+    names: dict[bytes, str] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    """Topics that the cluster did not know when it was asked last."""
+    connections: dict[int, HotConnection] = field(default_factory=dict)
+    problem: str = ""
+    """Why the cluster cannot be reached, or empty."""
+    on_connected: Callable[[int], None] = lambda _node: None
+    on_leaders: Callable[[], None] = lambda: None
+    before_sending: Callable[[], None] = lambda: None
+    """Asked before any byte leaves; raises when none may any more."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the job that uses `client`."""
+    _client: ClusterClient | None = None
+    _metadata_client: ClusterClient | None = None
+    """Its own, without the lock: new leaders must be found while a look waits for a dead broker."""
+    _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    _broken: dict[int, Disconnected] = field(default_factory=dict)
+    _connecting: set[int] = field(default_factory=set)
+    _node_pause: dict[int, _Pause] = field(default_factory=dict)
+    _wanted_topics: set[str] = field(default_factory=set)
+    _asked_before: set[str] = field(default_factory=set)
+    """Those of them that had no answer or no leader: only they wait for the pause to end."""
+    _told_topics: set[str] = field(default_factory=set)
+    _doubtful: dict[int, float] = field(default_factory=dict)
+    """Brokers that are looked up, and until when."""
+    _next_doubt: float = 0.0
+    _muted: list[float] = field(default_factory=list)
+    """When brokers read on that throttle us."""
+    _next_look: float = 0.0
+    _next_suspicion: float = 0.0
+    _refreshing: bool = False
+    _asked_at: float = 0.0
+    _refresh_pause: _Pause = field(default_factory=_Pause)
+
+    @property
+    def client(self) -> ClusterClient:
+        """The blocking client, for jobs that hold `lock`."""
+        if self._client is None:
+            self._client = ClusterClient(self.settings)
+        return self._client
+
+    # -- leaders
+
+    def need_topics(self, topics: Iterable[str]) -> None:
+        """Learn the leaders of these topics with the next refresh."""
+        self._wanted_topics |= set(topics)
+
+    def forget_leader(self, tp: TopicPartition) -> None:
+        """The broker said that it does not lead this partition (any more)."""
+        self.leaders.pop(tp, None)
+        self._wanted_topics.add(tp.topic)
+
+    def tend(self) -> None:
+        """Start a refresh where one is due; called by the loop on every turn."""
+        if self._doubtful:
+            self._tend_doubtful()
+        if not self._wanted_topics or self._refreshing:
+            return
+        waits = time.monotonic() < self._refresh_pause.until
+        topics = sorted(self._wanted_topics - self._asked_before if waits else self._wanted_topics)
+        if not topics:
+            return
+        self._refreshing = True
+        self._asked_at = time.monotonic()
+        self.background.submit(lambda: self._read_metadata(topics), self._learned, self._failed)
+
+    def _tend_doubtful(self) -> None:
+        now = time.monotonic()
+        if now < self._next_doubt:
+            return
+        self._next_doubt = now + DOUBT_EVERY_S
+        for node, until in list(self._doubtful.items()):
+            if node in self.connections or node not in self._brokers or now > until:
+                del self._doubtful[node]
+            else:
+                self._look_for_leaders_of(node)
+
+    def _read_metadata(self, topics: list[str]) -> tuple[list[str], object]:
+        if self._metadata_client is None:
+            self._metadata_client = ClusterClient(self.settings)
+        return topics, self._metadata_client.metadata(topics)
+
+    def _learned(self, answer: tuple[list[str], object]) -> None:
+        topics, metadata = answer
+        self._refreshing = False
+        self.problem = ""
+        self._brokers = {
+            node: (broker.host, broker.port)
+            for node, broker in metadata.brokers.items()  # type: ignore[attr-defined]
+        }
+        self._told_topics |= set(topics)
+        self._asked_before -= set(topics)
+        leaderless: set[str] = set()
+        now = time.monotonic()
+        for topic in topics:
+            found = metadata.topics.get(topic)  # type: ignore[attr-defined]
+            self._wanted_topics.discard(topic)
+            is_missing = found is not None and found.error == UNKNOWN_TOPIC_OR_PARTITION
+            (self.missing.add if is_missing else self.missing.discard)(topic)
+            if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
+                self.topic_ids.pop(topic, None)
+                self.seen_at[topic] = self._asked_at
+            if found is None or found.error:
+                leaderless.add(topic)
+                self._forget_leaderless(topic)  # what is wrong with it is told by a look
+                continue
+            self.seen_at[topic] = self._asked_at
+            self.topic_ids[topic] = found.topic_id
+            self.names[found.topic_id.raw] = topic
+            for partition in found.partitions:
+                tp = TopicPartition(topic, partition.partition)
+                if partition.leader not in self._brokers:
+                    self.leaders.pop(tp, None)
+                    self.leaderless.setdefault(tp, now)
+                    leaderless.add(topic)
+                else:
+                    self.leaderless.pop(tp, None)
+                    self.leaders[tp] = Leader(partition.leader, partition.leader_epoch)
+        # one of them must not slow down the search for the others' leaders
+        self._wanted_topics |= leaderless
+        self._asked_before |= leaderless
+        # a broker that went away may have led topics that were not asked about now
+        gone = [tp for tp, led in self.leaders.items() if led.node not in self._brokers]
+        for tp in gone:
+            self.forget_leader(tp)
+        if leaderless or gone:
+            self._refresh_pause.grow(LEADERLESS_PAUSE_S)
+        else:
+            self._refresh_pause.reset()
+        self.on_leaders()
+
+    def _forget_leaderless(self, topic: str) -> None:
+        for tp in [tp for tp in self.leaderless if tp.topic == topic]:
+            del self.leaderless[tp]
+
+    def _failed(self, error: TwinlogError) -> None:
+        self._refreshing = False
+        self._asked_before |= self._wanted_topics
+        self.problem = str(error)
+        self._refresh_pause.grow()
+
+    # -- connections
+
+    def connection_to(self, node: int) -> HotConnection | None:
+        """The open connection, or None while one is being made or ends."""
+        found = self.connections.get(node)
+        if found is None:
+            self._connect(node)
+        elif found.is_ending:
+            return None  # it is dropped once its last answer is here
+        return found
+
+    def _connect(self, node: int) -> None:
+        pause = self._node_pause.setdefault(node, _Pause())
+        address = self._brokers.get(node)
+        if node in self._connecting or time.monotonic() < pause.until or address is None:
+            return
+        self._connecting.add(node)
+        host, port = address
+
+        def open_connection() -> HotConnection:
+            connection = Connection.open(
+                host,
+                port,
+                self.settings,
+                timeout_s=CONNECT_TIMEOUT_S,
+                user_timeout_ms=self.user_timeout_ms,
+            )
+            return HotConnection(connection, self.settings.client_id, self.pool)
+
+        def opened(connection: HotConnection) -> None:
+            self._connecting.discard(node)
+            pause.reset()
+            self.problem = ""
+            self.unreached.pop(node, None)
+            self.connections[node] = connection
+            self.selector.register(connection, selectors.EVENT_READ, (self, node))
+            self.on_connected(node)
+
+        def failed(error: TwinlogError) -> None:
+            self._connecting.discard(node)
+            pause.grow()
+            self.unreached.setdefault(node, time.monotonic())
+            if not self.connections:  # else it is a matter of those that this broker leads
+                self.problem = str(error)
+            self._look_for_leaders_of(node)
+
+        self.background.submit(open_connection, opened, failed)
+
+    def throttled(self, connection: HotConnection, ms: int) -> None:
+        """This broker will not read from us for so long."""
+        connection.throttled(ms)
+        if ms > 0:
+            self._muted.append(time.monotonic() + ms / 1000)
+
+    def muted_s(self) -> float:
+        """How long until a muted connection may send again; 0: none is muted."""
+        if not self._muted:
+            return 0.0
+        now = time.monotonic()
+        self._muted = [until for until in self._muted if until > now]
+        return min(self._muted, default=now) - now
+
+    def take_broken(self) -> Iterator[tuple[int, Disconnected]]:
+        """Connections that broke while we sent, whose broker does not answer any more, or whose
+        session ends.
+        """
+        yield from list(self._broken.items())
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_EVERY_S
+        for node, connection in list(self.connections.items()):
+            waited = now - (connection.waiting_since or now)
+            within = ANSWER_WITHIN_S + self.settings.request_timeout_ms / 1000
+            if connection.is_ending and not connection.in_flight:
+                yield node, Disconnected(f"the session with {connection.peer} ends; beginning anew")
+                continue
+            if waited > within or (waited > SUSPECT_AFTER_S and node not in self._brokers):
+                yield node, Disconnected(f"{connection.peer} has not answered for {waited:.0f} s")
+            elif waited > SUSPECT_AFTER_S and now >= self._next_suspicion:
+                self._next_suspicion = now + SUSPECT_AFTER_S / 2
+                self._look_for_leaders_of(node)
+
+    def _look_for_leaders_of(self, node: int) -> None:
+        self._wanted_topics |= {tp.topic for tp, led in self.leaders.items() if led.node == node}
+
+    def is_warm(self, topics: Iterable[str]) -> bool:
+        """The leaders of these topics are known and connected; asking starts what is missing.
+
+        A partition without a leader is not waited for, nor is one whose leader cannot be reached
+        while other brokers can: the others are not to wait with it.
+        """
+        wanted = set(topics)
+        nodes = {led.node for tp, led in self.leaders.items() if tp.topic in wanted}
+        missing = {node for node in nodes if self.connection_to(node) is None}
+        if missing and len(missing) < len(nodes):
+            missing -= self.unreached.keys()
+        return not missing and wanted <= self._told_topics
+
+    def is_sound(self, tp: TopicPartition) -> bool:
+        """Its leader is connected and owes no answer for long."""
+        leader = self.leaders.get(tp)
+        connection = None if leader is None else self.connections.get(leader.node)
+        if connection is None:
+            return False
+        since = connection.waiting_since
+        return since is None or time.monotonic() - since < SUSPECT_AFTER_S / 2
+
+    def drop(self, node: int) -> list[object]:
+        """Close a broken connection; returns the contexts of its unanswered requests."""
+        self._broken.pop(node, None)
+        connection = self.connections.pop(node, None)
+        if connection is None:
+            return []
+        self.selector.unregister(connection)
+        unanswered = connection.unanswered()
+        connection.close()
+        self._doubtful[node] = time.monotonic() + DOUBT_S
+        self._look_for_leaders_of(node)
+        return unanswered
+
+    def flush(self, node: int, connection: HotConnection) -> None:
+        """Send what can be sent, and ask to be told when the rest can."""
+        self.before_sending()
+        try:
+            done = connection.flush()
+        except Disconnected as error:
+            self._broken[node] = error  # we may be in the middle of a request: the loop drops it
+            return
+        events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
+        if self.selector.get_key(connection).events != events:
+            self.selector.modify(connection, events, (self, node))
+
+    def close(self) -> None:
+        for node in list(self.connections):
+            self.drop(node)
+        # a job may hold the client while its cluster does not answer: it goes with the process then
+        if self.lock.acquire(timeout=CLOSE_WITHIN_S):
+            if self._client is not None:
+                self._client.close()
+            self.lock.release()
+        if self._metadata_client is not None and not self._refreshing:
+            self._metadata_client.close()

@@ -1,0 +1,113 @@
+"""A cluster's logs as cold starts look at them: the port of `mirror.ports` over the blocking
+client.
+
+A view is for one look. A partition whose leader did not answer once is not asked again in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.per_leader import has_no_leader
+from twinlog.cluster.logs.start_offsets import begin_offsets
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import fetch_records
+from twinlog.errors import Fate, PartitionError, TwinlogError, Unauthorized, Unsupported
+from twinlog.mirror.ports import LogEnds, ProducerTail, RawRecords
+from twinlog.model import StartAt, TopicId, TopicPartition
+
+T = TypeVar("T")
+
+READ_BYTES: Final = 1 << 20
+
+
+class ClusterLogView:
+    """Looks at one cluster; an answer per partition, the reasons for missing ones in `problems`."""
+
+    def __init__(self, client: ClusterClient) -> None:
+        self._client = client
+        self.problems: dict[TopicPartition, TwinlogError] = {}
+        self._silent: set[TopicPartition] = set()
+
+    def _asked(self, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
+        return set(tps) - self._silent
+
+    def _note(self, tp: TopicPartition, error: TwinlogError) -> None:
+        """Why there is no answer for a partition."""
+        if has_no_leader(error):
+            self._silent.add(tp)
+            error = PartitionError(
+                f"{tp}: its leader does not answer: {error.message}; looking again",
+                code="NO_LEADER",
+                fate=Fate.RETRIABLE,
+            )
+        self.problems[tp] = error
+
+    def _good(self, answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[TopicPartition, T]:
+        out: dict[TopicPartition, T] = {}
+        for tp, answer in answers.items():
+            if isinstance(answer, TwinlogError):
+                self._note(tp, answer)
+            else:
+                out[tp] = answer
+        return out
+
+    def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
+        found = self._client.metadata(sorted(topics)).topics
+        return {name: topic.topic_id for name, topic in found.items() if not topic.error}
+
+    def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
+        starts = self._good(admin.list_offsets(self._client, self._asked(tps), admin.EARLIEST))
+        latest = self._good(admin.list_offsets(self._client, starts, admin.LATEST))
+        out: dict[TopicPartition, LogEnds] = {}
+        for tp, end in self._good(admin.log_ends(self._client, latest)).items():
+            start, high = starts[tp], latest[tp]
+            out[tp] = LogEnds(
+                log_start=start.offset,
+                high_watermark=high.offset,
+                # an empty log of a fresh epoch answers -1: nothing was written in any epoch
+                log_end=max(end.end_offset, high.offset),
+                leader_epoch=end.leader_epoch,
+            )
+        return out
+
+    def begins(
+        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+    ) -> Mapping[TopicPartition, int]:
+        out: dict[TopicPartition, int] = {}
+        isolation = admin.Isolation(read_committed)
+        asked = {tp: start for tp, start in starts.items() if tp not in self._silent}
+        for tp, answer in begin_offsets(self._client, asked, isolation=isolation).items():
+            if isinstance(answer, TwinlogError):
+                self._note(tp, answer)
+            else:
+                out[tp] = answer
+        return out
+
+    def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
+        wanted = {tp: (offsets[tp], READ_BYTES) for tp in self._asked(offsets)}
+        found = self._good(fetch_records(self._client, wanted))
+        return {tp: RawRecords(records=answer.records) for tp, answer in found.items()}
+
+    def producers(
+        self, tps: set[TopicPartition], producer_id: int
+    ) -> Mapping[TopicPartition, ProducerTail] | None:
+        try:
+            answers = admin.describe_producers(self._client, self._asked(tps))
+        except (Unsupported, Unauthorized):
+            return None
+        out: dict[TopicPartition, ProducerTail] = {}
+        for tp, answer in answers.items():
+            if isinstance(answer, Unauthorized):
+                return None
+            if isinstance(answer, TwinlogError):
+                self._note(tp, answer)
+                continue
+            state = answer.get(producer_id)
+            if state is not None:
+                out[tp] = ProducerTail(
+                    last_sequence=state.last_sequence, last_timestamp=state.last_timestamp
+                )
+        return out

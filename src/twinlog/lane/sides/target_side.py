@@ -1,0 +1,294 @@
+"""Writing: batches of many partitions to a request, many requests in flight, one connection per
+target broker.
+
+A partition keeps its broker while anything is in flight: when its leader moves, the answer is an
+error, the partition drains and is started anew. So all its requests are on one connection, and the
+broker takes them in order.
+
+A broker that takes no topic ids (Produce below version 13, Kafka before 4.1) appends to whatever
+topic has the name. There a first batch, after a moment or over a new connection, goes out only when
+metadata asked for since then says that the topic is still the one that was looked at. What slips
+through, since a topic was made anew within that moment, is seen in the answer (K sank): then the
+topics are looked at again, never called a gap.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
+from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.mirror.copy.intake import OutBatch
+from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.refusals import BROKEN_LOG
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.produce import (
+    PRODUCE,
+    VERSION_BY_ID,
+    VERSION_BY_NAME,
+    produce_answer,
+    produce_request,
+)
+
+SENT_TOGETHER_BYTES: Final = 256 * 1024
+"""Requests that go out with one system call, where so much may go out at once."""
+
+SEEN_WITHIN_S: Final = 0.1
+"""By name: for how long an answer says that the topic is still the same. A topic that is deleted
+and created again takes longer; what is sent meanwhile is refused.
+"""
+
+STALE_LEADER: Final = frozenset({3, 5, 6, 9, 74, 75, 100})
+
+
+@dataclass(slots=True)
+class Sent:
+    """What one Produce request carried."""
+
+    version: int
+    batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]]
+
+
+def produce_version(connection: HotConnection, ids: Mapping[str, TopicId]) -> int:
+    """By id where the broker and the topics have ids."""
+    _, highest = connection.api_versions.get(PRODUCE, (0, 0))
+    if highest < VERSION_BY_NAME:
+        raise Unsupported(
+            f"{connection.peer} offers Produce up to version {highest}; version {VERSION_BY_NAME} "
+            "is needed "
+            "(Kafka 2.8 or newer)"
+        )
+    has_ids = all(topic_id != NO_TOPIC_ID for topic_id in ids.values())
+    return VERSION_BY_ID if highest >= VERSION_BY_ID and has_ids else VERSION_BY_NAME
+
+
+@dataclass(slots=True, kw_only=True)
+class TargetSide:
+    """All writing of record batches of a lane."""
+
+    side: ClusterSide
+    on_answered: Callable[[PartitionCopy], None]
+    request_bytes: int
+    """A request is closed when it holds so much; one batch may be larger."""
+    copies: set[PartitionCopy] = field(default_factory=set)
+    """Several may write to one target partition."""
+    throttle_ms: int = 0
+    in_flight_bytes: int = 0
+    """Of record batches that are not answered."""
+    _looked_for: dict[TopicPartition, int] = field(default_factory=dict)
+    """Leader epochs for which a look was asked for; what it saw is at least of that epoch."""
+    _answered_at: dict[PartitionCopy, float] = field(default_factory=dict)
+    _unsure_since: dict[PartitionCopy, float] = field(default_factory=dict)
+    _homes: dict[PartitionCopy, int] = field(default_factory=dict)
+    _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
+    """By broker, in the order of their turns."""
+
+    def add(self, copy: PartitionCopy) -> None:
+        self.copies.add(copy)
+
+    def remove(self, copy: PartitionCopy) -> None:
+        self.copies.discard(copy)
+        self._answered_at.pop(copy, None)
+        self._unsure_since.pop(copy, None)
+        node = self._homes.pop(copy, None)
+        if node is not None:
+            self._ready.get(node, {}).pop(copy, None)
+
+    def wake(self, copy: PartitionCopy) -> None:
+        """The partition may have something to send."""
+        if not copy.is_ready:
+            return
+        node = self._homes.get(copy)
+        if node is None:
+            leader = self.side.leaders.get(copy.target)
+            if leader is None:
+                self.side.need_topics((copy.target.topic,))
+                return
+            node = self._homes[copy] = leader.node
+            copy.on_new_connection()
+            self._note_leader(copy)
+        self._ready.setdefault(node, {})[copy] = None
+
+    def on_new_leaders(self) -> None:
+        """Metadata was read: partitions that have nothing in flight follow their leader.
+
+        One that never sent to its broker, or has all answers, hears of no error and no lost
+        connection: without this it would wait for a dead broker until that comes back.
+        """
+        for copy, node in list(self._homes.items()):
+            self._note_leader(copy)
+            leader = self.side.leaders.get(copy.target)
+            if leader is None or leader.node == node or copy.in_flight:
+                continue
+            del self._homes[copy]
+            self._ready.get(node, {}).pop(copy, None)
+        self.wake_all()
+
+    def _note_leader(self, copy: PartitionCopy) -> None:
+        leader = self.side.leaders.get(copy.target)
+        if leader is not None:
+            copy.leader.is_now(leader.epoch, looked_for=self._looked_for.get(copy.target, -1))
+
+    def wake_all(self) -> None:
+        """Leaders or connections changed: everything is worth another look."""
+        for copy in self.copies:
+            self.wake(copy)
+
+    def pump(self, now_ms: int) -> None:
+        """Send as much as windows and sockets allow."""
+        for node, ready in self._ready.items():
+            if not ready:
+                continue
+            connection = self.side.connection_to(node)
+            if connection is None:
+                continue
+            while not connection.wants_write:
+                together = 0
+                while together < SENT_TOGETHER_BYTES and connection.may_send:
+                    size = self._submit_one(connection, ready, now_ms)
+                    if not size:
+                        break
+                    together += size
+                if not together:
+                    break
+                self.side.flush(node, connection)
+
+    def _submit_one(
+        self, connection: HotConnection, ready: dict[PartitionCopy, None], now_ms: int
+    ) -> int:
+        """Queue one request with what may go out now; returns the bytes of its batches."""
+        batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]] = {}
+        ids: dict[str, TopicId] = {}
+        size = 0
+        for copy in list(ready):
+            if size >= self.request_bytes:
+                break
+            tp = copy.target
+            if tp in batches:
+                continue  # a request holds one batch of a partition: the other goes with the next
+            if ids.setdefault(tp.topic, copy.target_topic_id) != copy.target_topic_id:
+                continue  # the topic was created again meanwhile: its old batches go by themselves
+            if not self._is_sure_of_topic(connection, copy, now_ms):
+                del ready[copy]  # metadata wakes it again, or it is in trouble
+                continue
+            batch = copy.next_batch(now_ms)
+            if batch is None:
+                del ready[copy]  # an answer or new data wakes it again
+                if copy.trouble is not None:
+                    self._looked_for[tp] = copy.leader.epoch
+                    self.on_answered(copy)
+                continue
+            batches[tp] = (copy, batch)
+            size += len(batch.data)
+        if not batches:
+            return 0
+        for topic, topic_id in ids.items():
+            self.side.names[topic_id.raw] = topic
+        version = produce_version(connection, ids)
+        data = {tp: batch.data for tp, (_, batch) in batches.items()}
+        parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
+        connection.submit(PRODUCE, version, parts, Sent(version, batches))
+        self.in_flight_bytes += size
+        return size
+
+    def _is_sure_of_topic(
+        self, connection: HotConnection, copy: PartitionCopy, now_ms: int
+    ) -> bool:
+        _, highest = connection.api_versions.get(PRODUCE, (0, 0))
+        if highest >= VERSION_BY_ID or copy.target_topic_id == NO_TOPIC_ID or copy.in_flight:
+            return True
+        now, topic = time.monotonic(), copy.target.topic
+        if self._answered_at.get(copy, 0.0) >= now - SEEN_WITHIN_S:
+            return True
+        # asked for since we know that there is something to send, however long the answer takes
+        since = self._unsure_since.setdefault(copy, now)
+        if self.side.seen_at.get(topic, 0.0) < since:
+            self.side.need_topics((topic,))
+            return False
+        del self._unsure_since[copy]
+        found = self.side.topic_ids.get(topic)
+        if found in (NO_TOPIC_ID, copy.target_topic_id):
+            return True
+        copy.stop(
+            PartitionError(
+                f"{copy.target}: the target topic was deleted"
+                f"{' and created again' if found else ''}; looking again",
+                code="TARGET_RECREATED" if found else "TOPIC_MISSING",
+                fate=Fate.RETRIABLE,
+            ),
+            now_ms,
+        )
+        self.on_answered(copy)
+        return False
+
+    def on_answer(self, sent: Sent, view: memoryview, now_ms: int) -> int:
+        """One Produce request was answered; returns for how many ms the broker will not read on.
+
+        CorruptData when it is no answer to this request: the outcome is then unknown.
+        """
+        throttle_ms, answers = produce_answer(sent.version, view, self.side.names)
+        if {answer.tp for answer in answers} != set(sent.batches):
+            raise CorruptData("a Produce request was answered for other partitions")
+        for answer in answers:
+            copy, batch = sent.batches.pop(answer.tp)
+            self.in_flight_bytes -= len(batch.data)
+            if answer.error in STALE_LEADER:
+                self.side.forget_leader(answer.tp)
+            copy.on_produced(
+                error=answer.error,
+                base_offset=answer.base_offset,
+                log_append_time_ms=answer.log_append_time_ms,
+                message=answer.message,
+                now_ms=now_ms,
+            )
+            if sent.version < VERSION_BY_ID:
+                self._on_answer_by_name(copy, now_ms)
+            self.wake(copy)
+            self.on_answered(copy)
+        return throttle_ms
+
+    def _on_answer_by_name(self, copy: PartitionCopy, now_ms: int) -> None:
+        if copy.trouble is None:
+            self._answered_at[copy] = time.monotonic()
+        elif copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:
+            # a look at the ids, and at the log, says which of the two it is
+            copy.trouble = PartitionError(
+                f"{copy.target}: a batch was appended elsewhere than expected, and this broker "
+                "knows topics by name only: it may have been deleted and created again; looking "
+                "again",
+                code="TARGET_RECREATED",
+                fate=Fate.RETRIABLE,
+            )
+
+    def on_throttled(self, connection: HotConnection, muted_ms: int) -> None:
+        """A quota binds: nothing goes to this broker for so long."""
+        self.throttle_ms = max(self.throttle_ms, muted_ms)
+        self.side.throttled(connection, muted_ms)
+
+    def on_disconnected(
+        self, node: int, unanswered: list[Sent], error: TwinlogError, now_ms: int
+    ) -> None:
+        """The connection is gone: what was in flight on it has an unknown outcome."""
+        self._ready.pop(node, None)
+        lost = [one for sent in unanswered for one in sent.batches.values()]
+        self.in_flight_bytes -= sum(len(batch.data) for _, batch in lost)
+        for copy, home in list(self._homes.items()):
+            if home == node:
+                del self._homes[copy]
+                self._answered_at.pop(copy, None)
+        for copy in dict.fromkeys(copy for copy, _ in lost):
+            copy.on_disconnected(
+                PartitionError(
+                    f"{copy.target}: {error.message}; looking what arrived",
+                    code="TARGET_DISCONNECTED",
+                    fate=Fate.RETRIABLE,
+                ),
+                now_ms,
+            )
+            self.on_answered(copy)
+        for copy in list(self.copies):
+            self.wake(copy)

@@ -1,0 +1,64 @@
+"""How long the target remembers a producer id, looked up again while a lane copies.
+
+`producer.id.expiration.ms` can be changed under running brokers. One that is lowered makes them
+forget earlier than the driver found when it claimed its generation; a partition would then count
+as protected whose producer id is gone. Brokers look for what to forget every ten minutes (by
+default), so a look a minute is early enough. Where our user may not read brokers' configs, what
+the driver said stays: it read them, or was told by the configuration.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.topics.producer_expiry import producer_expiry
+from twinlog.errors import TwinlogError, Unauthorized, Unsupported
+from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.cluster_side import ClusterSide
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ExpiryWatch:
+    """Asks the target's brokers now and then, in the background."""
+
+    side: ClusterSide
+    background: Background
+    expiry_ms: int | None
+    """None: partitions are unprotected for another reason, and nobody asks."""
+    on_changed: Callable[[int], None]
+    _next: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
+    _is_looking: bool = False
+
+    def tend(self) -> None:
+        """Begin a look when one is due; called about once a second."""
+        now = time.monotonic()
+        if self.expiry_ms is None or self._is_looking or now < self._next:
+            return
+        self._next, self._is_looking = now + LOOK_S, True
+        self.background.submit(self._look, self._seen, self._failed)
+
+    def _look(self) -> int | None:
+        with self.side.lock:
+            return producer_expiry(self.side.client)
+
+    def _seen(self, found: int | None) -> None:
+        self._is_looking = False
+        if found is None or found == self.expiry_ms:
+            return
+        log.info("producer.id.expiration.ms is %d now, it was %s", found, self.expiry_ms)
+        self.expiry_ms = found
+        self.on_changed(found)
+
+    def _failed(self, error: TwinlogError) -> None:
+        self._is_looking = False
+        if isinstance(error, (Unauthorized, Unsupported)):
+            self._next = float("inf")
+        log.debug("the expiry of producer ids cannot be read error=%s", error)

@@ -1,0 +1,199 @@
+"""Finds partitions of which the source answers nothing, forever, though its log goes on.
+
+A batch whose length field is damaged on the broker's disk ends its segment for the broker: it
+believes that the batch is still being written, and answers every read there without an error and
+without a byte. Seen from outside that is a partition that lags and says nothing.
+
+An empty answer has harmless reasons, and none of them may look like this one:
+
+- nothing to read: the end (high watermark, or last stable offset under read_committed) is at our
+  position. An open transaction holds the last stable offset back, so it is one of these;
+- markers and rolled back data are bytes in the answer, and the position moves over them;
+- a partition left out of the fetch (budget, memory, no leader) is not at home with any broker, and
+  a quota's answers are counted: both let the time begin anew;
+- a fetch filled by its neighbours, or a session that lost it: the look asks for this partition
+  alone, and a broker then sends at least one batch, whatever its size (KIP-74). The look has its
+  own throttle time, and takes end and records from one answer;
+- a replica nearby that is damaged alone: the look asks the leader, and the partition is then read
+  there;
+- the end of a compacted log: its last records may be gone (tombstones, markers), so that nothing
+  lies between position and end. It is told from damage by reading further on: where something does
+  lie behind, a sound log would have sent that from our position as well. Where nothing can be read
+  there either, a compacted log gets no code: nothing is known to be missing. A copy that is to end
+  there (`--once`) has ended only where an open transaction holds the end back and the log, read
+  without regard to it, goes on there: damage in that segment would have stopped such a read, too
+  (over that in an earlier one brokers jump: see `gaps`).
+
+A log that is not compacted has no gaps, so there one empty answer is proof. A topic whose
+configuration may not be read counts as compacted.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import Isolation
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.source_side import Asked, SourceSide
+from twinlog.lane.watches.compaction import may_lack_offsets
+from twinlog.mirror.findings import SOURCE, export
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import read_headers
+
+log = logging.getLogger(__name__)
+
+STALLED_AFTER_S: float = 60.0
+"""Only then is it looked at: a slow broker or a new leader has long answered."""
+
+BOUNDED_AFTER_S: Final = 10.0
+"""A copy that has an end is not kept waiting for longer by what may be a gap in front of it."""
+
+ASK_S: Final = 10.0
+LOOK_BYTES: Final = 1 << 16
+PLACES: Final = 8
+"""Where a compacted log is read further on; the broker's index has an entry every 4 KB."""
+
+
+class Stalled(NamedTuple):
+    """A partition of which nothing can be read from `position` on."""
+
+    position: int
+    end: int
+    is_gap: bool
+    """Compaction left nothing up to the end, and the log goes on behind it; False: something must
+    be there.
+    """
+
+
+Found = dict[TopicPartition, Stalled | None]
+"""None: there is something to read, or nothing is known to be missing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StallWatch:
+    """Looks at the partitions of one lane that were asked for in vain for too long."""
+
+    source: SourceSide
+    side: ClusterSide
+    background: Background
+    read_committed: bool
+    _since: dict[TopicPartition, tuple[Asked, float]] = field(default_factory=dict)
+    _is_looking: bool = False
+
+    def tend(self) -> None:
+        """Begin a look when one is due; to be called about once a second."""
+        now = time.monotonic()
+        asked = {one.tp: one for one in self.source.asked_in_vain()}
+        since = self._since
+        self._since = {
+            tp: since[tp] if tp in since and since[tp][0] == one else (one, now)
+            for tp, one in asked.items()
+        }
+        due = {
+            tp: one.position
+            for tp, (one, began) in self._since.items()
+            if now - began >= _patience_s(one)
+        }
+        if due and not self._is_looking:
+            self._is_looking = True
+            self.background.submit(lambda: self._look(due), self._on_found, self._on_failed)
+
+    def _on_found(self, found: Found) -> None:
+        self._is_looking = False
+        for tp, stalled in found.items():
+            self._since.pop(tp, None)
+            if stalled is not None and stalled.is_gap:
+                self.source.end_at(tp, stalled.position, stalled.end)
+            if stalled is None or stalled.is_gap:
+                self.source.ask_anew(tp)
+            elif self.source.position_of(tp) == stalled.position:
+                self.source.on_trouble(tp, self._error(tp, stalled))
+
+    def _on_failed(self, error: TwinlogError) -> None:
+        self._is_looking = False
+        self._since.clear()  # not again at once
+        log.debug("a look at silent partitions failed error=%s", error)
+
+    def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
+        leader = self.side.leaders.get(tp)
+        where = "its leader" if leader is None else f"its leader, node {leader.node}"
+        return PartitionError(
+            f"{tp}: from upstream offset {stalled.position} the source answers nothing, though its "
+            f"log ends at {stalled.end}: look at that segment with kafka-dump-log.sh on {where}; "
+            "then mend it or let another replica lead. If neither can be, save what is readable "
+            f"behind it ({export(SOURCE, tp)} --from OFFSET), and only then delete the records up "
+            "to there, with twinlog.source.loss=accept",
+            code="SOURCE_STALLED",
+        )
+
+    # -- in the background -----------------------------------------------------------------------
+
+    def _look(self, due: dict[TopicPartition, int]) -> Found:
+        with self.side.lock:
+            client = self.side.client
+            found: Found = dict.fromkeys(due)
+            silent = {
+                tp: self._end(answer)
+                for tp, answer in self._read(
+                    client, due, read_committed=self.read_committed
+                ).items()
+                if not answer.throttle_ms and not answer.records and self._end(answer) > due[tp]
+            }
+            compacted = may_lack_offsets(client, {tp.topic for tp in silent})
+            for tp, end in silent.items():
+                place = (client, tp, due[tp], end)
+                if tp.topic not in compacted or self._goes_on(*place):
+                    found[tp] = Stalled(due[tp], end, is_gap=False)
+                elif self._is_gap(*place):
+                    found[tp] = Stalled(due[tp], end, is_gap=True)
+        return found
+
+    def _goes_on(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
+        """Something lies further on, below the end."""
+        return any(
+            header.base_offset < end
+            for place in _places(position, end)
+            for answer in self._read(
+                client, {tp: place}, read_committed=self.read_committed
+            ).values()
+            for header, _ in read_headers(answer.records)
+        )
+
+    def _is_gap(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:
+        """The log's next batch is one of the open transaction that holds the end back."""
+        answers = self._read(client, {tp: position}, read_committed=False).values()
+        headers = (header for answer in answers for header, _ in read_headers(answer.records))
+        return any(header.base_offset >= end for header in islice(headers, 1))
+
+    def _read(
+        self, client: ClusterClient, offsets: dict[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, FetchedRecords]:
+        answers = fetch_records(
+            client,
+            {tp: (offset, LOOK_BYTES) for tp, offset in offsets.items()},
+            isolation=Isolation(read_committed),
+            timeout_s=ASK_S,
+        )
+        return {tp: one for tp, one in answers.items() if not isinstance(one, TwinlogError)}
+
+    def _end(self, answer: FetchedRecords) -> int:
+        return answer.last_stable_offset if self.read_committed else answer.high_watermark
+
+
+def _patience_s(asked: Asked) -> float:
+    return min(STALLED_AFTER_S, BOUNDED_AFTER_S) if asked.is_bounded else STALLED_AFTER_S
+
+
+def _places(position: int, end: int) -> Iterator[int]:
+    """Offsets behind `position`, the last one first: the index is most likely to lead there."""
+    step = max(1, (end - 1 - position) // PLACES)
+    yield from range(end - 1, position, -step)

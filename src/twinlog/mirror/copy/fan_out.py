@@ -1,0 +1,290 @@
+"""One source partition that goes to several target partitions by key: read once, written as
+branches.
+
+    source partition --> records --> partition_of --> branch 0 --> target partition 0
+                                                  --> branch 1 --> target partition 1 ...
+
+A branch is the copy of the records that belong in its target partition: its own ordinals, map rows,
+mark and in-flight window. All branches of a source partition write under one producer id, which no
+other source partition uses: in each target partition the sequences of each id follow one another.
+
+What differs from the copy of a whole partition:
+
+- Nearly every record would begin a run of the map. Instead each batch announces one: its *last*
+  record. A log ends behind a whole batch, so the place to go on is known exactly all the same.
+- Others write between our batches: the other source partitions. K moves with every answer, so it
+  cannot show that records of ours are missing. Instead none can be: while the target may not
+  remember our producer id, one batch is in flight.
+- A branch that gets no record announces now and then how far the source was read for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
+from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.copy.partitioner import partition_of
+from twinlog.mirror.copy.timings import TimingSum
+from twinlog.mirror.map.offset_map import Run
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.record_batch import BatchHeader
+from twinlog.wire.records import Record, fingerprint
+
+NOWHERE: Final = -1
+
+
+def read_to(ordinal: int, upstream: int) -> Run:
+    """A run of a branch's map that is no record: all below `upstream` was read for it, and its next
+    record will be of this ordinal.
+    """
+    return Run(ordinal, upstream, NOWHERE)
+
+
+def is_record(run: Run) -> bool:
+    """Whether a run of a branch's map says where a record is at the source."""
+    return run.downstream != NOWHERE
+
+
+def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
+    """Where a branch goes on whose next record is of this ordinal; None: its map does not say."""
+    record_at = {run.ordinal: run.upstream for run in runs if is_record(run)}
+    if ordinal in record_at:
+        return record_at[ordinal]  # announced, and not written
+    for run in runs:
+        if run.ordinal == ordinal:
+            return run.upstream
+    last = record_at.get(ordinal - 1)
+    return None if last is None else last + 1
+
+
+class FanIntake(Intake):
+    """The way in of a whole source partition: takes batches apart, and sends none."""
+
+    def __init__(self, *, position: int, read_committed: bool, last_fetched_epoch: int) -> None:
+        super().__init__(
+            position=position,
+            last_fetched_epoch=last_fetched_epoch,
+            ordinal=0,
+            k=0,
+            last_run=None,
+            producer_id=-1,
+            read_committed=read_committed,
+            limit_bytes=0,
+        )
+        self._gathered: list[Record] = []
+        self._headers: list[BatchHeader] = []
+
+    def read(
+        self, records: memoryview, aborted: Iterable[Aborted], end: int
+    ) -> tuple[BatchHeader | None, list[Record]]:
+        """Records of one Fetch answer, and the header of the last batch that had some.
+
+        As `take`: what stands before a bad batch is returned, and the next answer begins with it.
+        """
+        self._gathered, self._headers = [], []
+        try:
+            self.take(records, aborted, end)
+        except TwinlogError:
+            if not self._headers:
+                raise
+        return (self._headers[-1] if self._headers else None), self._gathered
+
+    def _passes(self, header: BatchHeader) -> bool:
+        return False
+
+    def _deep(self, header: BatchHeader, records: Sequence[Record]) -> list[OutBatch]:
+        self.deep_batches += 1
+        self._gathered += (record for record in records if record.offset >= self.position)
+        self._headers.append(header)
+        self.position = max(self.position, header.next_offset)
+        return []
+
+
+class BranchIntake(Intake):
+    """The way in of one branch: its records of one Fetch answer become batches."""
+
+    def encode(
+        self, header: BatchHeader, records: Sequence[Record], upto: int
+    ) -> Iterable[OutBatch]:
+        """Batches of these records; all below `upto` were read."""
+        fresh = [record for record in records if record.offset >= self.position]
+        out: list[OutBatch] = []
+        for group in self._before_wrap(fresh):
+            done = 0
+            for batch in self._encoded(header, group):
+                done += batch.count
+                last = group[done - 1]
+                at = batch.next_ordinal - 1
+                batch.runs = (Run(at, last.offset, self.k + at),)
+                batch.fingerprint = fingerprint(last)
+                out.append(batch)
+        self.position = max(self.position, upto)
+        if out:
+            out[-1].upstream_next = self.position
+        return out
+
+    def _run(self, ordinal: int, upstream: int) -> Run | None:
+        return None
+
+
+class Branch(PartitionCopy):
+    """The copy of those records of a source partition that belong in one target partition."""
+
+    intake: BranchIntake
+    intake_class = BranchIntake
+
+    def on_share(
+        self, header: BatchHeader | None, records: Sequence[Record], upto: int, now_ms: int
+    ) -> None:
+        """Queue what a Fetch answer brought for this branch; the source was read to `upto`."""
+        if header is not None:
+            for batch in self.intake.encode(header, records, upto):
+                self.queue(batch, now_ms, always=True)
+        self.intake.position = max(self.intake.position, upto)
+        self.has_read()
+
+    def note_position(self) -> None:
+        """Announce how far the source was read while it brought nothing for us."""
+        known, position = self.tail.runs[-1], self.intake.position
+        if self.is_idle and known.upstream_of(self.acked_ordinal) < position:
+            # written before the next batch, which may have this very ordinal
+            self.tail.announce(read_to(self.acked_ordinal, position), None, always=True)
+
+    def _window(self, batch: OutBatch, now_ms: int) -> int:
+        return super()._window(batch, now_ms) if self._surely_known(batch, now_ms) else 1
+
+    def _surely_known(self, batch: OutBatch, now_ms: int) -> bool:
+        oldest = batch.max_timestamp
+        if self.in_flight:
+            oldest = min(oldest, self._oldest_sent)
+        return self.is_protected(oldest, now_ms)
+
+    def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
+        # the other source partitions write here, too
+        self._k += distance
+        self.intake.k = self._k
+        self._clean(batch, self._k + batch.ordinal, now_ms)
+
+
+class FanOut:
+    """All branches of one source partition on one lane: together they are one copy."""
+
+    def __init__(
+        self,
+        *,
+        source: TopicPartition,
+        source_topic_id: TopicId,
+        branches: Sequence[Branch],
+        read_committed: bool,
+        end: int,
+    ) -> None:
+        self.source = source
+        self.source_topic_id = source_topic_id
+        self.parts = tuple(branches)
+        self.target = branches[0].target
+        """For show: any of them."""
+        self.end = end
+        first = min(branches, key=lambda branch: branch.intake.position).intake
+        self.intake = FanIntake(
+            position=first.position,
+            read_committed=read_committed,
+            last_fetched_epoch=first.last_fetched_epoch,
+        )
+        self.source_trouble: TwinlogError | None = None
+        self.ages, self.latencies = TimingSum(), TimingSum()
+        for branch in branches:
+            branch.ages, branch.latencies = self.ages, self.latencies
+
+    def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
+        """Give every branch its share of a Fetch answer; returns the bytes now held for it."""
+        before = self.queued_bytes
+        header, gathered = self.intake.read(records, aborted, self.end)
+        shares: list[list[Record]] = [[] for _ in self.parts]
+        for record in gathered:
+            shares[partition_of(record, len(shares))].append(record)
+        for branch, share in zip(self.parts, shares, strict=True):
+            branch.on_share(header, share, self.intake.position, now_ms)
+        return self.queued_bytes - before
+
+    def halt(self) -> None:
+        """One branch is in trouble: the others send nothing more, so that all come to rest."""
+        for branch in self.parts:
+            if branch.trouble is None and branch.state is CopyState.COPYING:
+                branch.drain()
+
+    def drain(self) -> None:
+        """Send nothing more; the partition is released when `is_drained`."""
+        for branch in self.parts:
+            branch.note_position()
+            branch.drain()
+
+    @property
+    def trouble(self) -> PartitionError | None:
+        return next((part.trouble for part in self.parts if part.trouble is not None), None)
+
+    @property
+    def state(self) -> CopyState:
+        return next(
+            (part.state for part in self.parts if part.state is not CopyState.COPYING),
+            CopyState.COPYING,
+        )
+
+    @property
+    def wants_fetch(self) -> bool:
+        return self.state is CopyState.COPYING and self.intake.position < self.end
+
+    @property
+    def is_done(self) -> bool:
+        return self.acked_upstream >= self.end and self.is_drained
+
+    @property
+    def is_drained(self) -> bool:
+        return all(part.is_drained for part in self.parts)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(part.in_flight for part in self.parts)
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(part.queued_bytes for part in self.parts)
+
+    @property
+    def lost_answers_unprotected(self) -> bool:
+        return any(part.lost_answers_unprotected for part in self.parts)
+
+    @property
+    def acked_ordinal(self) -> int:
+        """How many records are on the target."""
+        return sum(part.acked_ordinal for part in self.parts)
+
+    @property
+    def acked_upstream(self) -> int:
+        """All records below it are on the target."""
+        return min(part.acked_upstream for part in self.parts)
+
+    @property
+    def acked_downstream(self) -> int:
+        return -1  # no single offset says where it is
+
+    @property
+    def acked_records(self) -> int:
+        return sum(part.acked_records for part in self.parts)
+
+    @property
+    def acked_bytes(self) -> int:
+        return sum(part.acked_bytes for part in self.parts)
+
+    @property
+    def last_timestamp(self) -> int:
+        return max(part.last_timestamp for part in self.parts)
+
+    def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
+        return all(part.is_protected(next_timestamp, now_ms) for part in self.parts)
+
+
+Copy = PartitionCopy | FanOut
+"""What a lane does with one source partition."""

@@ -1,0 +1,86 @@
+"""Joins batches of a few records that follow each other into larger ones, where that is asked for.
+
+A Produce request holds one batch of a partition, so batches of single records cost the target a
+request each. Joining has its price as well, since it decodes and encodes: about 5 us a record. From
+some ten records a batch on, that is more than a batch costs; such batches are left as they are.
+
+What is joined keeps its ordinals, so what was said about them in the offset map holds: runs begin
+in the middle of a batch, as they do in one that was encoded anew for its holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from twinlog.mirror.copy.intake import OutBatch
+from twinlog.model import SEQUENCE_MODULUS, sequence_of
+from twinlog.wire.record_batch import ATTRIBUTES_POSITION, CODEC_MASK, Codec
+from twinlog.wire.records import Record, decode_batch, encode_batch
+
+FEW_RECORDS: Final = 8
+
+
+def join_small(
+    batches: Iterable[OutBatch], *, target_bytes: int, limit_bytes: int, producer_id: int
+) -> list[OutBatch]:
+    """The same records in the same order, in batches of at most `target_bytes` where joined."""
+    most = min(target_bytes, limit_bytes)
+    out: list[OutBatch] = []
+    group: list[OutBatch] = []
+    size = 0
+    for batch in batches:
+        size += len(batch.data)
+        if not group or size > most or not _go_together(group, batch):
+            out += _joined(group, limit_bytes, producer_id)
+            group, size = [], len(batch.data)
+        group.append(batch)
+    out += _joined(group, limit_bytes, producer_id)
+    return out
+
+
+def _go_together(group: list[OutBatch], batch: OutBatch) -> bool:
+    first = group[0]
+    return (
+        first.count <= FEW_RECORDS
+        and batch.count <= FEW_RECORDS
+        and batch.leader_epoch == first.leader_epoch
+        and _codec(batch) is _codec(first)
+        and sequence_of(first.ordinal) + batch.next_ordinal - first.ordinal <= SEQUENCE_MODULUS
+    )
+
+
+def _codec(batch: OutBatch) -> Codec:
+    return Codec(batch.data[ATTRIBUTES_POSITION + 1] & CODEC_MASK)
+
+
+def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[OutBatch]:
+    if len(group) < 2:
+        return group
+    first, last = group[0], group[-1]
+    records: list[Record] = []
+    for batch in group:
+        records += decode_batch(batch.data)
+    encoded = encode_batch(
+        records,
+        codec=_codec(first),
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence_of(first.ordinal),
+    )
+    if len(encoded) > limit_bytes:
+        return group
+    marks = [batch.fingerprint for batch in group if batch.fingerprint is not None]
+    joined = OutBatch(
+        ordinal=first.ordinal,
+        count=len(records),
+        data=memoryview(encoded),
+        upstream=first.upstream,
+        upstream_next=last.upstream_next,
+        runs=tuple(run for batch in group for run in batch.runs),
+        # of the last run: that is the one that its row keeps
+        fingerprint=marks[-1] if marks else None,
+        max_timestamp=max(batch.max_timestamp for batch in group),
+        leader_epoch=last.leader_epoch,
+    )
+    return [joined]

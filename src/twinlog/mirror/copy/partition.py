@@ -1,0 +1,489 @@
+"""The copy of one partition: what may be sent now, and what each answer of the target means.
+
+Two invariants hold everywhere:
+
+1. Whoever writes, writes the same records under the same sequences: ordinal mod 2^31, one producer
+   id a flow.
+2. In a topic that is ours alone `K = target offset - ordinal` never changes. It is compared in
+   every answer.
+
+After *any* error answer nothing more is sent until all requests in flight are answered; then the
+partition is taken anew (`position.py`): what stands on the target is looked up, never remembered.
+
+`window` says how many batches may be in flight:
+
+- 1 until the first clean answer after a start (the first request goes alone);
+- 1 while the partition is unprotected and there was trouble within the last 60 s, or the target
+  topic may refuse single records;
+- else `PIPELINE`: what a broker appends in order on one connection anyway.
+
+A partition is protected while the broker surely remembers our producer id here: it forgets an id
+whose last record's *timestamp* is older than `producer.id.expiration.ms`, on each replica for
+itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
+from twinlog.mirror.copy.joining import join_small
+from twinlog.mirror.copy.refusals import (
+    BROKEN_LOG,
+    REFUSALS,
+    RETRIABLE_ERRORS,
+    SEQUENCE_ERRORS,
+    UNDER_MIN_ISR,
+)
+from twinlog.mirror.copy.target_leader import TargetLeader
+from twinlog.mirror.copy.timings import TimingSum
+from twinlog.mirror.findings import Span, extra_records, gap_written
+from twinlog.mirror.map.map_tail import MapTail
+from twinlog.mirror.map.offset_map import Mark, Run, upstream_range
+from twinlog.mirror.start_point import CopyRules, StartPoint
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.records import fingerprint, first_record
+
+PIPELINE: Final = 16
+TROUBLE_MS: Final = 60_000
+CLOCKS_MS: Final = 900_000
+"""A broker's clock and ours differ by less than this."""
+FUTURE_MS: Final = 1_800_000
+"""Half the default of message.timestamp.after.max.ms: a record further ahead may be refused."""
+
+
+class CopyState(StrEnum):
+    """What a partition is doing; reported as it stands."""
+
+    STARTING = "STARTING"
+    COPYING = "COPYING"
+    DRAINING = "DRAINING"
+    DONE = "DONE"
+    TAKEN_OVER = "TAKEN_OVER"
+    FAILED = "FAILED"
+
+
+class PartitionCopy:
+    """One partition on one lane, from its start point to its release."""
+
+    intake_class: type[Intake] = Intake
+
+    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
+        self,
+        *,
+        source: TopicPartition,
+        target: TopicPartition,
+        source_topic_id: TopicId,
+        target_topic_id: TopicId,
+        rules: CopyRules,
+        start: StartPoint,
+        tail: MapTail,
+        end: int,
+        limit_bytes: int,
+        is_picky: bool = False,
+        last_run: Run | None,
+        now_ms: int,
+        stamps_own_time: bool | None = False,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.source_topic_id = source_topic_id
+        self.target_topic_id = target_topic_id
+        self.tail = tail
+        self.end = end
+        """First upstream offset that is not to be copied (2^63-1 without `--once`)."""
+        self.state = CopyState.TAKEN_OVER if start.taken_over else CopyState.COPYING
+        self.intake = self.intake_class(
+            position=start.upstream,
+            ordinal=start.ordinal,
+            k=start.k,
+            last_run=last_run,
+            producer_id=rules.producer_id,
+            read_committed=rules.read_committed,
+            limit_bytes=limit_bytes,
+            recompression=rules.recompression,
+            last_fetched_epoch=start.last_fetched_epoch,
+        )
+        self.acked_ordinal = start.ordinal
+        self.acked_upstream = start.upstream
+        self.acked_downstream = start.k + start.ordinal
+        self.acked_epoch = start.last_fetched_epoch
+        """Source leader epoch of offset `acked_upstream` - 1 (-1: unknown); they move together."""
+        self.acked_records = 0
+        self.acked_bytes = 0
+        self.ages, self.latencies = TimingSum(), TimingSum()
+        """Of batches when they were read, and when they were acknowledged."""
+        self.queued_bytes = 0
+        self.last_timestamp = start.last_timestamp
+        self.trouble: PartitionError | None = None
+        """Set by the first answer that was not clean: drain, then look."""
+        self.source_trouble: TwinlogError | None = None
+        """Set when reading stopped: what was read before is still sent."""
+        self.lost_answers_unprotected = False
+        """Requests may still be on their way that later answers would not show to be first."""
+        self._rules = rules
+        self._safe_age_ms = rules.safe_age_ms
+        self._is_picky = is_picky
+        self._k = start.k
+        self._stamps_own_time = stamps_own_time
+        self._is_listed = start.is_protected
+        self._is_proven = False
+        self.leader = TargetLeader(start.target_epoch)
+        self._trouble_until_ms = now_ms + TROUBLE_MS
+        self._begins_at = start.ordinal
+        # a cold start's first row is its cut: no batch goes before it is durable
+        self._first_row_ordinal = (
+            tail.runs[0].ordinal if tail.durable_ordinal < 0 and tail.runs else -1
+        )
+        self._queue: deque[OutBatch] = deque()
+        self._in_flight: deque[OutBatch] = deque()
+        self._oldest_sent = self._newest_sent = 0
+        """Timestamps of what was sent since nothing was in flight."""
+
+    # -- in
+
+    def on_fetched(self, records: memoryview, aborted: Iterable[Aborted], now_ms: int) -> int:
+        """Queue what a Fetch answer brought; returns the bytes now held for it."""
+        before = self.queued_bytes
+        for batch in self._fit(self.intake.take(records, aborted, self.end)):
+            self.queue(batch, now_ms)
+        self.has_read()
+        return self.queued_bytes - before
+
+    def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
+        """Announce a batch to the map, to be sent when that is durable."""
+        for run in batch.runs:
+            self.tail.announce(run, batch.fingerprint, always=always)
+        is_first = batch.ordinal == self._begins_at
+        if is_first and not batch.runs and self.tail.durable_ordinal < self._first_row_ordinal:
+            # if another lane was first, this tells a later start that another record lies there
+            run = Run(batch.ordinal, batch.upstream, self._k + batch.ordinal)
+            self.tail.announce(run, fingerprint(first_record(batch.data)), always=True)
+        self._queue.append(batch)
+        self.ages.add(now_ms, batch.max_timestamp)
+        self.queued_bytes += len(batch.data)
+
+    def has_read(self) -> None:
+        """A Fetch answer was taken in."""
+        if self.state is not CopyState.COPYING:
+            return  # what waited was dropped: the next lane reads it again, from `acked_upstream`
+        if self._queue and self.tail.durable_ordinal < self._first_row_ordinal:
+            self.tail.dirty = True
+        if not self._queue and not self._in_flight:
+            # nothing but markers and aborted data: the position moves without a record
+            self._all_read_is_acked()
+
+    def _all_read_is_acked(self) -> None:
+        if self.intake.position >= self.acked_upstream:
+            self.acked_upstream = self.intake.position
+            self.acked_epoch = self.intake.last_fetched_epoch
+
+    def _fit(self, batches: list[OutBatch]) -> list[OutBatch]:
+        # where single records may be refused, the others of a larger batch would go with them
+        if not self._rules.join_bytes or self._is_picky or len(batches) < 2:
+            return batches
+        return join_small(
+            batches,
+            target_bytes=self._rules.join_bytes,
+            limit_bytes=self.intake.limit_bytes,
+            producer_id=self._rules.producer_id,
+        )
+
+    @property
+    def is_ours_alone(self) -> bool:
+        """Nobody else writes to the target topic."""
+        return self._rules.is_ours_alone
+
+    @property
+    def parts(self) -> tuple[PartitionCopy, ...]:
+        """What is written by itself: this one; of a `FanOut` its branches."""
+        return (self,)
+
+    @property
+    def wants_fetch(self) -> bool:
+        return self.state is CopyState.COPYING and self.intake.position < self.end
+
+    @property
+    def is_done(self) -> bool:
+        """Everything below `end` is on the target."""
+        return self.acked_upstream >= self.end and self.is_drained
+
+    # -- out
+
+    @property
+    def is_drained(self) -> bool:
+        return not self._in_flight and (not self._queue or self.state is not CopyState.COPYING)
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything that was read is on the target."""
+        return self.state is CopyState.COPYING and not self._queue and not self._in_flight
+
+    @property
+    def is_listed(self) -> bool:
+        """The target has listed our producer id, or taken a batch of it since."""
+        return self._is_listed
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def waits_for_map(self) -> bool:
+        """A batch cannot go out, or the start is not fixed, before a row is in the offset map."""
+        if self._queue:
+            return self.tail.durable_ordinal < self._needed(self._queue[0])
+        is_leaving = self.state is CopyState.DRAINING
+        return self.tail.dirty and (is_leaving or self.tail.durable_ordinal < 0)
+
+    def _needed(self, batch: OutBatch) -> int:
+        """The ordinal up to which runs must be durable before a batch is sent."""
+        return batch.runs[-1].ordinal if batch.runs else self._first_row_ordinal
+
+    def next_batch(self, now_ms: int) -> OutBatch | None:
+        """The batch to send now, counted as in flight; None when nothing may be sent."""
+        if not self._queue or self.state is not CopyState.COPYING or self.trouble is not None:
+            return None
+        batch = self._queue[0]
+        if self.leader.is_new:
+            self._trouble(self.leader.trouble(self.target), now_ms)
+            return None
+        if self.tail.durable_ordinal < self._needed(batch):
+            return None
+        if len(self._in_flight) >= self._window(batch, now_ms):
+            return None
+        self._queue.popleft()
+        batch.sent += 1
+        stamp = batch.max_timestamp
+        if not self._in_flight:
+            self._oldest_sent = self._newest_sent = stamp
+        elif stamp < self._oldest_sent:
+            self._oldest_sent = stamp
+        elif stamp > self._newest_sent:
+            self._newest_sent = stamp
+        self._in_flight.append(batch)
+        return batch
+
+    def on_new_connection(self) -> None:
+        """Nothing was in flight: the next request goes alone, as after every connect."""
+        self._is_proven = False
+
+    @property
+    def is_ready(self) -> bool:
+        """True when `next_batch` is worth asking."""
+        return bool(self._queue) and self.trouble is None and self.state is CopyState.COPYING
+
+    def _window(self, batch: OutBatch, now_ms: int) -> int:
+        if not self._is_proven:
+            return 1
+        oldest = newest = batch.max_timestamp
+        if self._in_flight:
+            oldest, newest = min(oldest, self._oldest_sent), max(newest, self._newest_sent)
+        if self.is_protected(oldest, now_ms):
+            return PIPELINE
+        # a batch that is refused must have none behind it
+        may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS
+        return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
+
+    def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
+        """Compare-and-append holds: the broker has our producer state and keeps it after this
+        batch.
+        """
+        age = self._safe_age_ms
+        if age is None or not self._is_listed:
+            return False
+        oldest = now_ms - age
+        return self.last_timestamp > oldest and next_timestamp > oldest
+
+    # -- answers
+
+    def on_produced(
+        self,
+        *,
+        error: int,
+        base_offset: int,
+        log_append_time_ms: int,
+        message: str | None,
+        now_ms: int,
+    ) -> None:
+        """The answer for the oldest batch in flight."""
+        batch = self._in_flight.popleft()
+        self.queued_bytes -= len(batch.data)
+        if self.trouble is not None and error:
+            return  # an earlier answer decided already; this one only drains
+        if error:
+            self._trouble(self._refusal(batch, error, message), now_ms)
+            return
+        expected = self._k + batch.ordinal
+        if base_offset != expected:
+            self._off_by(batch, base_offset - expected, now_ms)
+            return
+        if self._is_repeat(log_append_time_ms, batch, now_ms):
+            self._trouble(self._other_writer(batch), now_ms)
+            return
+        self._clean(batch, base_offset, now_ms)
+
+    def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
+        self.acked_ordinal = batch.next_ordinal
+        self.acked_upstream = batch.upstream_next
+        self.acked_downstream = base_offset + batch.count
+        self.acked_records += batch.count
+        self.acked_bytes += len(batch.data)
+        self.acked_epoch = batch.leader_epoch
+        self.last_timestamp = batch.max_timestamp
+        self.latencies.add(now_ms, batch.max_timestamp)
+        self._is_proven = self._is_listed = True
+        if self.state is CopyState.COPYING and not self._in_flight and not self._queue:
+            self._all_read_is_acked()
+
+    def _is_repeat(self, log_append_time_ms: int, batch: OutBatch, now_ms: int) -> bool:
+        """The target had a batch of these sequences already, and this lane did not send it.
+
+        A topic with CreateTime answers -1 to an append, and to a repeat the newest timestamp of the
+        batch *in its log*, which may be older or newer than ours, for it may hold other records. So
+        any answer but -1 is a repeat. With LogAppendTime both carry the broker's clock, and a
+        repeat of a batch without timestamps is answered with -1, too: there nobody sends before
+        what may be repeated has surely arrived (`shows_repeats`), so that a look has seen it.
+        """
+        if log_append_time_ms == -1:
+            self._stamps_own_time = False  # whatever was known of its configs
+            return False
+        if self._stamps_own_time is not None:
+            return not self._stamps_own_time and batch.sent == 1
+        # its configs may not be read: a time that is not about now was not stamped now
+        is_now = abs(log_append_time_ms - now_ms) < CLOCKS_MS
+        return not is_now or log_append_time_ms <= batch.max_timestamp
+
+    def shows_repeats(self, timestamp: int) -> bool:
+        """An answer would tell if the target had a batch already whose newest record is of this
+        time.
+        """
+        return self._stamps_own_time is False and timestamp != -1
+
+    def _off_by(self, batch: OutBatch, distance: int, now_ms: int) -> None:
+        where, begin = f"{self.target} at ordinal {batch.ordinal}", self._k + batch.ordinal
+        if distance < 0:
+            missing = upstream_range(self.tail.runs, batch.ordinal + distance, -distance)
+            text = gap_written(
+                f"{where}: {-distance} records are missing before the batch just appended: target "
+                f"offsets {Span(begin + distance, begin)} hold later records; upstream records "
+                f"{missing} of {self.source} are not on the target",
+                self.source,
+                self.target,
+            )
+            self._trouble(PartitionError(text, code="GAP_WRITTEN"), now_ms)
+            return
+        if self._rules.is_ours_alone:
+            foreign = Span(begin, begin + distance)
+            text = extra_records(
+                f"{where}: {distance} records that this flow did not write lie at target offsets "
+                f"{foreign}",
+                self.target,
+                foreign,
+            )
+            self._trouble(PartitionError(text, code="EXTRA_RECORDS"), now_ms)
+            return
+        self._moved(batch, distance, now_ms)
+
+    def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
+        # Others may write here: the map learns where our record really lies, and the start rules
+        # decide.
+        begin = self._k + batch.ordinal
+        where = f"{self.target} at ordinal {batch.ordinal}"
+        self._k += distance
+        self.intake.k = self._k
+        self.tail.moved(Run(batch.ordinal, batch.upstream, self._k + batch.ordinal), distance)
+        self._clean(batch, self._k + batch.ordinal, now_ms)
+        self._trouble(
+            PartitionError(
+                f"{where}: others wrote {distance} records at target offsets [{begin}, "
+                f"{begin + distance})",
+                code="TAKEN_OVER",
+                fate=Fate.RETRIABLE,
+            ),
+            now_ms,
+        )
+
+    def _other_writer(self, batch: OutBatch) -> PartitionError:
+        return PartitionError(
+            f"{self.target} at ordinal {batch.ordinal}: the target had this batch already though "
+            "this lane did not send it: another lane of the flow writes too; looking again",
+            code="OTHER_WRITER",
+            fate=Fate.RETRIABLE,
+        )
+
+    def _refusal(self, batch: OutBatch, error: int, message: str | None) -> PartitionError:
+        what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
+        said = f" ({message})" if message else ""
+        if error in SEQUENCE_ERRORS:
+            return PartitionError(
+                f"{what}: the target refused sequence of ordinal {batch.ordinal}: another writer "
+                f"was there first, or an answer was lost{said}; looking again",
+                code="SEQUENCE_REFUSED",
+                fate=Fate.RETRIABLE,
+            )
+        if error in REFUSALS:
+            code, advice = REFUSALS[error]
+            advice = advice.format(topic=self.target.topic)
+            return PartitionError(f"{what}: refused by the target{said}: {advice}", code=code)
+        if error in UNDER_MIN_ISR:
+            return PartitionError(
+                f"{what}: the target has fewer in-sync replicas than min.insync.replicas{said}; "
+                "waiting until it has enough",
+                code="TARGET_UNDER_MIN_ISR",
+                fate=Fate.RETRIABLE,
+            )
+        fate = Fate.RETRIABLE if error in RETRIABLE_ERRORS else Fate.FATAL
+        return PartitionError(
+            f"{what}: the target answered error {error}{said}", code="TARGET_REFUSED", fate=fate
+        )
+
+    def _trouble(self, error: PartitionError, now_ms: int) -> None:
+        if self.trouble is None or _rank(error) > _rank(self.trouble):
+            self.trouble = error
+        self._trouble_until_ms = now_ms + TROUBLE_MS
+
+    def stop(self, error: PartitionError, now_ms: int) -> None:
+        """Send nothing more: drain, then look."""
+        self._trouble(error, now_ms)
+
+    # -- the end
+
+    def set_expiry(self, rules: CopyRules) -> None:
+        """The target forgets producer ids earlier or later than was known."""
+        self._safe_age_ms = rules.safe_age_ms
+
+    def on_disconnected(self, error: PartitionError, now_ms: int) -> None:
+        """The connection broke: the outcome of everything in flight is unknown."""
+        for batch in self._in_flight:
+            self.queued_bytes -= len(batch.data)
+            stamp = batch.max_timestamp
+            if not (self.is_protected(stamp, now_ms) and self.shows_repeats(stamp)):
+                self.lost_answers_unprotected = True
+        self._in_flight.clear()
+        self._trouble(error, now_ms)
+
+    def drain(self) -> None:
+        """Send nothing more; the partition is released when `is_drained`."""
+        if self.state is CopyState.COPYING:  # what was taken over stays so on the next lane
+            self.state = CopyState.DRAINING
+        for batch in self._queue:
+            self.queued_bytes -= len(batch.data)
+        self._queue.clear()
+
+    def mark(self) -> Mark:
+        """How far the copy got, for the map."""
+        return Mark(self.acked_ordinal, self.acked_downstream)
+
+
+def _rank(error: PartitionError) -> int:
+    """The worst of several troubles is the one to tell: a log that is wrong, then what trying
+    again cannot mend.
+    """
+    if error.code in BROKEN_LOG:
+        return 2
+    return 0 if error.fate is Fate.RETRIABLE else 1

@@ -1,0 +1,43 @@
+"""Under which leader a target partition's log was last looked at, and whether it has another now.
+
+A new leader may lack the end of the log. One request in flight is not enough then: a leader that
+lost our producer id with it takes the next batch, behind a hole. So the log is looked at again, but
+not before there is something to send: a rolling restart of the target costs idle partitions
+nothing.
+"""
+
+from __future__ import annotations
+
+from twinlog.errors import Fate, PartitionError
+from twinlog.model import TopicPartition
+
+
+class TargetLeader:
+    """The leader of one target partition, as one copy knows it."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        """The newest that is known; -1: none yet."""
+        self.looked = epoch
+        """Under which the log was looked at, and so what was acknowledged: it is told to the driver
+        and to the next lane, who must not take a newer one for it.
+        """
+        self.is_new = False
+
+    def is_now(self, epoch: int, *, looked_for: int) -> None:
+        """Metadata says so; `looked_for`: the newest epoch for which this lane has asked for a look
+        already.
+        """
+        if self.looked < 0:
+            self.looked = epoch
+        known = max(self.epoch, looked_for)
+        self.is_new = self.is_new or 0 <= known < epoch
+        self.epoch = max(known, epoch)
+
+    def trouble(self, target: TopicPartition) -> PartitionError:
+        """Why the partition is to be looked at."""
+        return PartitionError(
+            f"{target}: it has a new leader (epoch {self.epoch}); looking what that one has",
+            code="TARGET_LEADER_CHANGED",
+            fate=Fate.RETRIABLE,
+        )

@@ -1,0 +1,243 @@
+"""The end of a partition's offset map, as the lane that holds its term writes it.
+
+Runs are announced in the order of their batches, gathered in chunks, and a batch waits until the
+runs that it needs are durable. One Fetch answer of a half-compacted topic may announce a hundred
+thousand runs at once, so a chunk is full at a number of runs, whether it is durable or not: rows
+stay small, and several of them are written one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
+
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Term
+from twinlog.mirror.map.runs import Run, run_at
+
+RUNS_PER_CHUNK: Final = 400
+"""About 4 KB of JSON: what one more gap costs to rewrite."""
+
+CLOSED_KEPT: Final = 2
+"""Durable chunks that are remembered: a copy that is handed over may end in one of them."""
+
+
+@dataclass(slots=True)
+class _Full:
+    """A chunk that takes no more runs."""
+
+    chunk: int
+    runs: list[Run]
+    is_sent: bool = False
+
+
+class Handed(NamedTuple):
+    """What the next holder of the term goes on with."""
+
+    chunk: int
+    runs: tuple[Run, ...]
+    durable_ordinal: int
+
+
+@dataclass(slots=True)
+class MapTail:
+    """Runs announced, and how many of them are durable.
+
+    A lane hands its tail over with a release, so that the next one continues the same chunk.
+    """
+
+    key: PartitionKey
+    topic: str
+    term: Term
+    chunk: int
+    runs: list[Run]
+    """Of the open chunk."""
+    producer_id: int = -1
+    mark: Mark | None = None
+    fingerprint: int | None = None
+    durable_ordinal: int = -1
+    """Runs up to this ordinal are in the map topic; batches of later runs wait."""
+    dirty: bool = False
+    writing: int = 0
+    """Rows of this tail that are on their way."""
+    _full: list[_Full] = field(default_factory=list)
+    """Full chunks that are not known to be durable, in order."""
+    _closed: list[_Full] = field(default_factory=list)
+
+    @classmethod
+    def beginning(  # noqa: PLR0913 (all of it is known at once, by name)
+        cls,
+        *,
+        key: PartitionKey,
+        topic: str,
+        term: Term,
+        runs: Sequence[Run],
+        producer_id: int,
+        mark: Mark | None,
+        fingerprint: int | None = None,
+        dirty: bool,
+    ) -> Self:
+        """Of a new term: its first chunks hold these runs, the last of them the position."""
+        tail = cls(
+            key=key,
+            topic=topic,
+            term=term,
+            chunk=0,
+            runs=[],
+            producer_id=producer_id,
+            mark=mark,
+            fingerprint=fingerprint,
+            dirty=dirty,
+        )
+        for run in runs:
+            tail._append(run)
+        return tail
+
+    def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
+        """Add a run that a batch about to be sent begins; `always`: even one that is known so."""
+        if self.runs and run.continues(self.runs[-1]) and not always:
+            return
+        if self.runs and run.ordinal == self.runs[-1].ordinal:
+            self.runs[-1] = run  # nothing was written for the announced one: this is what follows
+        else:
+            self._append(run)
+        self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
+        self.fingerprint = fingerprint
+        self.dirty = True
+
+    def _append(self, run: Run) -> None:
+        if len(self.runs) < RUNS_PER_CHUNK:
+            self.runs.append(run)
+            return
+        full = _Full(self.chunk, self.runs)
+        if self.durable_ordinal >= self.runs[-1].ordinal:
+            self._close([full])
+        else:
+            self._full.append(full)
+        self.chunk, self.runs = self.chunk + 1, [run]
+
+    def _close(self, durable: Iterable[_Full]) -> None:
+        self._closed = [*self._closed, *durable][-CLOSED_KEPT:]
+
+    def _chunks(self) -> list[list[Run]]:
+        """All runs that are remembered: of durable chunks, of full ones, of the open one."""
+        return [*(full.runs for full in (*self._closed, *self._full)), self.runs]
+
+    def moved(self, run: Run, distance: int) -> None:
+        """Records lie further on the target from this run on: so do all that were announced."""
+        known = [each for chunk in self._chunks() for each in chunk]
+        if run.ordinal < known[0].ordinal:
+            return  # the look at the log that follows finds it
+        behind = [
+            each._replace(downstream=each.downstream + distance)
+            for each in known
+            if each.ordinal > run.ordinal
+        ]
+        before = [each for each in known if each.ordinal < run.ordinal]
+        self.chunk += 1  # another key: a chunk's first run never changes
+        self._closed, self._full, self.runs = [], [], []
+        for each in (*before, run, *behind):
+            self._append(each)
+        self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
+        self.fingerprint = None
+        self.dirty = True
+
+    def next_row(self) -> tuple[ChunkRow, Run] | None:
+        """A row that is to be written now, and the last run in it; None when there is no other."""
+        if not self.dirty:
+            return None
+        for full in self._full:
+            if not full.is_sent:
+                full.is_sent = True
+                self.writing += 1
+                return self._row(full.chunk, full.runs, None), full.runs[-1]
+        self.dirty = False
+        self.writing += 1
+        return self._row(self.chunk, self.runs, self.fingerprint), self.runs[-1]
+
+    def _row(self, chunk: int, runs: Sequence[Run], fingerprint: int | None) -> ChunkRow:
+        return ChunkRow(
+            key=self.key,
+            term=self.term,
+            chunk=chunk,
+            topic=self.topic,
+            runs=tuple(runs),
+            mark=self.mark,
+            fingerprint=fingerprint,
+            producer_id=self.producer_id,
+        )
+
+    def on_durable(self, run: Run) -> None:
+        """A row that ended with this run is in the map topic, and all rows before it."""
+        self.writing -= 1
+        for full in list(self._full):
+            if full.runs[-1] != run and full.runs[-1].ordinal >= run.ordinal:
+                break
+            self._full.remove(full)
+            self._close([full])
+        if self._is_announced(run):
+            self.durable_ordinal = max(self.durable_ordinal, run.ordinal)
+
+    def _is_announced(self, run: Run) -> bool:
+        """Not one that another run of its ordinal has replaced since its row was written."""
+        for runs in (*(full.runs for full in self._full), self.runs):
+            held = run_at(runs, run.ordinal)
+            if held is not None and held.ordinal == run.ordinal:
+                return held == run
+        return True
+
+    def on_refused(self) -> None:
+        """A row was answered with an error: it is not there, or is written again as it is."""
+        self.writing -= 1
+        for full in self._full:
+            full.is_sent = False
+        self.dirty = True
+
+    def on_lost(self) -> None:
+        """A row has an unknown outcome and may still arrive: resume under other keys (rule D)."""
+        self.writing -= 1
+        for full in self._full:
+            self.chunk += 1
+            full.chunk, full.is_sent = self.chunk, False
+        self.chunk += 1
+        self.dirty = True
+
+    def place(self, mark: Mark) -> None:
+        """Note how far the copy got, to be written with the next row or by itself."""
+        if mark != self.mark:
+            self.mark = mark
+            self.dirty = True
+
+    def handed(self, acked_ordinal: int) -> Handed | None:
+        """What a copy at rest hands over; None when the runs at its end are not known any more.
+
+        Runs above it were announced for batches that were never sent. Where they fill chunks of
+        their own, a chunk above all of these repeats the one that the copy ends in, and voids them.
+        And whoever reads these records again may find others: so the next holder writes its row
+        before anything else, as if nothing were durable.
+        """
+        chunks = self._chunks()
+        at = next(
+            (n for n in reversed(range(len(chunks))) if chunks[n][0].ordinal < acked_ordinal), 0
+        )
+        runs = tuple(run for run in chunks[at] if run.ordinal < acked_ordinal)
+        if not runs and len(chunks) > 1:
+            return None
+        runs = runs or tuple(self.runs[:1])
+        is_open = at == len(chunks) - 1
+        is_whole = is_open and len(runs) == len(self.runs)
+        durable = min(self.durable_ordinal, runs[-1].ordinal) if is_whole else -1
+        return Handed(self.chunk if is_open else self.chunk + 1, runs, durable)
+
+
+def first_runs(
+    known: Iterable[Run], open_from: int, corrected: Sequence[Run], position: Run
+) -> list[Run]:
+    """What a new term's first row holds: the map's newest chunk, which begins at ordinal
+    `open_from` (-1: there is none), as far as it is right; what it had wrong; and the position
+    (rule C of `mirror.map.offset_map`).
+    """
+    found = [*corrected, position]
+    cut = found[0].ordinal
+    runs = [run for run in known if 0 <= open_from <= run.ordinal < cut] + found
+    return runs[:-1] if len(runs) > 1 and position.continues(runs[-2]) else runs

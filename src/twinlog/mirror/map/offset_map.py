@@ -1,0 +1,439 @@
+"""The offset map of one partition: runs that say which upstream record every ordinal is, and where
+it lies.
+
+    upstream   100 101 102  .  104 105  .   .  108        dots: markers, compacted, aborted
+    ordinal      0   1   2       3   4           5        how many records this flow wrote before it
+    downstream  70  71  72      73  74          75        K = 70 for ever (a topic of ours alone)
+
+    runs: (0, 100, 70) (3, 104, 73) (5, 108, 75)
+
+Rows are written to a compacted topic *ahead* of the data that they announce. A row is a chunk: all
+runs from its first ordinal on, rewritten while it grows, so that compaction keeps one value a
+chunk.
+
+Rules:
+
+A. The key is (topic ids, partition, term, chunk). A term is one cold start of the partition: the
+   generation of the flow's leader and a number that leader never uses twice. Nobody but the holder
+   of a term writes its keys.
+B. What the map says follows from its *table* alone, the newest value of each key, which compaction
+   keeps: chunks are taken in the order of (term, chunk), and the first run of each voids every run
+   at or above its ordinal in those before it. In which order rows came, over how many partitions of
+   the topic they are spread and what the cleaner has removed meanwhile makes no difference.
+C. A new term's first chunk is its *cut*: it repeats the runs of the newest chunk that was read, up
+   to the position that was found (or to where the map was wrong), and so begins at or before any
+   chunk that a lane of the term before may still write. Such a late row, written by a lane thought
+   dead, changes what its own key says; all that could be wrong of it lies above the cut.
+   Why the newest chunk is enough: a lane writes the first row of a chunk behind the last one of
+   the chunk before, and what a lost write held is repeated under higher numbers. So of a term
+   whose newest chunk was read no lower one can change any more, unless it is repeated there.
+D. Within a term chunks only grow, their first ordinal never changes, and a write with an unknown
+   outcome is never repeated under its key: what is not known as durable goes into new chunks.
+E. Ordinals rise strictly within a partition once cut; upstream and downstream offsets rise with
+   them.
+F. A null value takes a chunk away whose runs are behind what both logs still hold (of a branch:
+   behind its mark), and never the first chunk of all (`control.duties.map_pruning`).
+G. The first row of all fixes where the copy began: `twinlog.start` is never asked again for this
+   pair of logs, nor for this source log when its target is made anew. It is written at once, also
+   where there is nothing to copy, before any record and before the partition is given back in
+   order. A lane that dies before it leaves nothing behind, and the next one asks again, once
+   nothing of the dead one can arrive any more (`control/lanes/takes.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.map.mm2_offsets import Pair
+from twinlog.mirror.map.runs import (
+    PackedChunk,
+    PackedRuns,
+    Run,
+    deltas_of,
+    run_at,
+    run_at_upstream,
+    upstream_range,
+)
+from twinlog.model import TopicId, TopicPartition
+
+__all__ = [
+    "NO_TERM",
+    "ChunkRow",
+    "Mark",
+    "PartitionKey",
+    "PartitionMap",
+    "Run",
+    "StoredRow",
+    "Term",
+    "fold",
+    "map_home",
+    "map_homes",
+    "map_partition",
+    "row_key",
+    "run_at",
+    "run_at_upstream",
+    "tombstone_key",
+    "upstream_range",
+]
+
+ROW_VERSION: Final = 1
+BRANCH_ROW_VERSION: Final = 2
+"""Rows of a branch have longer keys, which the first release cannot read."""
+
+MAP_PARTITIONS: Final = 8
+"""What the topic is created with."""
+
+MOST_REPEATED: Final = 1_000
+"""Runs of a chunk that the next term repeats; `mirror.map.map_tail` makes none half as large."""
+
+RUNS_KEY: Final = b'"runs":'
+
+
+class Term(NamedTuple):
+    """One cold start of one partition; compared as a pair."""
+
+    generation: int
+    start: int
+
+
+NO_TERM: Final = Term(-1, -1)
+
+
+class PartitionKey(NamedTuple):
+    """Which pair of logs a map belongs to: a re-created topic is another log."""
+
+    source_topic_id: TopicId
+    target_topic_id: TopicId
+    partition: int
+    branch: int = -1
+    """The target partition, where a source partition goes to several by key (`fan_out`)."""
+    branches: int = 0
+    """Among how many: the same key goes elsewhere among more, so it is another map."""
+
+
+class Mark(NamedTuple):
+    """A point known to be reached: `ordinal` records are written, the last of them below
+    `downstream`.
+    """
+
+    ordinal: int
+    downstream: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRow:
+    """One row of the map topic."""
+
+    key: PartitionKey
+    term: Term
+    chunk: int
+    topic: str
+    """The upstream topic, for people who read the map."""
+    runs: tuple[Run, ...]
+    mark: Mark | None = None
+    fingerprint: int | None = None
+    """CRC32C of the record that the last run announces (`wire.records.fingerprint`)."""
+    producer_id: int = -1
+    """Under which our records are written: known as ours even without the state topic."""
+    before: tuple[Pair, ...] | None = None
+    """What was on the target before the first run, by a MirrorMaker 2; None: it was nobody's."""
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """(key, value) as compact JSON."""
+        version = BRANCH_ROW_VERSION if self.key.branches else ROW_VERSION
+        value: dict[str, object] = {"v": version, "topic": self.topic, "runs": deltas_of(self.runs)}
+        if self.mark is not None:
+            value["mark"] = list(self.mark)
+        if self.fingerprint is not None:
+            value["crc"] = self.fingerprint
+        if self.producer_id >= 0:
+            value["pid"] = self.producer_id
+        if self.before is not None:
+            value["before"] = [offset for pair in self.before for offset in pair]
+        return _key(self.key, self.term, self.chunk), _json(value)
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> ChunkRow:
+        """Read a row; CorruptData when it is none, or was written by a newer version."""
+        return StoredRow.decode(key, value).unpacked()
+
+    def stored(self) -> StoredRow:
+        """The row as a reader keeps it."""
+        return StoredRow(
+            key=self.key,
+            term=self.term,
+            chunk=self.chunk,
+            topic=self.topic,
+            runs=PackedChunk.of(self.runs) if self.runs else None,
+            mark=self.mark,
+            fingerprint=self.fingerprint,
+            producer_id=self.producer_id,
+            before=self.before,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRow:
+    """A row as it was read: its runs stay packed until somebody asks for them."""
+
+    key: PartitionKey
+    term: Term
+    chunk: int
+    topic: str
+    runs: PackedChunk | None
+    """None in a row without runs, which says nothing."""
+    mark: Mark | None
+    fingerprint: int | None
+    producer_id: int
+    before: tuple[Pair, ...] | None
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> StoredRow:
+        """Read a row; CorruptData when it is none, or was written by a newer version."""
+        try:
+            fields = json.loads(value)
+            version = fields["v"]  # first: a newer release may have other keys, too
+            if version > BRANCH_ROW_VERSION:
+                raise CorruptData(
+                    f"an offset map row has version {version}, this release reads up to "
+                    f"{BRANCH_ROW_VERSION}: upgrade Twinlog",
+                    code="STATE_TOO_NEW",
+                )
+            partition, term, chunk = row_key(key)
+            mark, before = fields.get("mark"), fields.get("before")
+            return cls(
+                key=partition,
+                term=term,
+                chunk=chunk,
+                topic=fields["topic"],
+                runs=_packed(fields["runs"], value),
+                mark=None if mark is None else Mark(*mark),
+                fingerprint=fields.get("crc"),
+                producer_id=fields.get("pid", -1),
+                before=None if before is None else _pairs(before),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptData(
+                f"a row of the offset map cannot be read: {error!r}", code="STATE_CORRUPT"
+            ) from error
+
+    def unpacked(self) -> ChunkRow:
+        """With its runs as objects."""
+        return ChunkRow(
+            key=self.key,
+            term=self.term,
+            chunk=self.chunk,
+            topic=self.topic,
+            runs=() if self.runs is None else tuple(self.runs.unpacked()),
+            mark=self.mark,
+            fingerprint=self.fingerprint,
+            producer_id=self.producer_id,
+            before=self.before,
+        )
+
+
+def row_key(key: bytes) -> tuple[PartitionKey, Term, int]:
+    """(partition, term, chunk) of a row's key; ValueError or TypeError when it is none."""
+    source_id, target_id, partition, generation, start, chunk, *branch = json.loads(key)
+    known = PartitionKey(TopicId(source_id), TopicId(target_id), partition, *branch)
+    return known, Term(generation, start), chunk
+
+
+def tombstone_key(key: PartitionKey, term: Term, chunk: int) -> bytes:
+    """The key of a chunk that is to be taken away."""
+    return _key(key, term, chunk)
+
+
+def _key(key: PartitionKey, term: Term, chunk: int) -> bytes:
+    parts: list[object] = [*key[:3], *term, chunk]
+    if key.branches:
+        parts += key[3:]
+    return _json(parts)
+
+
+def _packed(deltas: Any, value: bytes) -> PackedChunk | None:
+    if len(deltas) % 3 or not {int}.issuperset(map(type, deltas)):
+        raise ValueError("its runs are no whole numbers, three each")
+    if not deltas:
+        return None
+    begin = value.find(RUNS_KEY)
+    end = value.find(b"]", begin)
+    raw = value[begin + len(RUNS_KEY) : end + 1]
+    is_ours = raw.startswith(b"[") and raw.count(b",") + 1 == len(deltas)
+    return PackedChunk(deltas, raw if begin >= 0 and is_ours else None)
+
+
+def _pairs(offsets: Sequence[int]) -> tuple[Pair, ...]:
+    return tuple(map(Pair, offsets[::2], offsets[1::2]))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+class _Entry(NamedTuple):
+    """A chunk of the table, without what later ones void of it."""
+
+    term: Term
+    chunk: int
+    runs: PackedChunk
+    fingerprint: int | None
+    """Of its last run, as long as that is not void."""
+
+
+def _id(entry: _Entry) -> tuple[Term, int]:
+    return entry.term, entry.chunk
+
+
+def _first_ordinal(entry: _Entry) -> int:
+    return entry.runs.first.ordinal
+
+
+@dataclass(slots=True)
+class PartitionMap:
+    """All that is known of one partition's offsets, folded from the table of its rows (rule B)."""
+
+    key: PartitionKey
+    topic: str
+    term: Term = NO_TERM
+    """Of the newest chunk."""
+    chunk: int = -1
+    mark: Mark | None = None
+    producers: set[int] = field(default_factory=set)
+    """Every producer id that wrote records of this partition for us."""
+    before: tuple[Pair, ...] | None = None
+    """Of what a MirrorMaker 2 had copied before the first run; None: nobody had."""
+    _entries: list[_Entry] = field(default_factory=list)
+    """Those of which something is not void: rising by (term, chunk) and by first ordinal."""
+    _runs: PackedRuns | None = None
+    """Of the entries as they are; None until somebody asks: a row changes them, a read has many."""
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """All runs that are not void; what was handed out never changes."""
+        runs = self._runs
+        if runs is None:
+            runs = self._runs = PackedRuns([entry.runs for entry in self._entries])
+        return runs
+
+    @property
+    def fingerprints(self) -> dict[int, int]:
+        """ordinal -> fingerprint, for runs that were announced last in their chunk."""
+        return {
+            entry.runs.last_ordinal: entry.fingerprint
+            for entry in self._entries
+            if entry.fingerprint is not None
+        }
+
+    @property
+    def open_from(self) -> int:
+        """The first ordinal of the newest chunk, which the next term repeats (rule C); -1: there is
+        none, or one so large as only earlier releases wrote them.
+        """
+        newest = self._entries[-1] if self._entries else None
+        is_ours = newest is not None and newest.runs.count <= MOST_REPEATED
+        return _first_ordinal(newest) if newest is not None and is_ours else -1
+
+    def apply(self, row: ChunkRow | StoredRow) -> None:
+        """Put one row into the table (rules A to D)."""
+        stored = row.stored() if isinstance(row, ChunkRow) else row
+        if stored.producer_id >= 0:
+            self.producers.add(stored.producer_id)  # also of a row that is void: it is ours
+        if stored.runs is None:
+            return
+        if stored.before is not None:
+            self.before = stored.before
+        self._note_mark(stored, stored.runs.first.ordinal)
+        self.term, self.chunk = max((stored.term, stored.chunk), (self.term, self.chunk))
+        self._put(_Entry(stored.term, stored.chunk, stored.runs, stored.fingerprint))
+
+    def _note_mark(self, row: StoredRow, first: int) -> None:
+        if (row.term, row.chunk) >= (self.term, self.chunk):
+            if row.term > self.term and self.mark is not None and self.mark.ordinal > first:
+                self.mark = None
+            if row.mark is not None:
+                self.mark = row.mark
+
+    def _put(self, entry: _Entry) -> None:
+        entries, first = self._entries, _first_ordinal(entry)
+        at = bisect_left(entries, _id(entry), key=_id)
+        if at < len(entries) and _id(entries[at]) == _id(entry):
+            del entries[at]
+        if at < len(entries):
+            until = _first_ordinal(entries[at])
+            if first >= until:
+                self._runs = None
+                return  # newer chunks void all of it
+            entry = _without(entry, until)
+        begin = bisect_left(entries, first, hi=at, key=_first_ordinal)
+        kept = [_without(entries[begin - 1], first)] if begin else []
+        entries[max(begin - 1, 0) : at] = [*kept, entry]
+        self._runs = None
+
+    def take_away(self, term: Term, chunk: int) -> None:
+        """A null value was read for this chunk (rule F)."""
+        at = bisect_left(self._entries, (term, chunk), key=_id)
+        if 0 < at < len(self._entries) and _id(self._entries[at]) == (term, chunk):
+            del self._entries[at]
+            self._runs = None
+
+    def prunable(self, ordinal: int) -> list[tuple[Term, int]]:
+        """Chunks, but the first of all, whose runs all end at or below an ordinal."""
+        behind = self._entries[1:-1]
+        following = self._entries[2:]
+        return [
+            _id(entry)
+            for entry, after in zip(behind, following, strict=True)
+            if _first_ordinal(after) <= ordinal
+        ]
+
+    def copy(self) -> PartitionMap:
+        """One that may change while somebody reads this."""
+        return replace(self, producers=set(self.producers), _entries=list(self._entries))
+
+
+def _without(entry: _Entry, ordinal: int) -> _Entry:
+    """The entry without its runs at or above an ordinal."""
+    runs = entry.runs.below(ordinal)
+    return entry if runs is entry.runs else entry._replace(runs=runs, fingerprint=None)
+
+
+def fold(rows: Iterable[ChunkRow | StoredRow]) -> dict[PartitionKey, PartitionMap]:
+    """The maps of all partitions that have a row."""
+    maps: dict[PartitionKey, PartitionMap] = {}
+    for row in rows:
+        known = maps.get(row.key)
+        if known is None:
+            known = maps[row.key] = PartitionMap(key=row.key, topic=row.topic)
+        known.apply(row)
+    return maps
+
+
+def map_partition(topic: TopicPartition, partitions: int) -> int:
+    """The partition of the map topic that holds a topic-partition's rows; the same for every
+    writer.
+    """
+    value = 0
+    for byte in topic.topic.encode():
+        value = (value * 31 + byte) & 0x7FFFFFFF
+    return (value + topic.partition) % partitions
+
+
+def map_home(topic: TopicPartition, partitions: int) -> int:
+    """The partition of the map topic that rows are written to, when it has so many.
+
+    Partitions that were added to the topic later are not used, so that a partition's rows stay
+    together; where they do not, nothing is lost (rule B).
+    """
+    return map_partition(topic, min(partitions, MAP_PARTITIONS))
+
+
+def map_homes(topic: TopicPartition, partitions: int) -> frozenset[int]:
+    """The partitions of the map topic that may hold a topic-partition's rows."""
+    fewest = min(partitions, MAP_PARTITIONS)
+    return frozenset(map_partition(topic, count) for count in range(fewest, partitions + 1))

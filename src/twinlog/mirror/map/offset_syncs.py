@@ -1,0 +1,106 @@
+"""Which offset syncs say enough of a partition for MirrorMaker 2's readers, by our offset map.
+
+A sync is a pair (u, d): the record at u on the source lies at d on the target. Readers take the
+newest sync with u at or below a committed offset c, and answer d for c = u, else d + 1. So a sync
+must be of a copied record: were u a gap, the first record behind it would lie at d and be skipped.
+
+MirrorMaker 2 writes one for the first record, for each record behind a gap, for a record when
+`offset.lag.max` others lie between it and the last one, and once a minute for the newest record.
+Ours are those, and the newest record as soon as no other follows; but where many become due at
+once, some in between are left out (MirrorMaker 2 lets newer ones replace them, too).
+
+A reader keeps 64 syncs, closer together the newer they are, from those that it saw written one
+after another. One below the newest that it has makes it forget all others. So syncs are written in
+rising order, and a flow that has none yet, or others, begins with its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from twinlog.mirror.map.runs import ORDINAL, Run, following, run_at, run_at_upstream
+
+MOST_AT_ONCE: Final = 64
+
+
+class SyncPoint(NamedTuple):
+    """One copied record."""
+
+    ordinal: int
+    upstream: int
+    downstream: int
+
+
+def newest_point(runs: Sequence[Run], next_upstream: int, next_downstream: int) -> SyncPoint | None:
+    """The last record that is surely copied; None where there is none.
+
+    Runs are announced before their records are sent: those from `next_downstream` on do not count.
+    """
+    for run in reversed(runs):
+        count = min(next_upstream - run.upstream, next_downstream - run.downstream)
+        if count > 0:
+            return _point(run, run.ordinal + count - 1)
+    return None
+
+
+def point_at(runs: Sequence[Run], upstream: int, downstream: int) -> SyncPoint | None:
+    """The record that a sync is of; None where the map has none such: it is of another copy."""
+    run = run_at_upstream(runs, upstream)
+    if run is None:
+        return None
+    point = _point(run, run.ordinal + upstream - run.upstream)
+    return point if point.downstream == downstream and is_still_there(runs, point) else None
+
+
+def is_still_there(runs: Sequence[Run], point: SyncPoint) -> bool:
+    """False where the copy began anew at or before the record, so that another has its place."""
+    run = run_at(runs, point.ordinal)
+    return run is not None and _point(run, point.ordinal) == point
+
+
+def history(runs: Sequence[Run], newest: SyncPoint, lag_max: int) -> list[SyncPoint]:
+    """The whole copy in few syncs, as a reader would keep them: twice as far apart each time."""
+    first = runs[0].ordinal
+    ordinals = {first, newest.ordinal}
+    distance = _step(lag_max)
+    while newest.ordinal - distance > first:
+        ordinals.add(newest.ordinal - distance)
+        distance *= 2
+    return _points(runs, ordinals)
+
+
+def points_after(
+    runs: Sequence[Run], before: SyncPoint, newest: SyncPoint, lag_max: int
+) -> list[SyncPoint]:
+    """What became due since `before`, rising; [] where nothing did."""
+    begin = following(runs, before.ordinal, ORDINAL)
+    end = following(runs, newest.ordinal, ORDINAL)
+    gaps = [run.ordinal for run in runs[begin:end]]
+    ordinals = set(gaps[:: _every(len(gaps))])
+    copied = newest.ordinal - before.ordinal
+    step = max(_step(lag_max), -(-copied // MOST_AT_ONCE))
+    ordinals.update(range(before.ordinal + step, newest.ordinal + 1, step))
+    return _points(runs, ordinals)
+
+
+def _step(lag_max: int) -> int:
+    # due when d - (last + 1) >= offset.lag.max; with 0 that is every record
+    return max(lag_max, 0) + 1
+
+
+def _every(count: int) -> int:
+    return max(1, -(-count // MOST_AT_ONCE))
+
+
+def _points(runs: Sequence[Run], ordinals: set[int]) -> list[SyncPoint]:
+    out = []
+    for ordinal in sorted(ordinals):
+        run = run_at(runs, ordinal)
+        if run is not None:
+            out.append(_point(run, ordinal))
+    return out
+
+
+def _point(run: Run, ordinal: int) -> SyncPoint:
+    return SyncPoint(ordinal, run.upstream_of(ordinal), run.downstream_of(ordinal))

@@ -1,0 +1,192 @@
+"""Runs of the offset map, and how they are looked up: in a list, or packed as their rows hold them.
+
+A partition of an application that commits ten times a second gets 860,000 runs a day. As objects
+they take 185 bytes each, as they lie in their rows about 7. So a map that was read keeps its chunks
+as bytes, finds the one that is asked about by its first run, and unpacks that one alone.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import itemgetter
+from typing import Final, NamedTuple, overload
+
+
+class Run(NamedTuple):
+    """From `ordinal` on, records follow one another without a gap on both sides."""
+
+    ordinal: int
+    upstream: int
+    downstream: int
+
+    def upstream_of(self, ordinal: int) -> int:
+        return self.upstream + ordinal - self.ordinal
+
+    def downstream_of(self, ordinal: int) -> int:
+        return self.downstream + ordinal - self.ordinal
+
+    def continues(self, other: Run) -> bool:
+        """True when this run says nothing that `other` does not say already."""
+        distance = self.ordinal - other.ordinal
+        return (
+            self.upstream - other.upstream == distance
+            and self.downstream - other.downstream == distance
+        )
+
+
+ORDINAL: Final = 0
+UPSTREAM: Final = 1
+DOWNSTREAM: Final = 2
+"""Fields of a run by their index: all three rise from run to run."""
+
+_FIELD: Final = tuple(itemgetter(field) for field in (ORDINAL, UPSTREAM, DOWNSTREAM))
+
+
+def deltas_of(runs: Iterable[Run]) -> list[int]:
+    """The runs as a row holds them: three numbers each, as distances to the run before."""
+    out: list[int] = []
+    last = Run(0, 0, 0)
+    for run in runs:
+        out += (now - before for now, before in zip(run, last, strict=True))
+        last = run
+    return out
+
+
+def runs_of(deltas: Sequence[int]) -> list[Run]:
+    """The other way round; ValueError when a number is missing."""
+    if len(deltas) % 3:
+        raise ValueError(f"{len(deltas)} numbers are no whole runs")
+    columns = (accumulate(deltas[field::3]) for field in (ORDINAL, UPSTREAM, DOWNSTREAM))
+    return list(map(Run, *columns))
+
+
+class PackedChunk:
+    """Runs that follow one another, as bytes."""
+
+    __slots__ = ("_packed", "count", "first", "last_ordinal")
+
+    def __init__(self, deltas: Sequence[int], packed: bytes | None = None) -> None:
+        """`packed`: the same numbers as compact JSON, where they are at hand."""
+        self.first = Run(*deltas[:3])
+        self.count = len(deltas) // 3
+        self.last_ordinal = sum(deltas[ORDINAL::3])
+        self._packed = _pack(deltas) if packed is None else packed
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> PackedChunk:
+        """These runs, of which there is at least one."""
+        return cls(deltas_of(runs))
+
+    def unpacked(self) -> list[Run]:
+        """All of its runs."""
+        return runs_of(json.loads(self._packed))
+
+    def below(self, ordinal: int) -> PackedChunk:
+        """Its runs that begin below an ordinal; its first one does."""
+        if self.last_ordinal < ordinal:
+            return self
+        return PackedChunk.of(run for run in self.unpacked() if run.ordinal < ordinal)
+
+
+def _pack(deltas: Sequence[int]) -> bytes:
+    return json.dumps(deltas, separators=(",", ":")).encode()
+
+
+class PackedRuns(Sequence[Run]):
+    """A whole partition's runs in packed chunks; never changed once made."""
+
+    __slots__ = ("_chunks", "_ends", "_open")
+
+    def __init__(self, chunks: Sequence[PackedChunk]) -> None:
+        self._chunks = chunks
+        self._ends: list[int] | None = None
+        self._open: tuple[int, list[Run]] = (-1, [])
+        """The chunk that was unpacked last: questions come in their order."""
+
+    def following(self, value: int, field: int) -> int:
+        """The index of the first run whose field is above a value."""
+        at = bisect_right(self._chunks, value, key=lambda chunk: chunk.first[field])
+        if not at:
+            return 0
+        inside = bisect_right(self._unpacked(at - 1), value, key=_FIELD[field])
+        return self._begin(at - 1) + inside
+
+    def _begin(self, chunk: int) -> int:
+        return self._known_ends()[chunk - 1] if chunk else 0
+
+    def _known_ends(self) -> list[int]:
+        if self._ends is None:
+            self._ends = list(accumulate(chunk.count for chunk in self._chunks))
+        return self._ends
+
+    def _unpacked(self, chunk: int) -> list[Run]:
+        at, runs = self._open
+        if at != chunk:
+            runs = self._chunks[chunk].unpacked()
+            self._open = (chunk, runs)
+        return runs
+
+    def __len__(self) -> int:
+        return self._known_ends()[-1] if self._chunks else 0
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Run]: ...
+    def __getitem__(self, index: int | slice) -> Run | list[Run]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        count = len(self)
+        if index < 0:
+            index += count
+        if not 0 <= index < count:
+            raise IndexError(index)
+        chunk = bisect_right(self._known_ends(), index)
+        return self._unpacked(chunk)[index - self._begin(chunk)]
+
+    def __iter__(self) -> Iterator[Run]:
+        for chunk in self._chunks:
+            yield from chunk.unpacked()
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"PackedRuns({list(self)!r})"
+
+
+def following(runs: Sequence[Run], value: int, field: int) -> int:
+    """The index of the first run whose field is above a value; the one before it holds it."""
+    if isinstance(runs, PackedRuns):
+        return runs.following(value, field)
+    return bisect_right(runs, value, key=_FIELD[field])
+
+
+def run_at(runs: Sequence[Run], ordinal: int) -> Run | None:
+    """The run that holds this ordinal; None below the first."""
+    at = following(runs, ordinal, ORDINAL)
+    return runs[at - 1] if at else None
+
+
+def run_at_upstream(runs: Sequence[Run], upstream: int) -> Run | None:
+    """The last run that begins at or below this upstream offset; None below the first."""
+    at = following(runs, upstream, UPSTREAM)
+    return runs[at - 1] if at else None
+
+
+def upstream_range(runs: Sequence[Run], ordinal: int, count: int) -> str:
+    """The upstream offsets of `count` records from `ordinal` on, as `[first, next)` for a
+    message.
+    """
+    first, last = run_at(runs, ordinal), run_at(runs, ordinal + count - 1)
+    if first is None or last is None:
+        return f"of ordinals [{ordinal}, {ordinal + count})"
+    return f"[{first.upstream_of(ordinal)}, {last.upstream_of(ordinal + count - 1) + 1})"

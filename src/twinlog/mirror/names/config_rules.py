@@ -1,0 +1,68 @@
+"""Which configs of a remote topic a sync sets or takes away, by MirrorMaker 2's rules.
+
+Of the source topic's configs those count that are not read-only, not sensitive, not from a
+broker's own file (STATIC_BROKER_CONFIG) and not excluded. One whose source is DEFAULT_CONFIG is
+taken away from the remote topic, unless `use.defaults.from=source`; every other one is set, also
+where its value comes from a dynamic setting of the source's brokers. What the target has of its
+own is only compared, so that nothing is sent that changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One config of a remote topic that is not as it should be."""
+
+    name: str
+    new: str | None
+    """None: the topic's own value goes, and the cluster's default holds."""
+    old: str | None
+    """What holds now; None where that is not known."""
+    was_own: bool
+    """The remote topic had a value of its own: somebody set it there, or a sync before."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {_shown(self.old)} -> {_shown(self.new)}"
+
+
+def _shown(value: str | None) -> str:
+    return "(default)" if value is None else value or '""'
+
+
+def wanted_configs(
+    chosen: ConfigPropertyFilter, source: Iterable[TopicConfigEntry]
+) -> dict[str, str | None]:
+    """What a sync asks for, by name; None: no value of the topic's own."""
+    return {
+        entry.name: entry.value if chosen.copies_defaults or not entry.is_default else None
+        for entry in source
+        if chosen.may_be_copied(entry) and (entry.is_default or entry.value is not None)
+    }
+
+
+def differences(
+    wanted: Mapping[str, str | None], target: Iterable[TopicConfigEntry]
+) -> list[Difference]:
+    """What to change; a name that the target does not know cannot be: its Kafka is older."""
+    out = []
+    for entry in target:
+        if entry.name not in wanted:
+            continue
+        new, is_own = wanted[entry.name], entry.source == ConfigSource.DYNAMIC_TOPIC
+        if (new is not None and (not is_own or entry.value != new)) or (new is None and is_own):
+            out.append(Difference(name=entry.name, new=new, old=entry.value, was_own=is_own))
+    return out
+
+
+def unknown_names(
+    wanted: Mapping[str, str | None], target: Iterable[TopicConfigEntry]
+) -> list[str]:
+    """Configs to be set that the target's brokers do not have."""
+    known = {entry.name for entry in target}
+    return [name for name, value in wanted.items() if value is not None and name not in known]

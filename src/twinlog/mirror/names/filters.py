@@ -1,0 +1,185 @@
+"""Which topics a flow mirrors, and which of their configs a new remote topic gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Final, Self
+
+from twinlog.config.flow.schema import FlowConfig, OffsetSyncsConfig
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.mirror.names.naming import (
+    DefaultReplicationPolicy,
+    ReplicationPolicy,
+    is_own_topic,
+)
+from twinlog.mirror.names.policies import policy_from
+
+
+def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
+    """The replication policy that a flow's configuration asks for."""
+    return policy_from(flow.policy, flow.source_alias)
+
+
+def offset_syncs_topic(flow: FlowConfig, syncs: OffsetSyncsConfig) -> str:
+    """MirrorMaker 2's: its name is that of the cluster at the other end."""
+    other = flow.source_alias if syncs.on_target else flow.target_alias
+    return policy_of(flow).offset_syncs_topic(other)
+
+
+class Verdict(StrEnum):
+    """Why a source topic is mirrored, or not."""
+
+    SELECTED = "selected"
+    NOT_INCLUDED = "not in `topics`"
+    EXCLUDED = "in `topics.exclude`"
+    INTERNAL = "internal"
+    CYCLE = "came from the target"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSelector:
+    """Chooses source topics: by filter or as heartbeats, never internal ones or in a circle."""
+
+    topics: NamePattern
+    topics_exclude: NamePattern
+    heartbeats: bool
+    """Heartbeats are mirrored whatever the filter says."""
+    policy: ReplicationPolicy
+    target_alias: str
+
+    @classmethod
+    def of(cls, flow: FlowConfig) -> Self:
+        return cls(
+            topics=flow.topics,
+            topics_exclude=flow.topics_exclude,
+            heartbeats=flow.heartbeats_replication_enabled,
+            policy=policy_of(flow),
+            target_alias=flow.target_alias,
+        )
+
+    def selects(self, topic: str) -> bool:
+        return self.verdict(topic) is Verdict.SELECTED
+
+    def verdict(self, topic: str) -> Verdict:
+        if self.policy.is_internal_topic(topic) or is_own_topic(topic):
+            return Verdict.INTERNAL
+        by_heartbeat = self.heartbeats and self.policy.is_heartbeats_topic(topic)
+        if not by_heartbeat and not self.topics.matches(topic):
+            return Verdict.NOT_INCLUDED
+        if not by_heartbeat and self.topics_exclude.matches(topic):
+            return Verdict.EXCLUDED
+        return Verdict.CYCLE if self.is_cycle(topic) else Verdict.SELECTED
+
+    def is_cycle(self, topic: str) -> bool:
+        """Whether any hop of a topic's name is the target; the identity policy cannot tell."""
+        if self._holds_alias(topic):
+            return True
+        name: str | None = topic
+        while name is not None:
+            source = self.policy.topic_source(name)
+            if source is None or source == self.target_alias:
+                return source is not None
+            upstream = self.policy.upstream_topic(name)
+            name = None if upstream == name else upstream
+        return False
+
+    def _holds_alias(self, topic: str) -> bool:
+        """An alias that contains the separator is no single hop: it is looked for as a whole."""
+        policy = self.policy
+        if type(policy) is not DefaultReplicationPolicy or not policy.separator:
+            return False
+        separator = policy.separator
+        if separator not in self.target_alias:
+            return False
+        mark = f"{self.target_alias}{separator}"
+        _, found, rest = f"{separator}{topic}".partition(f"{separator}{mark}")
+        return bool(found) and bool(rest.replace(separator, ""))
+
+
+def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topic: str) -> bool:
+    """Whether a topic on the target is, by its name, a copy from this source."""
+    return policy.topic_source(topic) == source_alias and topic != policy.checkpoints_topic(
+        source_alias
+    )
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a config comes from; Kafka's numbers."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigEntry:
+    """One config of a source topic, as DescribeConfigs gives it."""
+
+    name: str
+    value: str | None
+    source: int = ConfigSource.DYNAMIC_TOPIC
+    is_default: bool = False
+    is_read_only: bool = False
+    is_sensitive: bool = False
+
+
+TIMESTAMP_LIMITS: Final = frozenset(
+    {"message.timestamp.before.max.ms", "message.timestamp.after.max.ms"}
+)
+OTHER_NAMES_OF_LIMITS: Final = (
+    "message.timestamp.difference.max.ms",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.after.max.ms",
+)
+"""The limits before Kafka 3.6, and as keys of a broker's file, which no topic has. MirrorMaker 2's
+default list has these three and not the real names, so that it copies the limits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigPropertyFilter:
+    """Chooses the configs of a source topic that its remote topic gets.
+
+    A list that has the limits of timestamps under any name leaves them out under all: a remote
+    topic with its source's limits refuses what became older than they allow while it waited to be
+    copied, and a copy that was behind once would stand still for ever.
+    """
+
+    exclude: NamePattern
+    copies_defaults: bool
+    """use.defaults.from=source: the source's defaults become explicit values on the target."""
+
+    @classmethod
+    def of(cls, flow: FlowConfig) -> Self:
+        return cls(
+            exclude=flow.config_properties_exclude,
+            # MM2 compares with "source" and takes anything else for the target
+            copies_defaults=flow.use_defaults_from == "source",
+        )
+
+    def for_new_topic(self, entries: Iterable[TopicConfigEntry]) -> dict[str, str]:
+        """Configs to create a remote topic with."""
+        return {
+            entry.name: entry.value
+            for entry in entries
+            if entry.value is not None
+            and (self.copies_defaults or not entry.is_default)
+            and self.may_be_copied(entry)
+        }
+
+    def may_be_copied(self, entry: TopicConfigEntry) -> bool:
+        """Whether a config is a matter of mirroring at all, whatever its value is."""
+        return (
+            not entry.is_read_only
+            and not entry.is_sensitive
+            and entry.source != ConfigSource.STATIC_BROKER
+            and not self._excludes(entry.name)
+        )
+
+    def _excludes(self, name: str) -> bool:
+        meant = OTHER_NAMES_OF_LIMITS if name in TIMESTAMP_LIMITS else ()
+        return any(map(self.exclude.matches, (name, *meant)))

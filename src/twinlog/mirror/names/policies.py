@@ -1,0 +1,30 @@
+"""From the configuration of a replication policy to the policy itself."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from twinlog.config.flow.custom_policy import custom_policy
+from twinlog.config.flow.schema import PolicyConfig, PolicyKind
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, IdentityReplicationPolicy
+
+
+def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplicationPolicy:
+    """The policy; `source_alias` is what one that keeps names says that topics come from."""
+    if config.custom:
+        made = custom_policy(
+            config.custom,
+            separator=config.separator,
+            internal_separator=config.internal_separator,
+            source_alias=source_alias,
+        )
+        return cast("DefaultReplicationPolicy", made)
+    if config.kind is PolicyKind.IDENTITY:
+        return IdentityReplicationPolicy(
+            separator=config.separator,
+            internal_separator=config.internal_separator,
+            source_alias=source_alias,
+        )
+    return DefaultReplicationPolicy(
+        separator=config.separator, internal_separator=config.internal_separator
+    )

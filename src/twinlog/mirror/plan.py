@@ -1,0 +1,34 @@
+"""One partition that a flow mirrors: which source partition goes where, and by which rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.model import TopicId, TopicPartition
+
+FOREVER: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """One partition that is to be mirrored, as topic discovery found it."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId
+    target_topic_id: TopicId
+    limit_bytes: int
+    stamps_own_time: bool | None = False
+    """The target topic says LogAppendTime; None when its configs may not be read."""
+    is_picky: bool = False
+    """The target topic may refuse single records for another reason than their size."""
+    targets: int = 0
+    """Among how many target partitions its records go by key; 0: all go to `target`."""
+    producer_id: int = -1
+    """Under which they are written then: of this source partition alone."""
+    end: int = FOREVER
+    is_new: bool = False
+    """It was made while this process ran the flow."""
+    begin_at: int = -1
+    """Upstream offset at which a partition starts that was never copied; -1: as configured."""

@@ -1,0 +1,144 @@
+"""Which source record the last record of a target topic is, when somebody else copied it there.
+
+MirrorMaker 2 is at least once: behind the position that it noted last the target may hold more
+records, and after a restart some of them twice. So the end of the target's log is compared with the
+source, backwards, record by record, as `tail_check` compares:
+
+    source   38 39 40 41 42 43 44            noted: 40
+    target   .. 41 42 | 39 40 41 42 43       its last record is 43: the copy goes on at 44
+
+A place is taken when everything before it fits as well, up to the beginning of what is compared; or
+else up to a jump back that a restart explains (the record before it, 42, lies at or behind the one
+after it, 39). Where compaction made holes, as many records of the other side may be missing. Of
+several such places the lowest is taken: nothing is skipped.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.mirror.start.tail_check import comparable_headers
+from twinlog.wire.records import Record
+
+HOLES_LOOKED_INTO: Final = 200
+BEHIND_A_JUMP: Final = 200_000
+"""Source records read behind a place with a jump, for one that fits without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The place of the target's last record."""
+
+    upstream: int
+    """Of the last record on the target that the source still has."""
+    jumped_back: bool
+    """A restart of MirrorMaker 2 wrote some of the last records twice."""
+
+
+def identity(record: Record, *, with_timestamp: bool) -> int:
+    """A number that two records share when a consumer sees the same in them."""
+    timestamp = record.timestamp if with_timestamp else 0
+    return hash((timestamp, record.key, record.value, comparable_headers(record.headers)))
+
+
+@dataclass(slots=True, kw_only=True)
+class Alignment:
+    """The target's last records, and the source's from before the noted position on, as far as
+    they were read.
+    """
+
+    target_offsets: Sequence[int]
+    target: Sequence[int]
+    """Identities of the target's last records."""
+    noted: int
+    """The upstream offset that surely was copied; -1: none."""
+    source_offsets: array[int] = field(default_factory=lambda: array("q"))
+    source: array[int] = field(default_factory=lambda: array("q"))
+    _suspects: list[tuple[int, int]] = field(default_factory=list)
+    """Places that fit up to a jump that nothing explained yet."""
+    _jumped: Found | None = None
+    """The lowest place with a jump back."""
+    _jumped_at: int = -1
+    _looked: int = -1
+
+    def add(self, records: Iterable[tuple[int, int]]) -> None:
+        """More of the source: (offset, identity), rising."""
+        for offset, number in records:
+            self.source_offsets.append(offset)
+            self.source.append(number)
+
+    def look(self, *, is_end: bool, source_end: int) -> Found | None:
+        """The lowest place among what was added; `is_end`: the source has no more."""
+        # the hole behind the last one is not known before more is read
+        known = len(self.source) - (0 if is_end else 1)
+        for at in range(self._looked + 1, known):
+            self._looked = at
+            following = (
+                self.source_offsets[at + 1] if at + 1 < len(self.source_offsets) else source_end
+            )
+            if following <= self.noted:
+                continue
+            skipped = self._skipped(at, following - self.source_offsets[at] - 1)
+            if skipped is None:
+                continue
+            last = len(self.target) - 1 - skipped
+            fits, jumped = self._fits(at, last)
+            if fits and not jumped:
+                return Found(upstream=self.source_offsets[at], jumped_back=False)
+            if fits and self._jumped is None:
+                self._jumped, self._jumped_at = self._behind_jump(at), at
+            elif not fits:
+                self._suspects.append((at, last))
+        is_far = self._jumped is not None and self._looked - self._jumped_at > BEHIND_A_JUMP
+        return self._lowest_jumped() if is_end or is_far else None
+
+    def _behind_jump(self, at: int) -> Found:
+        return Found(upstream=self.source_offsets[at], jumped_back=True)
+
+    def _skipped(self, at: int, hole: int) -> int | None:
+        """How many of the target's last records lie in the hole behind this source record."""
+        for skipped in range(min(hole, len(self.target) - 1, HOLES_LOOKED_INTO) + 1):
+            if self.target[-1 - skipped] == self.source[at]:
+                return skipped
+        return None
+
+    def _lowest_jumped(self) -> Found | None:
+        for at, last in self._suspects:  # what explains them may have been read since
+            if self._jumped is not None and at > self._jumped_at:
+                break
+            if self._fits(at, last)[0]:
+                return self._behind_jump(at)
+        return self._jumped
+
+    def _fits(self, at: int, last: int) -> tuple[bool, bool]:
+        """(everything before fits, there is a jump back that is explained)."""
+        here, there = at, last
+        while here > 0 and there > 0:
+            step = self._step_back(here, there)
+            if step is None:
+                explained = self.target[there - 1] in self.source[here:]
+                return explained, explained
+            here, there = here - step[0], there - step[1]
+        return True, False
+
+    def _step_back(self, here: int, there: int) -> tuple[int, int] | None:
+        """The nearest equal pair before this one, over holes of both sides; None: there is none.
+
+        (0, x) ends the comparison: all that is left may lie in a hole.
+        """
+        if self.source[here - 1] == self.target[there - 1]:
+            return 1, 1
+        hole_there = self.target_offsets[there] - self.target_offsets[there - 1] - 1
+        for back in range(1, min(hole_there, here - 1, HOLES_LOOKED_INTO) + 2):
+            if back > here:
+                break
+            hole = self.source_offsets[here] - self.source_offsets[here - back] - back
+            for skip in range(min(hole, HOLES_LOOKED_INTO) + 1):
+                if there - 1 - skip < 0:
+                    return back, there
+                if self.source[here - back] == self.target[there - 1 - skip]:
+                    return back, skip + 1
+        return None

@@ -1,0 +1,172 @@
+"""Both logs of a partition as its start looks at them: their ends at one moment, and what lies in
+them now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.mirror.map.offset_map import Run, run_at
+from twinlog.mirror.ports import LogEnds, LogView, answer_of
+from twinlog.mirror.start.divergence import Known
+from twinlog.mirror.start.newest_first import newest_first
+from twinlog.mirror.start.request import StartRequest
+from twinlog.mirror.start.tail_check import (
+    TAIL_RECORDS,
+    TargetTail,
+    joined,
+    read_tail,
+    source_records,
+    upstream_offsets,
+)
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import read_headers
+from twinlog.wire.records import Record
+
+MAX_SEARCH_READS: Final = 20
+"""Fetches of about 1 MB that a search of the neighbourhood may take, to each side."""
+
+NEIGHBOURHOOD: Final = 2_000
+"""Upstream offsets to both sides of the expected place in which the tail is searched."""
+
+
+def tail_start(there: LogEnds) -> int:
+    """Where the tail check begins to read the target."""
+    return max(there.log_start, there.log_end - TAIL_RECORDS)
+
+
+def tail_source(runs: Sequence[Run], there: LogEnds) -> int | None:
+    """Where it then begins to read the source, if no record of the tail is missing."""
+    if not runs or there.log_end <= there.log_start:
+        return None
+    ordinal = tail_start(there) - (runs[0].downstream - runs[0].ordinal)
+    first = run_at(runs, ordinal) or runs[0]
+    return first.upstream_of(max(first.ordinal, ordinal))
+
+
+class BothLogs:
+    """The source partition and its copy."""
+
+    def __init__(
+        self,
+        request: StartRequest,
+        here: LogEnds,
+        there: LogEnds,
+        source: LogView,
+        target: LogView,
+    ) -> None:
+        self.request = request
+        self.here = here
+        self.there = there
+        self.source = source
+        self.target = target
+
+    def read_source(self, offset: int) -> memoryview:
+        """Whole batches from an offset on."""
+        return _read(self.source, self.request.source, offset)
+
+    def read_target(self, offset: int) -> memoryview:
+        """Whole batches from an offset on."""
+        return _read(self.target, self.request.target, offset)
+
+    def target_tail(self) -> TargetTail:
+        """The records of the target's last offsets, as far back as the bounds of a look go."""
+        low, end = tail_start(self.there), self.there.log_end
+        answers, whole_from = newest_first(self.read_target, range(low, end))
+        if any(
+            header.base_offset >= end and header.producer_id in self.request.our_producers
+            for raw in answers
+            for header, _ in read_headers(raw)
+        ):
+            raise PartitionError(
+                f"{self.request.target}: a lane of this flow that was thought dead wrote to it "
+                f"while we looked (its log ended at {end}); looking again",
+                code="OTHER_WRITER",
+                fate=Fate.RETRIABLE,
+            )
+        return joined((read_tail(raw, low, end) for raw in answers), whole_from)
+
+    def target_record(self, offset: int) -> Record | None:
+        """One record of the target."""
+        raw = self.read_target(offset)
+        return next(iter(read_tail(raw, offset, offset + 1).records), None)
+
+    def source_record(self, offset: int) -> Known | None:
+        """The record as it is now: a log that was cut may be filled again while we look."""
+        if offset < self.here.log_start:
+            return None
+        try:
+            raw = self.read_source(offset)
+        except TwinlogError as error:
+            if error.code == "OFFSET_OUT_OF_RANGE":
+                return None
+            raise
+        return source_records(raw)[0].get(offset)
+
+    def epoch_before(self, offset: int) -> int:
+        """The leader epoch of the source's record before an offset, as its own batch says; -1 where
+        no batch covers it. It makes the first fetch find a source that is cut from now on.
+        """
+        if not self.here.log_start < offset <= self.here.high_watermark:
+            return -1
+        try:
+            raw = self.read_source(offset - 1)
+        except TwinlogError as error:
+            if error.code == "OFFSET_OUT_OF_RANGE":
+                return -1
+            raise
+        first = next((header for header, _ in read_headers(raw)), None)
+        if first is None or first.magic < 2 or not first.base_offset < offset <= first.next_offset:
+            return -1
+        return first.leader_epoch
+
+    def source_before(self, offset: int) -> Known | None:
+        """The newest record before an offset that the source still has."""
+        before = self._before(offset)
+        return before[max(before)] if before else None
+
+    def sources(self, tail: TargetTail, runs: Sequence[Run], k: int) -> dict[int, Known]:
+        """What the source has where the map says that the tail's records come from."""
+        wanted = [
+            offset
+            for offset in upstream_offsets(tail, runs, k)
+            if self.here.log_start <= offset < self.here.high_watermark
+        ]
+        out: dict[int, Known] = {}
+        for raw in newest_first(self.read_source, wanted).answers:
+            out |= source_records(raw)[0]
+        return out
+
+    def around(self, offset: int) -> dict[int, Known]:
+        """What the source has near by, on both sides, with nothing left out in between."""
+        return self._before(offset) | self.source_records(offset, offset + NEIGHBOURHOOD)
+
+    def _before(self, offset: int) -> dict[int, Known]:
+        low = max(self.here.log_start, offset - NEIGHBOURHOOD)
+        wanted = range(low, min(offset, self.here.high_watermark))
+        answers, whole_from = newest_first(self.read_source, wanted, max_reads=MAX_SEARCH_READS)
+        found: dict[int, Known] = {}
+        for raw in answers:
+            found |= source_records(raw)[0]
+        return {at: record for at, record in found.items() if whole_from <= at < offset}
+
+    def source_records(self, low: int, high: int) -> dict[int, Known]:
+        """What the source has between two offsets, as far as the bounds of a look go."""
+        out: dict[int, Known] = {}
+        offset = max(low, self.here.log_start)
+        for _ in range(MAX_SEARCH_READS):
+            if offset >= min(high, self.here.high_watermark):
+                break
+            part, after = source_records(self.read_source(offset))
+            if after <= offset:
+                break
+            out |= {at: record for at, record in part.items() if at >= low}
+            offset = after
+        return out
+
+
+def _read(view: LogView, tp: TopicPartition, offset: int) -> memoryview:
+    missing = f"its leader does not answer a read at {offset}"
+    return answer_of(view.read({tp: offset}), tp, view, missing).records

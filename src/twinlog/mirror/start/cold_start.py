@@ -1,0 +1,254 @@
+"""Cold starts of many partitions together: what they ask is asked once for all of them.
+
+First the topics must be the ones the map speaks of (by their ids), else `TARGET_RECREATED` or
+`SOURCE_RECREATED`; then all log ends and producer states are read as of one moment (`one_moment`),
+then tails in groups, and each partition's `Look` judges its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
+
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, RawRecords, answer_of
+from twinlog.mirror.start.both_logs import tail_source, tail_start
+from twinlog.mirror.start.former_life import check_former, former_targets
+from twinlog.mirror.start.position import Look
+from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.mirror.start_point import StartPoint
+from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
+
+T = TypeVar("T")
+
+LOOKS: Final = 5
+"""How often the state of a partition is asked for that changes while we look."""
+
+AT_ONCE: Final = 32
+"""Tails in memory at a time, of about 1 MB each at the most, and that on both sides."""
+
+
+class ReadAhead:
+    """A view of a cluster's logs that has read one place of each of some partitions already."""
+
+    def __init__(self, view: LogView, offsets: Mapping[TopicPartition, int]) -> None:
+        self._view = view
+        self._offsets = offsets
+        self._read = dict(view.read(offsets)) if offsets else {}
+        self.problems = view.problems
+
+    def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
+        return self._view.topic_ids(topics)
+
+    def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
+        return self._view.ends(tps)
+
+    def begins(
+        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+    ) -> Mapping[TopicPartition, int]:
+        return self._view.begins(starts, read_committed=read_committed)
+
+    def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
+        out: dict[TopicPartition, RawRecords] = {}
+        missing: dict[TopicPartition, int] = {}
+        for tp, offset in offsets.items():
+            found = self._read.get(tp) if self._offsets.get(tp) == offset else None
+            if found is None:
+                missing[tp] = offset
+            else:
+                out[tp] = found
+        if missing:
+            out.update(self._view.read(missing))
+        return out
+
+    def producers(
+        self, tps: set[TopicPartition], producer_id: int
+    ) -> Mapping[TopicPartition, ProducerTail] | None:
+        return self._view.producers(tps, producer_id)
+
+
+def find_starts(
+    requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
+) -> dict[TopicPartition, StartPoint | TwinlogError]:
+    """A start point or the reason against it, by *source* topic-partition."""
+    out: dict[TopicPartition, StartPoint | TwinlogError] = {}
+    source_ids = source.topic_ids({r.source.topic for r in requests})
+    target_ids = target.topic_ids({r.target.topic for r in requests})
+    there_still: list[StartRequest] = []
+    for one in requests:
+        try:
+            check_ids(one, source_ids, target_ids)
+        except TwinlogError as error:
+            out[one.source] = error
+        else:
+            there_still.append(one)
+    # only of these: a client waits seconds for a topic that it does not find
+    moment = look_at_both(there_still, source, target, rules.producer_id)
+    anew = {
+        one.source: one.start
+        for one in there_still
+        if not one.runs and one.began_at < 0 and one.start.kind is not StartKind.EARLIEST
+    }
+    begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
+    for group in batched(there_still, AT_ONCE):
+        here_view, there_view = source, target
+        if rules.is_ours_alone:  # in a shared topic our end is searched, not known
+            here_view, there_view = _tails(group, source, target, moment)
+        for one in group:
+            try:
+                check_former(one, moment.there, target)
+                producer = moment.producer_of(one.target, target)
+                look = Look(
+                    with_begin(one, anew, begins, source),
+                    answer_of(moment.here, one.source, source),
+                    answer_of(moment.there, one.target, target),
+                    producer,
+                    moment.producers is not None,
+                    here_view,
+                    there_view,
+                    rules,
+                )
+                out[one.source] = look.own() if rules.is_ours_alone else look.shared()
+            except TwinlogError as error:
+                out[one.source] = error
+    return out
+
+
+def _tails(
+    group: Sequence[StartRequest], source: LogView, target: LogView, moment: Moment
+) -> tuple[ReadAhead, ReadAhead]:
+    """Both logs, with what the tail checks of these partitions will read first already read."""
+    here: dict[TopicPartition, int] = {}
+    there: dict[TopicPartition, int] = {}
+    for one in group:
+        mine, its = moment.here.get(one.source), moment.there.get(one.target)
+        if mine is None or its is None:
+            continue
+        upstream = tail_source(one.runs, its)
+        if upstream is None:
+            continue
+        there[one.target] = tail_start(its)
+        if max(upstream, mine.log_start) < mine.high_watermark:
+            here[one.source] = max(upstream, mine.log_start)
+    return ReadAhead(source, here), ReadAhead(target, there)
+
+
+class Moment(NamedTuple):
+    """What both clusters said of some partitions as of one moment."""
+
+    here: Mapping[TopicPartition, LogEnds]
+    """Of the source partitions."""
+    there: Mapping[TopicPartition, LogEnds]
+    """Of the target partitions, and of those that the former topic was copied to."""
+    producers: Mapping[TopicPartition, ProducerTail] | None
+    """What the target remembers of our producer id; None where it may not be asked."""
+    moving: frozenset[TopicPartition]
+    """Target partitions that never came to rest."""
+
+    def producer_of(self, tp: TopicPartition, target: LogView) -> ProducerTail | None:
+        """Raises what keeps a start from taking the answers of this target partition."""
+        if tp in self.moving:
+            raise PartitionError(
+                f"{tp}: a lane of this flow that was thought dead still writes to it; looking "
+                "again",
+                code="OTHER_WRITER",
+                fate=Fate.RETRIABLE,
+            )
+        if self.producers is None:
+            return None
+        if tp not in self.producers and tp in target.problems:
+            raise target.problems[tp]  # a leader that did not answer has not said "nothing"
+        return self.producers.get(tp)
+
+
+def look_at_both(
+    requests: Sequence[StartRequest], source: LogView, target: LogView, producer_id: int
+) -> Moment:
+    """The target first: what a lane thought dead copied meanwhile is at the source then."""
+    targets = {one.target for one in requests}
+    there, producers, moving = one_moment(target, targets, producer_id)
+    here = source.ends({one.source for one in requests})
+    if former := former_targets(requests) - targets:
+        there = {**there, **target.ends(former)}
+    return Moment(here, there, producers, moving)
+
+
+def one_moment(
+    target: LogView, tps: set[TopicPartition], producer_id: int
+) -> tuple[
+    Mapping[TopicPartition, LogEnds],
+    Mapping[TopicPartition, ProducerTail] | None,
+    frozenset[TopicPartition],
+]:
+    """Log ends, producer states (None where they may not be asked), and partitions that never came
+    to rest while we looked.
+
+    A late batch of a lane thought dead may land between two questions: a log end from before it and
+    a producer state from after it are 10 and 13, as if three records were missing. So the state is
+    asked before and after the ends, until both times it is the same: then no batch of ours came in
+    between, and the ends are those of that state, whoever else writes. An expiry or a new leader in
+    between changes it as well. A batch that lands later is for the first request to find: it is
+    refused, or answered as a repeat.
+    """
+    ends: dict[TopicPartition, LogEnds] = {}
+    states: dict[TopicPartition, ProducerTail] = {}
+    left = set(tps)
+    before = target.producers(left, producer_id)
+    for _ in range(LOOKS):
+        ends.update(target.ends(left))
+        after = target.producers(left, producer_id)
+        if before is None or after is None:
+            return ends, None, frozenset()
+        for tp in left:
+            states.pop(tp, None)
+        states.update(after)
+        left = {tp for tp in left if _sequence(before, tp) != _sequence(after, tp)}
+        if not left:
+            break
+        before = after
+    return ends, states, frozenset(left)
+
+
+def _sequence(states: Mapping[TopicPartition, ProducerTail], tp: TopicPartition) -> int | None:
+    state = states.get(tp)
+    return None if state is None else state.last_sequence
+
+
+def check_ids(
+    one: StartRequest, sources: Mapping[str, TopicId], targets: Mapping[str, TopicId]
+) -> None:
+    for tp, expected, known, code, side in (
+        (one.source, one.source_topic_id, sources, "SOURCE_RECREATED", "source"),
+        (one.target, one.target_topic_id, targets, "TARGET_RECREATED", "target"),
+    ):
+        found = known.get(tp.topic)
+        if found is None:
+            raise PartitionError(
+                f"{tp}: the topic does not exist on the {side} any more, or may not be described",
+                code="TOPIC_MISSING",
+            )
+        if NO_TOPIC_ID not in (expected, found) and expected != found:
+            raise PartitionError(
+                f"{tp}: the {side} topic was deleted and created again since this copy began",
+                code=code,
+            )
+
+
+def with_begin(
+    one: StartRequest,
+    anew: Container[TopicPartition],
+    begins: Mapping[TopicPartition, int],
+    view: LogView,
+) -> StartRequest:
+    """The request with the start that was found, where the partition has none yet."""
+    if one.source not in anew:
+        return one
+    begin = answer_of(begins, one.source, view, "its leader does not say where to begin")
+    return replace(one, begin=begin)
+
+
+def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items in portions (itertools has it from Python 3.12 on)."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,390 @@
+"""Where one partition goes on: a look at both logs that trusts nothing that it can check.
+
+In order, after the topics are known to be the ones the map speaks of (`cold_start`):
+
+(b) the target's log end by OffsetForLeaderEpoch; a high watermark below it: `TARGET_UNDER_MIN_ISR`,
+    wait;
+(c) next ordinal = log end - K, cross-checked with what the broker remembers of our producer id and
+    with the last batch's header: `GAP_WRITTEN`, `EXTRA_RECORDS`, `POSITION_REGRESSED`;
+(d) the upstream offset from the map;
+(e) the tail check: `DIVERGED`, after a search of the neighbourhood for the place that does match;
+(f) the cut: the caller writes the term's first row before the first batch;
+(g) the first request goes alone (`copy.py`).
+
+A partition that has a row never uses the configured start again: retention, restarts and lost
+producer state cannot send it back to the beginning or, with `latest`, over records that nobody
+copied.
+"""
+
+from __future__ import annotations
+
+from twinlog.errors import CorruptData, Fate, PartitionError
+from twinlog.mirror import findings
+from twinlog.mirror.map.offset_map import run_at, upstream_range
+from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
+from twinlog.mirror.start.both_logs import BothLogs
+from twinlog.mirror.start.break_search import find_break
+from twinlog.mirror.start.corrections import Place, next_upstream
+from twinlog.mirror.start.divergence import not_disproved, source_diverged
+from twinlog.mirror.start.pending_records import holds_records
+from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.mirror.start.shared_topic import OurEnd, find_our_end, record_before, with_jumps
+from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
+from twinlog.mirror.start.tail_place import TailCheck
+from twinlog.mirror.start_point import StartPoint
+from twinlog.model import StartKind, TopicPartition, sequence_of, sequences_ahead
+from twinlog.wire.record_batch import read_headers
+
+
+class Look:
+    """One partition's start, with all answers at hand."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 (all answers of one look)
+        self,
+        request: StartRequest,
+        here: LogEnds,
+        there: LogEnds,
+        producer: ProducerTail | None,
+        may_ask: bool,
+        source: LogView,
+        target: LogView,
+        rules: StartRules,
+    ) -> None:
+        self.request = request
+        self.here = here
+        self.there = there
+        self.producer = producer
+        self.may_ask = may_ask
+        self.rules = rules
+        self.logs = BothLogs(request, here, there, source, target)
+        if there.high_watermark < there.log_end:
+            raise under_min_isr(request.target, there.log_end - there.high_watermark)
+
+    # -- a topic that is ours alone
+
+    def own(self) -> StartPoint:
+        runs, end = self.request.runs, self.there.log_end
+        if not runs:
+            return self._first()
+        k = runs[0].downstream - runs[0].ordinal
+        ordinal = end - k
+        if ordinal < 0 or run_at(runs, ordinal) is None:
+            raise PartitionError(
+                findings.target_truncated(
+                    f"{self.request.target}: the target's log ends at {end}, before the first "
+                    f"record of this copy ({runs[0].downstream}): the target lost its log",
+                    self.request.target,
+                    self._sides(),
+                ),
+                code="TARGET_TRUNCATED",
+            )
+        self._check_regress(ordinal)
+        self._check_producer(ordinal, k)
+        tail = self.logs.target_tail()
+        self._check_last_batch(tail, ordinal, k)
+        place = Place(next_upstream(runs, ordinal, self.here.log_start), -1)
+        if tail.records or self.request.lost is not None:
+            place = TailCheck(self.logs, tail, k, ordinal).place()
+        upstream = self._check_source(place.upstream)
+        if upstream != place.upstream:
+            place = place._replace(upstream=upstream, leader_epoch=-1)
+        place = place._replace(leader_epoch=self._epoch(upstream, place.leader_epoch))
+        return self._point(ordinal, place, k, tail)
+
+    def _first(self) -> StartPoint:
+        end = self.there.log_end
+        holds = findings.Span(self.there.log_start, end)
+        if self.rules.is_ours_alone and end > self.there.log_start:
+            if self._lacks_its_beginning():
+                raise self._written_by_name(holds)
+            raise PartitionError(
+                findings.foreign_data(self.request.target, holds),
+                code="FOREIGN_DATA",
+            )
+        if self.rules.is_ours_alone and self._was_emptied():
+            raise PartitionError(
+                f"{self.request.target}: this flow wrote records up to offset {end}, which the "
+                "target has deleted since, and the offset map has no row of them: where to resume "
+                f"in {self.request.source} is not known. Say where with twinlog.start, and make "
+                f"the empty topic {self.request.target.topic} anew",
+                code="MAP_MISSING",
+            )
+        upstream = self.here.log_start
+        if self.request.began_at >= 0:
+            upstream = max(upstream, self.request.began_at)
+        else:
+            upstream = max(upstream, self._begin())
+        ordinal = 0
+        if self.producer is not None:
+            # our id wrote here already: for a source topic of this name that was deleted since, or
+            # by name before we knew of this topic (`_written_by_name`)
+            ordinal = sequence_of(self.producer.last_sequence + 1)
+        return StartPoint(
+            ordinal=ordinal,
+            upstream=upstream,
+            k=end - ordinal,
+            last_fetched_epoch=self._epoch(upstream),
+            is_protected=False,
+            last_timestamp=-1,
+        )
+
+    def _lacks_its_beginning(self) -> bool:
+        """The oldest batch is ours, but not all records before it can ever have been here."""
+        raw = self.logs.read_target(self.there.log_start)
+        first = next((header for header, _ in read_headers(raw)), None)
+        if first is None or first.producer_id not in self.request.our_producers:
+            return False
+        return sequences_ahead(first.base_sequence, sequence_of(first.base_offset)) > 0
+
+    def _was_emptied(self) -> bool:
+        """Our records were in this very log, and no row of any life of it is in the map."""
+        known = self.request.began_at >= 0 or self.request.is_another
+        return self.producer is not None and self.there.log_end > 0 and not known
+
+    def _written_by_name(self, holds: findings.Span) -> PartitionError:
+        """A lane had a batch on its way when the topic was deleted and created again, and its
+        broker takes names only (Produce below version 13): it stands at the beginning of the new
+        topic, where the records before it belong.
+
+        They cannot be put before it, and it must not come twice. So nothing is written until these
+        records are gone; what follows them then begins with the first record. We do not take them
+        away ourselves: whether the source has them still is for people to see.
+        """
+        said = "whether the source still has them is not known"
+        records = self.logs.target_tail().records
+        for at, (record, _) in self.logs.around(self.here.high_watermark).items():
+            if records and same_record(record, records[-1], compare_timestamp=False):
+                said = f"the last of them is upstream record {at}, which the source still has"
+        command = findings.export(findings.TARGET, self.request.target, holds)
+        return PartitionError(
+            f"{self.request.target}: the target topic was deleted and created again while a batch "
+            f"for it was on its way, and this broker knows topics by name only: records {holds} of "
+            f"the new topic are ours, and those before them are missing; {said}. Save them "
+            f"({command}) and compare them with the source; then take them away with "
+            "kafka-delete-records.sh: the copy begins anew behind them",
+            code="TARGET_RECREATED",
+        )
+
+    def _begin(self) -> int:
+        begin = self.request.begin
+        if self.request.start.kind is StartKind.OFFSET and begin > self.here.log_end:
+            raise PartitionError(
+                f"{self.request.source}: twinlog.start begins at offset {begin}, but the log ends "
+                f"at {self.here.log_end}: correct the offset, or write latest",
+                code="START_BEYOND_END",
+            )
+        return begin
+
+    def _sides(self) -> findings.Sides:
+        one = self.request
+        return findings.sides(one.source, one.target, self.here, self.there, one.runs)
+
+    def _check_regress(self, ordinal: int) -> None:
+        acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
+        if ordinal < acked and epoch == self.there.leader_epoch:
+            raise PartitionError(
+                findings.position_regressed(
+                    f"{self.request.target}: {acked - ordinal} records that were acknowledged are "
+                    "gone from the end of the target's log though its leader did not change: "
+                    f"upstream records "
+                    f"{upstream_range(self.request.runs, ordinal, acked - ordinal)} of "
+                    f"{self.request.source}",
+                    self.request.target,
+                    self._sides(),
+                ),
+                code="POSITION_REGRESSED",
+            )
+
+    def _check_producer(self, ordinal: int, k: int) -> None:
+        if self.producer is None or ordinal == 0:
+            return
+        off = sequences_ahead(self.producer.last_sequence, sequence_of(ordinal - 1))
+        if off:
+            raise self._k_broken(ordinal, k, off, "the broker's producer state")
+
+    def _check_last_batch(self, tail: TargetTail, ordinal: int, k: int) -> None:
+        last = tail.last_header
+        if last is None or last.magic < 2 or last.base_offset < k:
+            return  # below K it was there before this copy began (`control.adopt.adoption`)
+        if last.producer_id in self.request.our_producers and not last.is_control:
+            should = sequence_of(last.base_offset - k)
+            if off := sequences_ahead(last.base_sequence, should):
+                raise self._k_broken(ordinal, k, off, "the last batch")
+        elif last.producer_id not in self.rules.known_producers:
+            raise PartitionError(
+                findings.extra_records(
+                    f"{self.request.target}: the batch at offset {last.base_offset} was not "
+                    "written by this flow: somebody else produces to the target topic",
+                    self.request.target,
+                    held=self._sides(),
+                ),
+                code="EXTRA_RECORDS",
+            )
+
+    def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
+        at = find_break(
+            self.logs.read_target,
+            low=max(self.there.log_start, k),
+            high=self.there.log_end,
+            k=k,
+            producers=self.request.our_producers,
+        )
+        end = self.there.log_end
+        said = f"{witness} is at ordinal {ordinal - 1 + off}, the log holds {ordinal}"
+        if off > 0:
+            where = f"somewhere below offset {end}"
+            if at is not None and at.distance > 0:
+                lost = upstream_range(self.request.runs, at.offset - k, at.distance)
+                where = (
+                    f"before offset {at.offset}: upstream records {lost} of {self.request.source} "
+                    "are not on "
+                    "the target"
+                )
+            return PartitionError(
+                findings.gap_written(
+                    f"{self.request.target}: {off} records are missing {where} ({said})",
+                    self.request.source,
+                    self.request.target,
+                    self._sides(),
+                ),
+                code="GAP_WRITTEN",
+            )
+        where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
+        return PartitionError(
+            findings.extra_records(
+                f"{self.request.target}: {-off} records {where} were not written by this flow, or "
+                f"twice ({said})",
+                self.request.target,
+                held=self._sides(),
+            ),
+            code="EXTRA_RECORDS",
+        )
+
+    # -- a topic that others may write to
+
+    def shared(self) -> StartPoint:
+        if not self.request.runs:
+            return self._first()
+        ours = find_our_end(self.request, self.there, self.producer, self.logs.target, self.rules)
+        run = run_at(self.request.runs, ours.ordinal)
+        if run is None:
+            raise CorruptData(
+                f"{self.request.target}: the offset map does not reach ordinal {ours.ordinal}",
+                code="STATE_CORRUPT",
+            )
+        upstream = next_upstream(self.request.runs, ours.ordinal, self.here.log_start)
+        if ours.foreign is not None and holds_records(
+            self.logs.read_source,
+            low=max(upstream, self.here.log_start),
+            high=self.here.high_watermark,
+            read_committed=self.rules.read_committed,
+        ):
+            raise PartitionError(
+                f"{self.request.target}: others have written from offset {ours.foreign} on, so "
+                "the copy had ended; "
+                f"upstream records [{upstream}, {self.here.high_watermark}) of "
+                f"{self.request.source} "
+                "came later and are not copied",
+                code="TAKEN_OVER",
+            )
+        checked = self._check_source(upstream)
+        last = self._check_last(ours)
+        if last is None and self.request.lost is not None:
+            raise not_disproved(self.request.lost, source=self.request.source)
+        if ours.foreign is not None:
+            # markers, nothing that is copied
+            checked = max(checked, self.here.high_watermark)
+        epoch = -1 if last is None or last.upstream != checked - 1 else last.leader_epoch
+        return StartPoint(
+            ordinal=ours.ordinal,
+            upstream=checked,
+            k=self.there.log_end - ours.ordinal,
+            last_fetched_epoch=self._epoch(checked, epoch),
+            is_protected=self.producer is not None,
+            last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
+            taken_over=ours.foreign is not None,
+            compared=0 if last is None else 1,
+            target_epoch=self.there.leader_epoch,
+            jumps=with_jumps(self.request.runs, ours.jumps, ours.ordinal),
+        )
+
+    def _check_last(self, ours: OurEnd) -> Equal | None:
+        """The tail check of a shared topic, where others may lie between our records: the last one
+        only. None when there is nothing to compare.
+        """
+        run = run_at(self.request.runs, ours.ordinal - 1)
+        if run is None or ours.downstream <= self.there.log_start:
+            return None
+        offset, upstream = ours.downstream - 1, run.upstream_of(ours.ordinal - 1)
+        raw = self.logs.read_target(offset)
+        there = record_before(raw, ours.downstream, self.request.our_producers)
+        here = self.logs.source_record(upstream)
+        if there is None or here is None:
+            return None
+        if same_record(here[0], there[0], compare_timestamp=there[1]):
+            return Equal(ours.ordinal - 1, upstream, here[1])
+        raise PartitionError(
+            findings.diverged(
+                f"{self.request.target}: the record at offset {offset}, our last one, is not "
+                f"upstream record {upstream} of {self.request.source}, as the offset map says: the "
+                "source's log was written anew, or the target's",
+                self.request.target,
+                held=self._sides(),
+            ),
+            code="DIVERGED",
+        )
+
+    # -- both
+
+    def _epoch(self, upstream: int, known: int = -1) -> int:
+        """Of the record before: an idle copy would learn it only with its next record."""
+        return known if known >= 0 else self.logs.epoch_before(upstream)
+
+    def _check_source(self, upstream: int) -> int:
+        if upstream > self.here.log_end:
+            raise source_diverged(
+                findings.source_diverged(
+                    f"{self.request.source}: the source's log ends at {self.here.log_end}, but "
+                    f"records up to {upstream} were copied: the source lost [{self.here.log_end}, "
+                    f"{upstream}), which the target still has",
+                    self.request.target,
+                    findings.lost_at(self.request.runs, self.here.log_end, self.there),
+                ),
+                (self.here.log_end, upstream),
+            )
+        if upstream < self.here.log_start:
+            lost = findings.Span(upstream, self.here.log_start)
+            if not self.request.accept_source_loss:
+                raise PartitionError(
+                    findings.source_truncated(self.request.source, lost),
+                    code="SOURCE_TRUNCATED",
+                )
+        return max(upstream, self.here.log_start)
+
+    def _point(self, ordinal: int, place: Place, k: int, tail: TargetTail) -> StartPoint:
+        timestamp = -1
+        if self.producer is not None:
+            timestamp = self.producer.last_timestamp
+        elif self.may_ask is False and tail.last_header is not None:
+            timestamp = tail.last_header.max_timestamp
+        return StartPoint(
+            ordinal=ordinal,
+            upstream=place.upstream,
+            k=k,
+            last_fetched_epoch=place.leader_epoch,
+            compared=place.compared,
+            target_epoch=self.there.leader_epoch,
+            is_protected=self.producer is not None,
+            last_timestamp=timestamp,
+            jumps=place.corrected,
+        )
+
+
+def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
+    """Records that may go away with their leader: nobody begins behind them."""
+    return PartitionError(
+        f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "
+        "have them",
+        code="TARGET_UNDER_MIN_ISR",
+        fate=Fate.RETRIABLE,
+    )

@@ -1,0 +1,57 @@
+"""What is known of a partition before its logs are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.model import EARLIEST, StartAt, TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """One partition to be started, with all that is known of it."""
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId
+    target_topic_id: TopicId
+    runs: tuple[Run, ...]
+    """The first one, and from ordinal `runs_from` on all."""
+    runs_from: int = -1
+    """-1: none is left out."""
+    mark: Mark | None = None
+    fingerprints: Mapping[int, int] = field(default_factory=dict)
+    our_producers: frozenset[int] = frozenset()
+    """Producer ids under which records of ours may lie there, the present one among them."""
+    start: StartAt = EARLIEST
+    """Used once, when there is no row."""
+    begin: int = -1
+    """What `start` means in the log as it is: found once, and fixed by the first row."""
+    began_at: int = -1
+    """Where the copy began in a target topic that was deleted since; -1 when there was none."""
+    former: tuple[int, ...] = ()
+    """Target partitions that a source topic of this name was copied to which was deleted since."""
+    is_another: bool = False
+    """This partition was copied to this target topic before, from such a topic."""
+    acked_ordinal: int = -1
+    """The highest next ordinal that was acknowledged in this generation."""
+    acked_epoch: int = -1
+    """The target's leader epoch at that time."""
+    lost: tuple[int, int] | None = None
+    """[first, next) of copied upstream offsets that the source was found to have lost, earlier in
+    this generation."""
+    accept_source_loss: bool = False
+    """Go on behind records that the source deleted before they were copied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRules:
+    """What a flow decides for all its starts."""
+
+    producer_id: int
+    is_ours_alone: bool
+    read_committed: bool
+    known_producers: frozenset[int] = frozenset()
+    """Producer ids of other flows of ours: their records are not foreign."""

@@ -1,0 +1,133 @@
+"""Where the last records of a partition's copy say that it goes on: the map's word, and theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.start.both_logs import BothLogs
+from twinlog.mirror.start.corrections import (
+    Place,
+    continued,
+    found_by_content,
+    next_upstream,
+    without_newest,
+)
+from twinlog.mirror.start.divergence import Known, Logs, diverged, find_parting, not_disproved
+from twinlog.mirror.start.tail_check import (
+    Comparison,
+    TargetTail,
+    compare,
+    is_void,
+    same_record,
+    search,
+)
+
+
+class TailCheck:
+    """The tail check of one start; `ordinal` is the next one by the target's log end."""
+
+    def __init__(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> None:
+        self._logs = logs
+        self._request = logs.request
+        self._tail = tail
+        self._runs = logs.request.runs
+        self._k = k
+        self._ordinal = ordinal
+
+    def place(self) -> Place:
+        """Where the source is read on, by the map or, where the records speak against it, by them.
+
+        Three answers: the records are those that the map says (`Place.compared` of them), they are
+        others (DIVERGED, SOURCE_DIVERGED), or there is none that could be compared: the target
+        deleted its tail, or the source did. Then K, the producer state and the map are what there
+        is, and they are right unless one of them lost its end as well: a start refuses nothing that
+        is only old.
+        """
+        logs, lost = self._logs, self._request.lost
+        upstream = next_upstream(self._runs, self._ordinal, logs.here.log_start)
+        known = logs.sources(self._tail, self._runs, self._k)
+        found = self._compare(self._runs, known, self._request.fingerprints)
+        if found.holds:
+            if lost is not None and not found.proves(self._ordinal):
+                raise not_disproved(lost, source=self._request.source)
+            epoch = found.epoch_before(self._ordinal, upstream)
+            return Place(upstream, epoch, compared=found.equal)
+        place = self._corrected(upstream, known)
+        if place is not None:
+            return place
+        parting = find_parting(
+            Logs(
+                runs=self._runs,
+                k=self._k,
+                low=max(
+                    self._runs[0].ordinal, self._request.runs_from, logs.there.log_start - self._k
+                ),
+                high=found.differing[0][0] - self._k,
+                compare_timestamp=not self._tail.is_log_append_time,
+                source_start=logs.here.log_start,
+                was_cut=upstream > logs.here.log_end or lost is not None,
+                target_at=logs.target_record,
+                source_at=logs.source_record,
+                source_before=logs.source_before,
+            )
+        )
+        raise diverged(
+            parting,
+            source=self._request.source,
+            target=self._request.target,
+            upstream=upstream,
+            downstream=self._k + self._ordinal,
+        )
+
+    def _corrected(self, upstream: int, known: dict[int, Known]) -> Place | None:
+        """What else the last records may be; only with evidence for it, else None.
+
+        The newest rows of a map may announce what was never written, since another lane was first.
+        Without them its records follow those before, or fall into a gap of the source where there
+        is nothing to compare them with. So such a map counts where the last record is found equal;
+        or, where the source has that record no more, when the record that a row announced is not
+        the one that lies there (its fingerprint says so), and the last one is nowhere near by.
+        """
+        gone: Place | None = None
+        runs, prints = self._runs, self._request.fingerprints
+        for count in range(len(runs) - 1, max(0, len(runs) - 4), -1):
+            dropped = runs[count]
+            void = is_void(dropped, self._tail, self._k, prints)
+            if void is False:
+                break  # it lies where it was announced: that row is right, and so are those before
+            earlier, fewer = without_newest(runs, prints, count)
+            known |= self._logs.sources(self._tail, earlier, self._k)
+            found = self._compare(earlier, known, fewer)
+            if not found.holds:
+                continue
+            right = continued(earlier, dropped.ordinal)
+            behind = right.upstream_of(self._ordinal)
+            if found.proves(self._ordinal) and dropped.ordinal < self._ordinal:
+                epoch = found.epoch_before(self._ordinal, behind)
+                return Place(behind, epoch, (right,), found.equal)
+            if void and gone is None and self._request.lost is None:
+                gone = Place(behind, -1, (right,), found.equal)
+        return self._near_by(upstream, gone)
+
+    def _near_by(self, upstream: int, gone: Place | None) -> Place | None:
+        """The only place in the neighbourhood whose records are the last ones of the target; `gone`
+        when the last record is nowhere there.
+        """
+        logs, last = self._logs, self._tail.records[-1]
+        if last.offset != self._k + self._ordinal - 1:
+            return None  # cleaned: how far the last one that is left lies before the end is unknown
+        around = logs.around(upstream)
+        place = search(self._tail, around)
+        if place is not None:
+            corrected = found_by_content(self._tail, around, place, self._k)
+            return Place(place + 1, around[place][1], corrected, len(self._tail.records))
+        own_time = not self._tail.is_log_append_time
+        if any(same_record(r, last, compare_timestamp=own_time) for r, _ in around.values()):
+            return None
+        return gone
+
+    def _compare(
+        self, runs: Sequence[Run], known: Mapping[int, Known], fingerprints: Mapping[int, int]
+    ) -> Comparison:
+        return compare(self._tail, runs, known, k=self._k, fingerprints=fingerprints)

@@ -1,0 +1,1 @@
+"""Records of the state topic: who leads a flow, and which topics are copies."""

@@ -1,0 +1,154 @@
+"""Who leads a flow, as its own log arbitrates: records of the one-partition, compacted state topic.
+
+A claim is a record that names the next generation number and the claimant. The first claim of a
+number in the log wins, whoever read what in between: so two processes that both believe to lead
+find out before either sends a batch. Keys carry the claimant, so that compaction keeps both claims,
+in their order. A generation that ended in order is closed by a record under another key; one that
+is not closed may have lanes that still send.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.errors import CorruptData
+
+STATE_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One generation of one flow."""
+
+    flow: str
+    generation: int
+    claimant: str
+    producer_id: int
+    meaning: str
+    """Hash of what decides which records the flow writes: filters, isolation, start."""
+    host: str
+    pid: int
+    started_ms: int
+    source_cluster_id: str
+    target_cluster_id: str
+
+    def encode(self) -> tuple[bytes, bytes]:
+        key = ["flow", self.flow, "generation", self.generation, self.claimant]
+        value = {
+            "v": STATE_VERSION,
+            "producer_id": self.producer_id,
+            "meaning": self.meaning,
+            "host": self.host,
+            "pid": self.pid,
+            "started_ms": self.started_ms,
+            "source_cluster_id": self.source_cluster_id,
+            "target_cluster_id": self.target_cluster_id,
+        }
+        return _json(key), _json(value)
+
+
+def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
+    """The record that says: all lanes of this generation have drained."""
+    return _json(["flow", flow, "closed", generation]), _json({"v": STATE_VERSION})
+
+
+def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
+    """The record that gives a producer id to the source partitions of this number (`fan_out`)."""
+    key = ["flow", flow, "producer", number, claimant]
+    return _json(key), _json({"v": STATE_VERSION, "producer_id": producer_id})
+
+
+def fan_producers(
+    records: Iterable[tuple[bytes | None, bytes | None]],
+) -> dict[tuple[str, int], int]:
+    """Producer ids by flow and number: the first in the log wins."""
+    out: dict[tuple[str, int], int] = {}
+    for key, value in records:
+        if key is None or value is None:
+            continue
+        parts, fields = read_row(key, value)
+        if parts[2] == "producer":
+            out.setdefault((parts[1], parts[3]), fields["producer_id"])
+    return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowHistory:
+    """What the state topic says of one flow."""
+
+    latest: Claim | None
+    is_closed: bool
+    """The latest generation ended in order."""
+
+
+def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[str, FlowHistory]:
+    """The history of every flow, from (key, value) in log order."""
+    claims: dict[tuple[str, int], Claim] = {}
+    closed: set[tuple[str, int]] = set()
+    for key, value in records:
+        if key is None or value is None:
+            continue
+        parts, fields = read_row(key, value)
+        if parts[2] == "closed":
+            closed.add((parts[1], parts[3]))
+        elif parts[2] == "generation":
+            claims.setdefault((parts[1], parts[3]), _claim(parts, fields))
+    out: dict[str, FlowHistory] = {}
+    for (flow, generation), claim in sorted(claims.items()):
+        out[flow] = FlowHistory(latest=claim, is_closed=(flow, generation) in closed)
+    return out
+
+
+def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> frozenset[int]:
+    """Every producer id that a generation of the flow may have written under, except by key."""
+    out = set()
+    for key, value in records:
+        if key is None or value is None:
+            continue
+        parts, fields = read_row(key, value)
+        if parts[1] == flow and parts[2] == "generation":
+            out.add(int(fields["producer_id"]))
+    return frozenset(out)
+
+
+def _claim(parts: list, fields: dict) -> Claim:  # type: ignore[type-arg]
+    return Claim(
+        flow=parts[1],
+        generation=parts[3],
+        claimant=parts[4],
+        producer_id=fields["producer_id"],
+        meaning=fields["meaning"],
+        host=fields["host"],
+        pid=fields["pid"],
+        started_ms=fields["started_ms"],
+        source_cluster_id=fields["source_cluster_id"],
+        target_cluster_id=fields["target_cluster_id"],
+    )
+
+
+def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[type-arg]
+    """The parts of a key and the fields of its value, of any record of the state topic."""
+    try:
+        fields = json.loads(value)
+        version = fields["v"]
+        # a newer release may have other keys, too
+        parts = [] if version > STATE_VERSION else json.loads(key)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(
+            f"a record of the state topic cannot be read: {error!r}", code="STATE_CORRUPT"
+        ) from error
+    if version > STATE_VERSION:
+        raise CorruptData(
+            f"the state topic was written by a newer release (version {version}, this one reads "
+            "up to "
+            f"{STATE_VERSION}): upgrade Twinlog",
+            code="STATE_TOO_NEW",
+        )
+    return parts, fields
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

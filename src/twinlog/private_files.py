@@ -1,0 +1,120 @@
+"""Files of this user alone, in a folder that nobody else can write.
+
+A folder with a known name below a shared one (`/tmp/twinlog-1000`) may have been put there by
+somebody else, with links in it that lead to files of ours. So a folder is opened once, without
+following a link, and what was opened is looked at: everything after that goes through its
+descriptor, and a folder that is exchanged meanwhile gets nothing. A file is made under a random
+name that must be new, and renamed when it is whole: who reads it sees the old one or the new one,
+also when we are killed between any two steps. What a killed process leaves is one hidden file
+under a name with its pid, which the next process of this user removes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from twinlog.errors import EnvironmentMissing
+
+FOR_OTHERS: Final = 0o077
+_UNFINISHED: Final = ".unfinished"
+
+
+class FolderNotPrivate(EnvironmentMissing):
+    """A folder for files of ours belongs to somebody else, is open to others, or is a link."""
+
+    code = "FOLDER_NOT_PRIVATE"
+
+
+def make_private(folder: Path, todo: str) -> None:
+    """Make the folder if it is not there; raises FolderNotPrivate with `todo`, and OSError."""
+    with _opened(folder, todo):
+        pass
+
+
+def write_private(path: Path, text: str, todo: str) -> None:
+    """Put a file of this user's in its place, whole; raises FolderNotPrivate and OSError."""
+    with _opened(path.parent, todo) as folder:
+        fresh = f".{os.getpid()}-{secrets.token_hex(8)}{_UNFINISHED}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(fresh, dir_fd=folder)
+            raise
+
+
+def read_private(path: Path) -> str:
+    """A file that this user wrote; raises OSError for anything else, and ValueError."""
+    # a named pipe would make the open wait
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(f"{path} is no file of this user")
+        return file.read()
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open`: a file that it makes is this user's alone, one that is there stays as it is."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def own_folder(folder: Path) -> None:
+    """Make a folder that is ours by its place, or close it to others; raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
+def write_own(path: Path, text: str) -> None:
+    """Write a file of such a folder, which others cannot read wherever it is moved."""
+    with open(path, "w", encoding="utf-8", opener=private_opener) as file:
+        os.fchmod(file.fileno(), 0o600)  # one of an earlier release may be there
+        file.write(text)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes left; of a folder that was found private."""
+    for path in folder.glob(f".*{_UNFINISHED}"):
+        pid = path.name[1:].partition("-")[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _opened(folder: Path, todo: str) -> Iterator[int]:
+    """A descriptor of the folder, which is made if it is not there, and found private."""
+    # what cleans temporary folders may have removed it
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_symlink():
+        raise FolderNotPrivate(f"{folder} is a link, which may lead anywhere; {todo}")
+    # a link that was put there since is an error here
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder, flags)
+    try:
+        _check(folder, os.fstat(descriptor), todo)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check(folder: Path, found: os.stat_result, todo: str) -> None:
+    us = os.geteuid()
+    if found.st_uid != us:
+        raise FolderNotPrivate(
+            f"{folder} belongs to user {found.st_uid}, and this process is user {us}; {todo}"
+        )
+    if found.st_mode & FOR_OTHERS:
+        raise FolderNotPrivate(
+            f"{folder} is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); look who "
+            f"wrote what is in it, then close it (chmod 700 {folder}), or {todo}"
+        )

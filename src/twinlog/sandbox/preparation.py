@@ -1,0 +1,50 @@
+"""What the sandbox fetches and makes once for a machine (scripts/setup runs it)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from twinlog.errors import EnvironmentMissing
+from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
+from twinlog.sandbox.class_archive import class_archive
+from twinlog.sandbox.kafka_jars import find_or_fetch
+from twinlog.sandbox.processes import wait_until
+
+__all__ = ["prepare"]
+
+_ENDS_WITHIN_S: Final = 120.0
+
+
+def prepare() -> None:
+    """Fetch Kafka's jars and archive their classes, unless that is done."""
+    jars = find_or_fetch()
+    archive = class_archive(jars)
+    if not archive.exists() and os.access(jars, os.W_OK):
+        _write(archive)
+
+
+def _write(archive: Path) -> None:
+    """A broker writes the archive of the classes that it has loaded, when it ends in order."""
+    new = archive.with_suffix(".new")
+    flags = (*QUICK_JVM, f"-XX:ArchiveClassesAtExit={new}")
+    with (
+        TemporaryDirectory(prefix="twinlog-classes-") as folder,
+        LocalCluster("classes", Path(folder) / "cluster", jvm_flags=flags) as cluster,
+    ):
+        os.kill(cluster.broker_pids[1], signal.SIGTERM)
+        if not wait_until(lambda: not cluster.broker_pids, within=_ENDS_WITHIN_S):
+            return  # the next setup tries again
+    new.touch()  # this JVM may write none, and then will not the next time either
+    new.replace(archive)
+
+
+if __name__ == "__main__":
+    try:
+        prepare()
+    except EnvironmentMissing as error:
+        sys.exit(f"setup: {error}")

@@ -1,0 +1,152 @@
+"""What a target can do, found by trying it on one kept scratch topic
+(`mm2-twinlog-probe.internal`).
+
+Not every broker that speaks the protocol behaves like Apache Kafka; a promise is made only where
+this was seen:
+
+| tried                                              | without it                           |
+| -------------------------------------------------- | ------------------------------------ |
+| a fresh producer id may begin at any sequence      | only position 0 can be written       |
+| a gap in the sequence is refused                   | compare-and-append protects nothing  |
+| a repeated batch is answered with its first offset | a lost answer may become a duplicate |
+| a batch comes back with the header that we wrote   | the tail does not tell positions     |
+| DescribeProducers lists our id                     | every partition is unprotected       |
+| the end of the leader epoch is the log end         | records above the HW are overlooked  |
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, fields
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import fetch_records, produce_batch
+from twinlog.errors import TwinlogError, Unauthorized, Unsupported
+from twinlog.mirror.names.naming import PROBE_TOPIC
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.records import Record, encode_batch
+
+log = logging.getLogger(__name__)
+
+FIRST_SEQUENCE: Final = 1_000
+OUT_OF_ORDER_SEQUENCE: Final = 45
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What was seen."""
+
+    any_first_sequence: bool
+    gap_refused: bool
+    repeat_recognised: bool
+    header_kept: bool
+    producers_listed: bool
+    epoch_end: bool
+
+    @property
+    def guarantee(self) -> str:
+        """`exact`, `exact while known` or `at least once`."""
+        if not (self.any_first_sequence and self.gap_refused and self.repeat_recognised):
+            return "at least once"
+        if not (self.producers_listed and self.epoch_end and self.header_kept):
+            return "exact while known"
+        return "exact"
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(f.name for f in fields(self) if not getattr(self, f.name))
+
+
+UNTRIED: Final = Capabilities(
+    any_first_sequence=False,
+    gap_refused=False,
+    repeat_recognised=False,
+    header_kept=False,
+    producers_listed=False,
+    epoch_end=False,
+)
+"""Where our user may not try: nothing is promised."""
+
+
+def ensure_probe_topic(client: ClusterClient, replication_factor: int) -> None:
+    """Create the scratch topic once; it keeps an hour of a few small records."""
+    if client.metadata([PROBE_TOPIC]).topics[PROBE_TOPIC].error:  # to create it may be another's
+        admin.create_topic(
+            client,
+            PROBE_TOPIC,
+            partitions=1,
+            replication_factor=replication_factor,
+            configs={"retention.ms": "3600000", "segment.bytes": "1048576"},
+        )
+    admin.wait_for_topic(client, PROBE_TOPIC)
+
+
+def probe(client: ClusterClient) -> Capabilities:
+    """Try everything with a producer id of its own: concurrent probes do not meet.
+
+    Raises Unauthorized where our user may not write or read the scratch topic.
+    """
+    tp = TopicPartition(PROBE_TOPIC, 0)
+    producer_id = admin.init_producer_id(client).producer_id
+    first = _send(client, tp, producer_id, FIRST_SEQUENCE)
+    again = _send(client, tp, producer_id, FIRST_SEQUENCE)
+    gap = _send(client, tp, producer_id, FIRST_SEQUENCE + 100)
+    base = first if isinstance(first, int) else -1
+    return Capabilities(
+        any_first_sequence=isinstance(first, int),
+        gap_refused=isinstance(gap, TwinlogError),
+        repeat_recognised=isinstance(again, int) and again == base,
+        header_kept=base >= 0 and _header_kept(client, tp, base, producer_id),
+        producers_listed=_is_listed(client, tp, producer_id),
+        epoch_end=_epoch_end(client, tp, base),
+    )
+
+
+def _send(
+    client: ClusterClient, tp: TopicPartition, producer_id: int, sequence: int
+) -> int | TwinlogError:
+    record = Record(
+        offset=0, timestamp=int(time.time() * 1000), key=b"probe", value=b"", headers=()
+    )
+    batch = encode_batch(
+        [record],
+        codec=Codec.NONE,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+    )
+    try:
+        return produce_batch(client, tp, batch)
+    except Unauthorized:
+        raise
+    except TwinlogError as error:
+        return error
+
+
+def _header_kept(client: ClusterClient, tp: TopicPartition, base: int, producer_id: int) -> bool:
+    answer = fetch_records(client, {tp: (base, 1 << 16)})[tp]
+    if isinstance(answer, Unauthorized):
+        raise answer  # says nothing of the target
+    if isinstance(answer, TwinlogError):
+        return False
+    for header, _ in read_headers(answer.records):
+        if header.base_offset == base:
+            return header.producer_id == producer_id and header.base_sequence == FIRST_SEQUENCE
+    return False
+
+
+def _is_listed(client: ClusterClient, tp: TopicPartition, producer_id: int) -> bool:
+    try:
+        answer = admin.describe_producers(client, [tp])[tp]
+    except Unsupported:
+        return False
+    return not isinstance(answer, TwinlogError) and producer_id in answer
+
+
+def _epoch_end(client: ClusterClient, tp: TopicPartition, base: int) -> bool:
+    answer = admin.log_ends(client, [tp])[tp]
+    return not isinstance(answer, TwinlogError) and answer.end_offset > base

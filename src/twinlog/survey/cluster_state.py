@@ -1,0 +1,138 @@
+"""What the state topic of one cluster says of it: which flows wrote there, and which of its topics
+are copies.
+
+A flow reads both of its clusters so: its target, where it writes too, and its source, which may be
+another flow's target. At the source the right to read may be missing, which MirrorMaker 2 does not
+need either: that is said, and names decide as far as they can.
+
+Earlier releases wrote no rows of copies. What they copied is in their offset maps by topic id, and
+is found there as long as a flow has no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import Operation
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.errors import Unauthorized
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.state.copies import CopyRow, copy_rows
+from twinlog.mirror.state.generations import Claim, winning_claims
+from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.map_reader import MapReader
+from twinlog.survey.rights import denied, may
+from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
+from twinlog.wire.records import Record
+
+ROWS_AT_ONCE: Final = 500
+"""In one batch, far below what a topic takes by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterState:
+    """What was found on one cluster."""
+
+    cluster_id: str
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    """The newest of each flow that wrote to the cluster."""
+    rows: Mapping[tuple[str, str], CopyRow] = field(default_factory=dict)
+    older: tuple[CopyRow, ...] = ()
+    """Of flows that have no rows, from their offset maps."""
+    unread: Unauthorized | None = None
+
+    def copies_of(self, topic: str, topic_id: TopicId) -> list[CopyRow]:
+        """The rows that say what a topic of this cluster is a copy of."""
+        named = self._by_topic.get(topic, ())
+        return [
+            row for row in (*named, *self.older) if self._holds(row) and row.is_of(topic, topic_id)
+        ]
+
+    def copied_by_others(self, flow: str) -> dict[str, list[CopyRow]]:
+        """What other flows write here, by the name that it has at their source."""
+        out: dict[str, list[CopyRow]] = {}
+        for row in (*self.rows.values(), *self.older):
+            if row.flow != flow and self._holds(row):
+                out.setdefault(row.source_topic, []).append(row)
+        return out
+
+    def is_begun(self, flow: str, topic: str, topic_id: TopicId) -> bool:
+        """Whether this flow has begun to write this topic."""
+        found = self.copies_of(topic, topic_id)
+        return any(row.begun for row in found if row.flow == flow)
+
+    def _holds(self, row: CopyRow) -> bool:
+        # a cluster that was made from the disks of another has that one's rows
+        return not row.ended and row.target_cluster_id in ("", self.cluster_id)
+
+    @cached_property
+    def _by_topic(self) -> dict[str, list[CopyRow]]:
+        out: dict[str, list[CopyRow]] = {}
+        for row in self.rows.values():
+            out.setdefault(row.topic, []).append(row)
+        return out
+
+
+def cluster_state(client: ClusterClient, cluster_id: str) -> ClusterState:
+    """Read it as it is now; a topic that is not there says nothing."""
+    seen = client.metadata([STATE_TOPIC])
+    topic = seen.topics[STATE_TOPIC]
+    if topic.error == TOPIC_AUTHORIZATION_FAILED or (
+        not topic.error and not may(seen, STATE_TOPIC, Operation.READ)
+    ):
+        missing = denied(client.alias, Operation.READ.name, STATE_TOPIC)
+        return ClusterState(cluster_id=cluster_id, unread=missing)
+    if topic.error or not topic.partitions:
+        return ClusterState(cluster_id=cluster_id)
+    records = [(record.key, record.value) for record in read_to_end(client, STATE_TOPIC, 0)]
+    claims = {name: one.latest for name, one in winning_claims(records).items()}
+    return ClusterState(
+        cluster_id=cluster_id,
+        claims={name: claim for name, claim in claims.items() if claim is not None},
+        rows=copy_rows(records),
+    )
+
+
+def with_maps(
+    client: ClusterClient, state: ClusterState, is_wanted: Callable[[Claim], bool]
+) -> ClusterState:
+    """Also what flows of earlier releases copied; those that matter, for a map may be large."""
+    known = {flow for flow, _ in state.rows}
+    wanted = [c for c in state.claims.values() if c.flow not in known and is_wanted(c)]
+    older: list[CopyRow] = []
+    for claim in wanted:
+        name = offset_map_topic(claim.flow.partition("->")[0])
+        seen = client.metadata([name])
+        if not may(seen, name, Operation.READ):
+            continue
+        maps = MapReader(client, name, len(seen.topics[name].partitions)).read()
+        maps.require_all()  # what is not read may be the row of a topic that would come back
+        found = {(key[:2], known.topic) for key, known in maps.items()}
+        older += (
+            CopyRow(
+                flow=claim.flow,
+                topic="",
+                topic_id=target_id,
+                target_cluster_id=claim.target_cluster_id,
+                source_cluster_id=claim.source_cluster_id,
+                source_topic=topic,
+                source_topic_id=source_id,
+                begun=True,
+            )
+            for (source_id, target_id), topic in sorted(found)
+        )
+    return replace(state, older=tuple(older)) if older else state
+
+
+def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
+    """Append rows to the state topic; durable when this returns."""
+    for begin in range(0, len(rows), ROWS_AT_ONCE):
+        records = []
+        for at, row in enumerate(rows[begin : begin + ROWS_AT_ONCE]):
+            key, value = row.encode()
+            records.append(Record(offset=at, timestamp=now_ms, key=key, value=value, headers=()))
+        append(client, TopicPartition(STATE_TOPIC, 0), records)

@@ -1,0 +1,49 @@
+"""Reads what a consumer would see of a log: without markers, and without what was rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import Isolation
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.intake import RolledBack
+from twinlog.mirror.start.tail_check import decode
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import BatchHeader, read_headers
+from twinlog.wire.records import Record
+
+READ_BYTES: Final = 1 << 20
+
+
+def read_committed(
+    client: ClusterClient, tp: TopicPartition, begin: int, end: int, *, committed: bool = True
+) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
+    """Data batches of [begin, end) with their records, in order; not `committed`: also records of
+    transactions that were rolled back.
+    """
+    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    position = begin
+    while position < end:
+        answer = fetch_records(client, {tp: (position, READ_BYTES)}, isolation=isolation)[tp]
+        if isinstance(answer, TwinlogError):
+            raise answer
+        before = position
+        for header, records in _batches(answer):
+            position = max(position, header.next_offset)
+            kept = [record for record in records if before <= record.offset < end]
+            if kept:
+                yield header, kept
+        if position == before:
+            return  # cleaned up to the end, or the rest belongs to an open transaction
+
+
+def _batches(answer: FetchedRecords) -> Iterator[tuple[BatchHeader, Sequence[Record]]]:
+    rolled_back = RolledBack(answer.aborted)
+    for header, at in read_headers(answer.records):
+        batch = answer.records[at : at + header.length]
+        is_gone = rolled_back.skip(header, batch)
+        is_control = header.magic >= 2 and header.is_control
+        yield header, () if is_gone or is_control else decode(header, batch)

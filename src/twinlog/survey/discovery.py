@@ -1,0 +1,448 @@
+"""Which partitions a flow mirrors: source topics that pass the filters, and their remote topics,
+made where missing.
+
+As MirrorMaker 2 does it: same partition count (unless `twinlog.new.topic.partitions` leaves it to
+the target), the flow's replication factor, the source's own configs that pass the config filter;
+partitions are added when the source grows; nothing is ever deleted or shrunk. With
+`topic.creation.enable=false` nothing is made or grown: what is missing on the target is a problem
+until somebody else makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import ClusterMetadata, Operation, TopicMetadata
+from twinlog.cluster.topics import admin
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError, Unauthorized
+from twinlog.mirror.names.filters import (
+    ConfigPropertyFilter,
+    TopicConfigEntry,
+    TopicSelector,
+)
+from twinlog.mirror.names.naming import ReplicationPolicy
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.copies import CopyRow
+from twinlog.model import TopicPartition
+from twinlog.quantities import first_few, plural
+from twinlog.survey.group_starts import with_group_starts
+from twinlog.survey.rights import denied, may
+
+LONGEST_NAME: Final = 249
+"""Of a topic, in characters."""
+
+PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+NEEDED: Final = (Operation.WRITE, Operation.READ)
+"""On remote topics: to copy, and to see how far the copy got."""
+
+DEFAULT_LIMIT_BYTES: Final = 1_048_588
+"""max.message.bytes where it may not be read."""
+
+BEFORE_MAX: Final = "message.timestamp.before.max.ms"
+NO_LIMIT_MS: Final = (1 << 63) - 1
+AFTER_MAX: Final = "message.timestamp.after.max.ms"
+HOUR_MS: Final = 3_600_000
+"""The default, which `mirror.copy.partition` counts on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicProblem:
+    """One topic that cannot be mirrored now, or its partitions from `first` on."""
+
+    topic: str
+    partitions: int
+    """How many the source has."""
+    error: TwinlogError
+    first: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Discovery:
+    """What one look found."""
+
+    source_topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    """All that the source shows."""
+    plans: list[PartitionPlan] = field(default_factory=list)
+    problems: list[TopicProblem] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+    grown: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Remote topics that a dry run would create."""
+    notes: list[str] = field(default_factory=list)
+    """What is left out without stopping anything, a line each."""
+
+
+class Guard(Protocol):
+    """Says which topics must not be copied (`control.loops.guard`)."""
+
+    def admit(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        topics: Mapping[str, TopicMetadata],
+        here: ClusterMetadata,
+        there: ClusterMetadata,
+    ) -> Verdict: ...
+
+    def planned(
+        self, target: ClusterClient, verdict: Verdict, plans: Iterable[PartitionPlan]
+    ) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdict:
+    """What may be copied, and why the rest may not."""
+
+    rows: dict[str, CopyRow] = field(default_factory=dict)
+    """Of topics that may be copied: what is to stand in the target's state."""
+    errors: dict[str, TwinlogError] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def refused_topics(
+    topics: Mapping[str, TopicMetadata], errors: Mapping[str, TwinlogError]
+) -> Iterator[TopicProblem]:
+    """Topics of which nothing is copied."""
+    for name, error in errors.items():
+        yield TopicProblem(topic=name, partitions=len(topics[name].partitions), error=error)
+
+
+def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
+    """The source topics that pass the filters, by name."""
+    selector = TopicSelector.of(flow)
+    return {
+        name: topic
+        for name, topic in sorted(found.topics.items())
+        if selector.selects(name) and not topic.is_internal
+    }
+
+
+def absent(flow: FlowConfig, found: ClusterMetadata) -> list[str]:
+    """Topics that the configuration names without a pattern, and that the source does not show."""
+    return [e for e in flow.topics.entries if set(e) <= PLAIN_NAME and e not in found.topics]
+
+
+def absence(flow: FlowConfig, name: str) -> str:
+    """What to say of such a topic."""
+    return (
+        f"topic {name} is not there on {flow.flow.source}, or our user may not DESCRIBE it (READ "
+        "is enough); it is mirrored as soon as it is"
+    )
+
+
+def new_topic_configs(
+    flow: FlowConfig, source: ClusterClient, names: list[str]
+) -> dict[str, dict[str, str]]:
+    """What remote topics that are to be created get as configs; nothing where they may not be
+    read.
+    """
+    chosen = ConfigPropertyFilter.of(flow)
+    answers = admin.describe_topic_configs(source, names).items() if names else ()
+    return {
+        name: chosen.for_new_topic([topic_config_entry(entry) for entry in answer])
+        for name, answer in answers
+        if not isinstance(answer, TwinlogError)
+    }
+
+
+def discover(
+    flow: FlowConfig,
+    policy: ReplicationPolicy,
+    source: ClusterClient,
+    target: ClusterClient,
+    *,
+    create: bool = True,
+    lanes_are_us: bool = False,
+    guard: Guard | None = None,
+) -> Discovery:
+    """Read both clusters, and create or grow remote topics unless told only to look; `guard` says
+    first which of them would come back, or be there twice.
+
+    Where the lanes enter the target as our user, topics that they could not go on with are
+    problems: without READ a copy can begin, and never be begun again.
+    """
+    all_topics = source.metadata(None)
+    topics = mirrored_topics(flow, all_topics)
+    out = Discovery(source_topics=all_topics.topics)
+    there = target.metadata(None)
+    verdict = None
+    if guard is not None:
+        verdict = guard.admit(source, target, topics, all_topics, there)
+        out.problems += refused_topics(topics, verdict.errors)
+        out.notes += verdict.notes
+        topics = {name: topic for name, topic in topics.items() if name in verdict.rows}
+    remote = {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
+    missing = [name for name in topics if remote[name] not in there.topics]
+    refused = None
+    if missing and flow.topic_creation_enabled:
+        refused = replication_refused(flow, len(there.brokers), len(missing))
+        if refused is not None and len(missing) == len(topics):
+            raise refused
+    out.notes += [f"{flow.flow}: {absence(flow, name)}" for name in absent(flow, all_topics)]
+    creates = create and flow.topic_creation_enabled
+    source_configs = _configs(flow, source, missing if creates else [], out)
+    for name, topic in topics.items():
+        try:
+            if refused is not None and name in missing:
+                raise refused  # the others go on
+            _ensure(
+                flow, target, topic, there, remote[name], source_configs.get(name, {}), out, create
+            )
+        except TwinlogError as error:
+            # partitions that are there go on when others cannot be added
+            known = there.topics.get(remote[name])
+            unusable = known is None or known.error or flow.same_partitions
+            first = 0 if unusable or known is None else len(known.partitions)
+            out.problems.append(
+                TopicProblem(topic=name, partitions=len(topic.partitions), error=error, first=first)
+            )
+    _plan(flow, topics, remote, target, out, lanes_are_us)
+    if guard is not None and verdict is not None:
+        guard.planned(target, verdict, out.plans)
+    if create:
+        out.plans = with_group_starts(flow, source, out.plans)
+    return out
+
+
+def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError | None:
+    """Why this many topics cannot be made; a broker that is away for a minute does that too."""
+    if flow.replication_factor <= live:
+        return None
+    are = "is" if live == 1 else "are"
+    return ClusterError(
+        f"{flow.flow}: replication.factor = {flow.replication_factor}, but only "
+        f"{plural(live, 'broker')} of {flow.flow.target} {are} alive, so {plural(count, 'topic')} "
+        f"cannot be created: start the others, or set {flow.flow}.replication.factor to at most "
+        f"{live}, or to -1 for the brokers' default",
+        code="REPLICATION_FACTOR",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def name_too_long(flow: FlowConfig, topic: str, remote: str) -> PartitionError | None:
+    """Kafka has no room for the alias in front of such a name."""
+    if len(remote) <= LONGEST_NAME:
+        return None
+    return PartitionError(
+        f"{flow.flow}: topic {topic} would be named with {len(remote)} characters on "
+        f"{flow.flow.target}, and Kafka takes {LONGEST_NAME}: leave it out by topics.exclude, or "
+        "shorten the alias (source.cluster.alias) before anything is copied",
+        code="NAME_TOO_LONG",
+    )
+
+
+def _configs(
+    flow: FlowConfig, source: ClusterClient, names: list[str], out: Discovery
+) -> dict[str, list[admin.ConfigEntry]]:
+    """Without the right to read them a topic is made with the target's defaults."""
+    if not names:
+        return {}
+    described: dict[str, list[admin.ConfigEntry]] = {}
+    failed: dict[str, TwinlogError] = {}
+    for name, answer in admin.describe_topic_configs(source, names).items():
+        if isinstance(answer, TwinlogError):
+            failed[name] = answer
+        else:
+            described[name] = answer
+    if failed:
+        out.notes.append(unread_configs(flow, failed))
+    return described
+
+
+def unread_configs(flow: FlowConfig, failed: Mapping[str, TwinlogError]) -> str:
+    """What to say of source topics whose configs may not be read."""
+    return (
+        f"{flow.flow}: the configs of {plural(len(failed), 'topic')} are not copied "
+        f"({first_few(failed)}): {next(iter(failed.values()))}"
+    )
+
+
+def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be read)
+    flow: FlowConfig,
+    target: ClusterClient,
+    topic: TopicMetadata,
+    there: ClusterMetadata,
+    remote: str,
+    configs: Iterable[admin.ConfigEntry],
+    out: Discovery,
+    create: bool,
+) -> None:
+    wanted = len(topic.partitions)
+    known = there.topics.get(remote)
+    if known is None:
+        if not flow.topic_creation_enabled:
+            raise target_topic_missing(flow, remote)
+        if not create:
+            out.missing.append(remote)
+            return
+        if (too_long := name_too_long(flow, topic.name, remote)) is not None:
+            raise too_long
+        entries = [topic_config_entry(entry) for entry in configs]
+        made = admin.create_topic(
+            target,
+            remote,
+            partitions=new_partitions(flow, topic),
+            replication_factor=flow.replication_factor,
+            configs=ConfigPropertyFilter.of(flow).for_new_topic(entries),
+        )
+        admin.wait_for_topic(target, remote, partitions=max(made.partitions, 1))
+        out.created.append(remote)
+    elif not known.error and flow.same_partitions and len(known.partitions) != wanted:
+        raise partitions_differ(flow, remote, len(known.partitions), wanted)
+    elif known.error or flow.keyed_partitions or len(known.partitions) >= wanted:
+        return
+    elif not flow.topic_creation_enabled:
+        raise target_topic_too_small(flow, remote, len(known.partitions), wanted)
+    elif create:
+        admin.create_partitions(target, remote, wanted)
+        admin.wait_for_topic(target, remote, partitions=wanted)
+        out.grown.append(remote)
+
+
+def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:
+    """What a remote topic is created with; -1 leaves it to the target's num.partitions."""
+    return admin.DEFAULT if flow.default_partitions else len(topic.partitions)
+
+
+def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
+    """What to say of topics that would get another number of partitions than their source; -1 where
+    the target does not say which.
+    """
+    many = plural(count, "partition") if count > 0 else "as many partitions"
+    where = "another number than at the source" if count > 0 else "which may not be read"
+    return (
+        f"{flow.flow}: {plural(len(names), 'topic')} would be created with {many}, as "
+        f"num.partitions of {flow.flow.target} says, {where}: records are placed by key where the "
+        f"numbers differ ({first_few(names)})"
+    )
+
+
+def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
+    """Nobody made the topic, and we are told not to."""
+    return PartitionError(
+        f"{flow.flow}: topic {remote} is not there on {flow.flow.target}, and "
+        "topic.creation.enable=false: create it; its copy begins as soon as it is there",
+        code="TARGET_TOPIC_MISSING",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def target_topic_too_small(
+    flow: FlowConfig, remote: str, count: int, wanted: int
+) -> PartitionError:
+    """The source has more partitions, and we are told not to add any."""
+    return PartitionError(
+        f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
+        code="TARGET_TOPIC_TOO_SMALL",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def partitions_differ(flow: FlowConfig, remote: str, count: int, wanted: int) -> PartitionError:
+    """A partition here would be another one there, and nothing is placed by key."""
+    return PartitionError(
+        f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"source {wanted}: make the counts equal, leave the topic out, or place its records by "
+        "key with twinlog.target.partitions = keyed",
+        code="PARTITIONS_DIFFER",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def topic_config_entry(entry: admin.ConfigEntry) -> TopicConfigEntry:
+    """A config as the filters take it."""
+    return TopicConfigEntry(
+        name=entry.name,
+        value=entry.value,
+        source=entry.source,
+        is_default=entry.is_default,
+        is_read_only=entry.is_read_only,
+        is_sensitive=entry.is_sensitive,
+    )
+
+
+def _plan(
+    flow: FlowConfig,
+    topics: dict[str, TopicMetadata],
+    remote: dict[str, str],
+    target: ClusterClient,
+    out: Discovery,
+    lanes_are_us: bool,
+) -> None:
+    usable = {problem.topic: problem.first for problem in out.problems}
+    names = [name for name in topics if usable.get(name) != 0 and remote[name] not in out.missing]
+    if not names:
+        return
+    seen = target.metadata(sorted({remote[name] for name in names}))
+    there = seen.topics
+    rules = _target_rules(flow, target, [remote[name] for name in names], out)
+    for name in names:
+        found = there.get(remote[name])
+        if found is None or found.error:
+            continue
+        lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
+        if lanes_are_us and lacks:
+            error = denied(flow.flow.target, lacks[0].name, remote[name])
+            count = len(topics[name].partitions)
+            out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
+            continue
+        differs = len(found.partitions) != len(topics[name].partitions)
+        targets = len(found.partitions) if flow.keyed_partitions and differs else 0
+        for partition in topics[name].partitions[: usable.get(name)]:
+            out.plans.append(
+                PartitionPlan(
+                    source=TopicPartition(name, partition.partition),
+                    target=TopicPartition(remote[name], 0 if targets else partition.partition),
+                    targets=targets,
+                    source_topic_id=topics[name].topic_id,
+                    target_topic_id=found.topic_id,
+                    limit_bytes=rules.get(remote[name], UNKNOWN_RULES).limit_bytes,
+                    stamps_own_time=rules.get(remote[name], UNKNOWN_RULES).stamps_own_time,
+                    is_picky=rules.get(remote[name], UNKNOWN_RULES).is_picky,
+                )
+            )
+
+
+class _TargetRules(NamedTuple):
+    """What a target topic's configs say of batches; defaults where they may not be read."""
+
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
+    stamps_own_time: bool | None = None
+    is_picky: bool = True
+    """It may refuse single records: those without a key, or with certain timestamps."""
+
+
+UNKNOWN_RULES: Final = _TargetRules()
+
+
+def _target_rules(
+    flow: FlowConfig, target: ClusterClient, names: list[str], out: Discovery
+) -> dict[str, _TargetRules]:
+    rules: dict[str, _TargetRules] = {}
+    denied: dict[str, TwinlogError] = {}
+    for name, answer in admin.describe_topic_configs(target, names).items():
+        if isinstance(answer, TwinlogError):
+            if isinstance(answer, Unauthorized):
+                denied[name] = answer
+            continue
+        values = {entry.name: entry.value for entry in answer if entry.value}
+        picky = "compact" in values.get("cleanup.policy", "")
+        picky = picky or int(values.get(BEFORE_MAX, NO_LIMIT_MS)) < NO_LIMIT_MS
+        picky = picky or int(values.get(AFTER_MAX, HOUR_MS)) < HOUR_MS
+        rules[name] = _TargetRules(
+            int(values.get("max.message.bytes", DEFAULT_LIMIT_BYTES)),
+            values.get("message.timestamp.type") == "LogAppendTime",
+            picky,
+        )
+    if denied:
+        out.notes.append(
+            f"{flow.flow}: the limits of {plural(len(denied), 'remote topic')} are taken as "
+            f"Kafka's defaults ({first_few(denied)}): {next(iter(denied.values()))}"
+        )
+    return rules

@@ -1,0 +1,195 @@
+"""Keeps a flow's offset map as it stands in its topic: read once, then only what was added
+since.
+
+A partition of the topic that cannot be read now takes only those maps away whose rows may be in it.
+A row that cannot be understood ends every reading, at that row: what follows it may rest on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import LATEST, list_offsets
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.errors import CorruptData, Fate, FlowError, PartitionError, TwinlogError
+from twinlog.mirror.map.offset_map import (
+    PartitionKey,
+    PartitionMap,
+    StoredRow,
+    map_homes,
+    row_key,
+)
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from twinlog.wire.records import Record
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 5.0
+"""How long a leader of the topic is waited for; one that was away is asked only once."""
+
+
+class Maps(Mapping[PartitionKey, PartitionMap]):
+    """The maps of all partitions at one moment; later readings leave it as it is."""
+
+    def __init__(
+        self,
+        maps: Mapping[PartitionKey, PartitionMap],
+        unread: Mapping[int, TwinlogError],
+        partitions: int,
+    ) -> None:
+        self._maps, self._unread = maps, unread
+        self.partitions = partitions
+        """How many the map topic has."""
+
+    def problem(self, source: TopicPartition) -> PartitionError | None:
+        """Why the map of a source partition is not known now; None: it is."""
+        for home in map_homes(source, self.partitions) if self._unread else ():
+            error = self._unread.get(home)
+            if error is not None:
+                return PartitionError(
+                    f"{source}: its offset map cannot be read: {error.message}",
+                    code="MAP_UNREADABLE",
+                    fate=error.fate,
+                )
+        return None
+
+    def require_all(self) -> None:
+        """Raises the reason why a partition of the map topic could not be read."""
+        for error in self._unread.values():
+            raise error
+
+    def newest_generation(self) -> int:
+        """How far generations got, as far as the map was read; -1 for a flow that never copied."""
+        return max((known.term.generation for known in self._maps.values()), default=-1)
+
+    def __getitem__(self, key: PartitionKey) -> PartitionMap:
+        return self._maps[key]
+
+    def __iter__(self) -> Iterator[PartitionKey]:
+        return iter(self._maps)
+
+    def __len__(self) -> int:
+        return len(self._maps)
+
+
+class MapReader:
+    """Folds the rows of all partitions of one map topic; one reading at a time."""
+
+    def __init__(self, client: ClusterClient, topic: str, partitions: int) -> None:
+        self._client = client
+        self.topic = topic
+        self.partitions = partitions
+        self._next = dict.fromkeys(range(partitions), 0)
+        self._maps: dict[PartitionKey, PartitionMap] = {}
+        self._unread: dict[int, TwinlogError] = {}
+        self.topic_id = NO_TOPIC_ID
+        """Of the topic whose rows were read."""
+        self._lock = threading.Lock()
+
+    def read(self) -> Maps:
+        """The map up to this moment. Raises TwinlogError when none of it can be read, and
+        FlowError at a row that is none, or that a newer release wrote.
+        """
+        with self._lock:
+            self._check_topic()
+            ends = self._ends()
+            if any(end < self._next[partition] for partition, end in ends.items()):
+                log.warning("%s lost its newest rows: reading it anew", self.topic)
+                self._next, self._maps = dict.fromkeys(self._next, 0), {}
+            fresh: set[PartitionKey] = set()
+            for partition, end in ends.items():
+                try:
+                    self._read(partition, end, fresh)
+                except FlowError:
+                    raise
+                except TwinlogError as error:
+                    self._unread[partition] = error
+            if len(self._unread) == self.partitions:
+                raise next(iter(self._unread.values()))
+            return Maps(dict(self._maps), dict(self._unread), self.partitions)
+
+    def _check_topic(self) -> None:
+        """Rows that were read do not say anything of a topic that was made anew."""
+        found = self._client.metadata([self.topic], timeout_s=LOOK_S).topics[self.topic]
+        known = self.topic_id
+        if found.error == UNKNOWN_TOPIC_OR_PARTITION and known != NO_TOPIC_ID:
+            raise map_missing(self.topic)
+        if found.error:
+            return  # the questions that follow say why
+        if NO_TOPIC_ID not in (known, found.topic_id) and known != found.topic_id:
+            raise map_missing(self.topic)
+        self.topic_id = TopicId(found.topic_id)
+        for added in range(self.partitions, len(found.partitions)):
+            self._next[added] = 0
+        self.partitions = max(self.partitions, len(found.partitions))
+
+    def _ends(self) -> dict[int, int]:
+        """High watermarks: they include all that was ever acknowledged. What has none is unread."""
+        before, self._unread = self._unread, {}
+        out: dict[int, int] = {}
+        for partitions, timeout_s in ((self._next.keys() - before, LOOK_S), (before, 0.0)):
+            tps = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
+            found = list_offsets(self._client, tps, LATEST, timeout_s=timeout_s) if tps else {}
+            for tp, end in found.items():
+                if isinstance(end, TwinlogError):
+                    self._unread[tp.partition] = end
+                else:
+                    out[tp.partition] = end.offset
+        return out
+
+    def _read(self, partition: int, end: int, fresh: set[PartitionKey]) -> None:
+        position = self._next[partition]
+        for record in read_to_end(
+            self._client, self.topic, partition, position, end=end, timeout_s=LOOK_S
+        ):
+            if record.key is not None:
+                self._apply(record, partition, fresh)
+            self._next[partition] = record.offset + 1
+
+    def _apply(self, record: Record, partition: int, fresh: set[PartitionKey]) -> None:
+        assert record.key is not None  # noqa: S101 (for the type checker)
+        try:
+            if record.value is None:
+                key, term, chunk = row_key(record.key)
+                if key in self._maps:
+                    self._to_change(key, "", fresh).take_away(term, chunk)
+                return
+            row = StoredRow.decode(record.key, record.value)
+        except (CorruptData, ValueError, TypeError) as error:
+            raise _unreadable(error, self.topic, partition, record.offset) from error
+        self._to_change(row.key, row.topic, fresh).apply(row)
+
+    def _to_change(self, key: PartitionKey, topic: str, fresh: set[PartitionKey]) -> PartitionMap:
+        known = self._maps.get(key)
+        if known is None:
+            known = self._maps[key] = PartitionMap(key=key, topic=topic)
+        elif key not in fresh:
+            known = self._maps[key] = known.copy()
+        fresh.add(key)
+        return known
+
+
+def map_missing(topic: str) -> FlowError:
+    """The topic was there, and rows in it that no other topic has."""
+    return FlowError(
+        f"the offset map topic {topic} was deleted on the target: without it nobody knows which "
+        "record is where, so nothing is copied; twinlog offsets rebuild makes it anew from both "
+        "logs",
+        code="MAP_MISSING",
+    )
+
+
+def _unreadable(error: Exception, topic: str, partition: int, offset: int) -> FlowError:
+    code = error.code if isinstance(error, CorruptData) else "STATE_CORRUPT"
+    said = error.message if isinstance(error, CorruptData) else f"its key cannot be read: {error!r}"
+    return FlowError(
+        f"{TopicPartition(topic, partition)}: the row at offset {offset} cannot be used: {said}; "
+        "nothing is translated or started by a map that may lack it",
+        code=code,
+        fate=Fate.FATAL,
+    )

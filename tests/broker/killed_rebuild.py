@@ -1,0 +1,34 @@
+"""`twinlog offsets rebuild` that dies of SIGKILL when it has written so many rows of the map."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from unittest.mock import patch
+
+from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append
+from twinlog.control.rebuild import map_rebuild
+from twinlog.model import TopicPartition
+from twinlog.wire.records import Record
+
+
+def main(config: str, rows: int) -> None:
+    written = 0
+
+    def write(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> int:
+        nonlocal written
+        if written == rows:
+            os.kill(os.getpid(), signal.SIGKILL)
+        written += 1
+        return append(client, tp, records)
+
+    with patch.object(map_rebuild, "append", write):
+        run(["offsets", "rebuild", config, "--yes"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,163 @@
+"""A whole mirror while somebody plays with its channel: it copies on, or it ends and says so."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client import Outgoing, produce, read_all
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic
+from twinlog.channel.client import ChannelClient
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.frames import LaneIdentity
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.vital import ThreadDied
+from twinlog.errors import Disconnected
+from twinlog.lane.messages import MESSAGES
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.broker]
+
+RESET = struct.pack("ii", 1, 0)
+
+
+class Copying:
+    """A mirror of one topic that has begun to copy."""
+
+    def __init__(
+        self, source: LocalCluster, target: LocalCluster, topic: str, folder: Path, *, tls: bool
+    ) -> None:
+        self.source, self.target, self.topic = source, target, topic
+        self.produced = 0
+        self.there = f"B{topic.replace('-', '')}"
+        create_topic(source, topic)
+        path = folder / "mm2.properties"
+        path.write_text(
+            f"clusters = A, {self.there}\n"
+            f"A.bootstrap.servers = {source.bootstrap}\n"
+            f"{self.there}.bootstrap.servers = {target.bootstrap}\n"
+            f"A->{self.there}.enabled = true\n"
+            f"topics = {topic}\nreplication.factor = 1\n"
+            "emit.checkpoints.enabled = false\n"
+        )
+        self.mirror = Mirror(path, lanes=1, tls=tls)
+
+    def more(self) -> None:
+        """So many records more, and all of them arrive, each once."""
+        values = [b"%d" % number for number in range(self.produced, self.produced + 100)]
+        produce(self.source, self.topic, [Outgoing(value=value) for value in values])
+        self.produced += len(values)
+        eventually(lambda: len(self.arrived()) >= self.produced, within=120)
+        assert self.arrived() == [b"%d" % number for number in range(self.produced)]
+
+    def arrived(self) -> list[bytes]:
+        return [bytes(one.value or b"") for one in read_all(self.target, f"A.{self.topic}")]
+
+    def hello(self, attempt: int) -> ChannelClient:
+        """Somebody who has read the lane's secret, and says hello in its name."""
+        (job,) = self.mirror.leases.jobs
+        address = replace(self.mirror.server.address, token=job.secrets[0])
+        identity = LaneIdentity(lease=job.lease, lane=0, attempt=attempt, pid=os.getpid())
+        return ChannelClient.connect(address, identity, MessageCodec(MESSAGES))
+
+
+def heard(client: ChannelClient, within: float) -> list[Any]:
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        select.select([client], [], [], 0.2)
+        if messages := client.receive():
+            return messages
+    return []
+
+
+def test_resets_before_any_word_do_not_end_a_mirror(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=True)
+    with one.mirror:
+        one.more()
+        for number in range(600):
+            address = one.mirror.server.address
+            sock = socket.create_connection((address.host, address.port), timeout=10)
+            if number % 2:
+                sock.sendall(b"\x16\x03\x01\x02\x00")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            sock.close()
+        one.more()
+        (pid,) = one.mirror.leases.pids()
+        os.kill(pid, signal.SIGKILL)  # the lane that comes now needs the channel's listener
+        one.more()
+
+
+def test_who_has_a_lanes_secret_gets_nothing_while_the_lane_lives(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
+    with one.mirror:
+        one.more()
+        before = one.mirror.leases.pids()
+        repeated = one.hello(0)  # of the attempt that has come
+        with pytest.raises(Disconnected):
+            heard(repeated, 20)
+        waiting = one.hello(2)
+        assert heard(waiting, 3) == []
+        newer = one.hello(3)
+        with pytest.raises(Disconnected):  # one waits, not any number
+            heard(waiting, 20)
+        assert heard(newer, 1) == []
+        one.more()
+        assert one.mirror.leases.pids() == before, "the lane was displaced"
+        newer.close()
+        # attempts up to 3 are used up; Spark starts the next one and the next
+        os.kill(before[0], signal.SIGKILL)
+        one.more()
+
+
+def test_the_next_attempt_gets_work_when_the_one_before_it_is_gone(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    """As Spark starts it, while the lane's end is not yet known here."""
+    one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
+    with one.mirror:
+        one.more()
+        (pid,) = one.mirror.leases.pids()
+        os.kill(pid, signal.SIGSTOP)  # its connection stays, and nothing is heard
+        heir = one.hello(1)
+        assert heard(heir, 2) == []
+        (first, *_) = heard(heir, 30)
+        assert type(first).__name__ == "Work"
+        heir.close()
+        os.kill(pid, signal.SIGKILL)
+        one.more()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_mirror_whose_channel_dies_ends_with_a_code(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    one = Copying(source_cluster, target_cluster, fresh_topic, tmp_path, tls=False)
+    with one.mirror:
+        one.more()
+        monitor = Monitor(vital=one.mirror.vital)
+        healthy = monitor.answer("/healthz")
+        assert healthy is not None
+        assert healthy.status == 200
+        one.mirror.server._selector.close()  # its thread dies of this at its next turn
+        with pytest.raises(ThreadDied, match="twinlog-channel"):
+            one.mirror.wait(60)
+        sick = monitor.answer("/healthz")
+        assert sick is not None
+        assert sick.status == 503
+        assert b"twinlog-channel" in sick.body
+        eventually(lambda: not one.mirror.server._thread.is_alive(), within=20)

@@ -1,0 +1,214 @@
+"""Two halves of a circle at one moment, in a running mirror, and after earlier releases: nothing is
+copied back there either.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.circle import (
+    COUNT,
+    IDENTITY,
+    Circle,
+    copied,
+    once,
+    refused,
+    three_clusters,
+)
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic, delete_topic, end_offsets
+from twinlog.cluster.client import ClusterClient
+from twinlog.config.load import load
+from twinlog.control.flow.setups import admins_of, flow_setup
+from twinlog.control.process.reload import Reloader
+from twinlog.errors import FlowError
+from twinlog.mirror.state.copies import CopyRow
+from twinlog.sandbox import LocalCluster
+from twinlog.survey.cluster_state import write_copies
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("loops")]
+
+WRITTEN: Final = "twinlog.control.loops.guard.write_copies"
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[list[LocalCluster]]:
+    with three_clusters("atonce") as made:
+        yield made
+
+
+@pytest.fixture
+def circle(tmp_path: Path, clusters: list[LocalCluster]) -> Circle:
+    return Circle(tmp_path, clusters)
+
+
+def halves(circle: Circle) -> list[Path]:
+    """Each for a process of its own."""
+    places = {"A": 0, "B": 1}
+    flows = ("A->B", "B->A")
+    return [
+        circle.file(places, [flow], flow[0], replication_policy_class=IDENTITY) for flow in flows
+    ]
+
+
+def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have read before either has written: each then finds the other, and takes back."""
+    circle.put(0)
+    circle.put(1)
+    both = threading.Barrier(2)
+    seen = threading.local()
+
+    def write(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
+        is_first = not hasattr(seen, "wrote")
+        seen.wrote = True
+        if is_first:
+            both.wait(60)
+        write_copies(client, rows, now_ms)
+        if is_first:
+            both.wait(60)
+
+    monkeypatch.setattr(WRITTEN, write)
+    with ThreadPoolExecutor(2) as pool:
+        ended = [flow for flows in pool.map(once, halves(circle)) for flow in flows]
+    codes = [{part.code for part in flow.partitions} for flow in ended]
+    assert codes == [{"COPIED_BACK"}, {"COPIED_BACK"}]
+    for at in range(2):
+        assert circle.values(at, circle.topic()) == [f"{at} {n}".encode() for n in range(COUNT)]
+
+    monkeypatch.setattr(WRITTEN, write_copies)
+    there, back = halves(circle)
+    copied(there)  # what was taken back stands in nobody's way
+    assert len(circle.values(1, circle.topic())) == 2 * COUNT
+    refused(circle, back, "COPIED_BACK", "B->A")
+
+
+def test_an_intention_of_a_process_that_died_is_taken_back(
+    circle: Circle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    circle.put(0)
+    circle.put(1)
+    there, back = halves(circle)
+
+    def dies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
+        write_copies(client, rows, now_ms)
+        raise FlowError("the process ended here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WRITTEN, dies)
+        assert [flow.state for flow in once(there)] == ["FAILED"]
+    refused(circle, back, "COPIED_BACK", "B->A")
+    # what that line says to do: the flow runs without the topic
+    circle.put(0, "other")
+    left_out = circle.file(
+        {"A": 0, "B": 1},
+        ["A->B"],
+        "left-out",
+        replication_policy_class=IDENTITY,
+        topics_exclude=circle.topic(),
+    )
+    copied(left_out)
+    ended = {p.topic: p.code for flow in once(back) for p in flow.partitions}
+    assert ended == {circle.topic(): "", circle.topic("other"): "COPIED_BACK"}
+    assert len(circle.values(0, circle.topic())) == 2 * COUNT
+
+
+def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
+    """Whoever sees it first copies it; the other one never does, and says why."""
+    there, back = halves(circle)
+    circle.put(0, "first")
+    circle.put(1, "other")
+    with Mirror(there, lanes=1) as one, Mirror(back, lanes=1) as two:
+        eventually(lambda: len(circle.mine(1)) == len(circle.mine(0)) == 2, 60)
+        circle.put(0, "late")
+        eventually(lambda: circle.topic("late") in circle.mine(1), 60)
+        circle.put(0, "late", begin=COUNT)
+        late = circle.topic("late")
+        eventually(lambda: len(circle.values(1, late)) == 2 * COUNT, 60)
+
+        def is_refused() -> bool:
+            problems = two.supervisor._flows[0].prepared
+            return problems is not None and late in [p.topic for p in problems.problems]
+
+        eventually(is_refused, 60)
+        one.stop()
+        two.stop()
+    for at in range(2):
+        assert end_offsets(circle.clusters[at], late) == {0: 2 * COUNT}
+        for name in ("first", "other"):
+            assert end_offsets(circle.clusters[at], circle.topic(name)) == {0: COUNT}
+
+
+def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
+    circle.put(0)
+    config = circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
+    asked = threading.Event()
+    with Mirror(config, lanes=1) as mirror:
+        reloader = Reloader(
+            load(config, environment={}),
+            read=lambda: load(config, environment={}),
+            setup=lambda flow: flow_setup(flow, None, mirror.neighbours),
+            supervisor=mirror.supervisor,
+            asked=asked,
+            adopted=lambda now: mirror.neighbours.change(now.flows, admins_of(now.flows)),
+        )
+        with reloader:
+            mirror.eventually(lambda parts: parts[0].records == COUNT)
+            before = circle.held()
+            circle.file({"A": 1, "B": 0}, ["A->B"], replication_policy_class=IDENTITY)
+            asked.set()
+            eventually(lambda: "CLUSTERS_SWAPPED" in mirror.snapshots[0].reason, 60)
+            assert circle.held()[0] == before[0], "nothing comes back, not even a claim"
+            assert end_offsets(circle.clusters[1], circle.topic()) == {0: COUNT}
+            circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
+            circle.put(0, begin=COUNT)
+            asked.set()
+            eventually(lambda: len(circle.values(1, circle.topic())) == 2 * COUNT, 60)
+        mirror.stop()
+
+
+def test_the_other_way_is_added_to_a_running_mirror(circle: Circle) -> None:
+    """The flow that copies goes on; the one that would bring it back is refused."""
+    circle.put(0)
+    keys = {"replication_policy_class": IDENTITY}
+    config = circle.file({"A": 0, "B": 1}, ["A->B"], **keys)
+    copied(config)
+    both = circle.file({"A": 0, "B": 1}, ["A->B", "B->A"], **keys)
+    circle.put(0, begin=COUNT)
+    ended = {flow.flow: flow for flow in once(both)}
+    assert ended[circle.flow("B->A")].code == "COPIED_BACK"
+    assert {p.state for p in ended[circle.flow("A->B")].partitions} == {"DONE"}
+    assert end_offsets(circle.clusters[0], circle.topic()) == {0: 2 * COUNT}
+    assert end_offsets(circle.clusters[1], circle.topic()) == {0: 2 * COUNT}
+
+
+def test_what_an_earlier_release_copied_is_known_by_its_map(
+    circle: Circle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wrote no rows of copies."""
+    circle.put(0)
+    there, back = halves(circle)
+    with monkeypatch.context() as patched:
+        patched.setattr(WRITTEN, lambda *_: None)
+        copied(there)
+    refused(circle, back, "COPIED_BACK", "B->A")
+    renamed = circle.file({"Z": 0, "B": 1}, ["Z->B"], "z", replication_policy_class=IDENTITY)
+    refused(circle, renamed, "COPIED_TWICE", "Z->B")
+
+
+def test_a_topic_made_anew_by_others_is_no_copy(circle: Circle) -> None:
+    circle.put(0)
+    there, back = halves(circle)
+    copied(there)
+    delete_topic(circle.clusters[1], circle.topic())
+    create_topic(circle.clusters[1], circle.topic())
+    circle.put(1, count=5)
+    copied(back)
+    assert circle.values(0, circle.topic())[COUNT:] == [f"1 {n}".encode() for n in range(5)]
+    refused(circle, there, "COPIED_BACK", "A->B")

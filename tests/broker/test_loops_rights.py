@@ -1,0 +1,74 @@
+"""What a flow that keeps names says where it may not see its source's state: it copies as before,
+and one line says what is not known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.circle import IDENTITY
+from tests.support.client import Outgoing, produce, read_all
+from tests.support.mirror import Mirror
+from tests.support.rights import Grant, SecuredPair, secured_pair
+from tests.support.topics import create_topic
+from twinlog.config.load import load
+from twinlog.control.check.mirror_check import check
+from twinlog.mirror.names.naming import STATE_TOPIC
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("loops")]
+
+ALL = (
+    Grant(operation="ALL", kind="topic", name="*"),
+    Grant(operation="ALL", kind="group", name="*"),
+    Grant(operation="DESCRIBE_CONFIGS", kind="cluster"),
+)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[SecuredPair]:
+    with secured_pair("loops") as clusters:
+        yield clusters
+
+
+@pytest.mark.parametrize("sees", [False, True])
+def test_a_source_whose_state_may_not_be_read(
+    pair: SecuredPair,
+    fresh_topic: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    sees: bool,
+) -> None:
+    create_topic(pair.source, fresh_topic)
+    produce(pair.source, fresh_topic, [Outgoing(value=b"1")])
+    grants = [
+        Grant(operation="READ", kind="topic", name=fresh_topic),
+        Grant(operation="DESCRIBE_CONFIGS", kind="topic", name=fresh_topic),
+    ]
+    if sees:
+        grants.append(Grant(operation="READ", kind="topic", name=STATE_TOPIC))
+    users = pair.user(pair.source, grants), pair.user(pair.target, ALL)
+    off = ("emit.checkpoints.enabled", "emit.heartbeats.enabled", "emit.offset-syncs.enabled")
+    lines = [
+        f"topics = {fresh_topic}",
+        f"replication.policy.class = {IDENTITY}",
+        "sync.topic.acls.enabled = false",
+        *(f"{key} = false" for key in off),
+    ]
+    aliases = (f"a{sees:d}", f"b{sees:d}")
+    config = pair.config(tmp_path / "mm2.properties", users, lines, aliases=aliases)
+    (report,) = check(load(config, environment={})).flows
+    with Mirror(config, once=True) as mirror:
+        (flow,) = mirror.wait(60)
+    assert report.problems == []
+    assert {(p.state, p.code) for p in flow.partitions} == {("DONE", "")}
+    assert len(read_all(pair.target, fresh_topic)) == 1
+    warned = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    for said in (report.notes, warned):
+        about = [line for line in said if f"grant READ on topic {STATE_TOPIC}" in line]
+        assert len(about) == (0 if sees else 1), said
+        assert all("no flow leads the other way" in line for line in about)

@@ -1,0 +1,475 @@
+"""`twinlog offsets rebuild` on real clusters: the map of a copy whose map topic was deleted."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.test_group_failover import commit, goes_on
+from tests.faults.raw import Writer
+from tests.faults.rig import COMPACTED, MAP_PARTITIONS, Rig
+from tests.support.client import Outgoing, eventually, produce, producer, read_all
+from tests.support.topics import create_topic, delete_records, delete_topic, topic_names
+from twinlog.cli.main import run
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.control.rebuild.logs import Log, source_records
+from twinlog.errors import PartitionError
+from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term, map_partition
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.records import Record
+
+pytestmark = [pytest.mark.broker]
+
+ROOT = Path(__file__).parents[2]
+PATIENT_S = 90.0
+
+
+@pytest.fixture
+def rig(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(source_cluster, target_cluster, tmp_path) as made:
+        yield made
+
+
+def put_transactions(rig: Rig, numbers: range, *, every_third_aborted: bool = True) -> None:
+    """One record each, so a marker behind every one; some are rolled back."""
+    client = producer(rig.source, config={"transactional.id": f"test-{rig.topic}"})
+    client.init_transactions(30)
+    for number in numbers:
+        one = rig.outgoing(number)
+        client.begin_transaction()
+        headers: list[tuple[str, str | bytes | None]] = list(one.headers)
+        client.produce(
+            rig.topic, one.value, one.key, partition=0, timestamp=one.timestamp, headers=headers
+        )
+        if every_third_aborted and number % 3 == 0:
+            client.flush(30)
+            client.abort_transaction(30)
+        else:
+            client.commit_transaction(30)
+
+
+def lose_map(rig: Rig) -> tuple[Run, ...]:
+    """Delete the map topic; what it said."""
+    runs = tuple(rig.map().runs)
+    delete_topic(rig.target, offset_map_topic(rig.alias))
+    return runs
+
+
+def rebuild(
+    rig: Rig, capsys: pytest.CaptureFixture[str], *more: str, ends: int = 0
+) -> dict[str, Any]:
+    """The line of the one partition."""
+    capsys.readouterr()
+    file = rig.config()
+    given = () if "--dry-run" in more else ("--yes",)
+    code = run(["offsets", "rebuild", str(file), *given, *more, "--format", "json"])
+    captured = capsys.readouterr()
+    assert code == ends, captured
+    (line,) = json.loads(captured.out)["partitions"]
+    assert isinstance(line, dict)
+    return line
+
+
+def map_rows(rig: Rig) -> int:
+    topic = offset_map_topic(rig.alias)
+    if topic not in topic_names(rig.target):
+        return 0
+    parts = range(MAP_PARTITIONS)
+    return sum(1 for part in parts for _ in read_to_end(rig.target_client, topic, part))
+
+
+def state_rows(rig: Rig) -> int:
+    """Of this flow: others share the topic."""
+    rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
+    return sum(1 for row in rows if rig.alias.encode() in (row.key or b""))
+
+
+def is_refused(rig: Rig, capsys: pytest.CaptureFixture[str], code: str) -> str:
+    """The message; no row is written."""
+    line = rebuild(rig, capsys, ends=1)
+    assert (line["outcome"], line["code"]) == ("refused", code), line
+    assert map_rows(rig) == 0
+    return str(line["message"])
+
+
+def test_rebuilt_map_says_the_same_and_the_copy_goes_on(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig.create()
+    rig.put(range(10))
+    put_transactions(rig, range(10, 40))
+    rig.put(range(40, 50))
+    commit(rig.source, f"g-{rig.alias}", rig.topic, 31)  # among markers
+    rig.copy_once()
+    translate = ["offsets", "translate", str(rig.config()), "--group", f"g-{rig.alias}"]
+    capsys.readouterr()
+    assert run(translate) == 0
+    translated = capsys.readouterr().out
+    runs = lose_map(rig)
+    put_transactions(rig, range(50, 60))  # meanwhile
+
+    line = rebuild(rig, capsys)
+    assert (line["outcome"], line["runs"]) == ("rebuilt", len(runs))
+    assert tuple(rig.map().runs) == runs
+    rig.offsets_are_exact()
+    assert run(translate) == 0
+    assert capsys.readouterr().out == translated
+    assert rebuild(rig, capsys)["outcome"] == "has rows"
+
+    rig.copy_once()
+    rig.same()
+    rig.offsets_are_exact()
+    rig.put(range(60, 70))
+    rig.copy_once()  # another restart
+    rig.same()
+    rig.offsets_are_exact()
+    group = f"h-{rig.alias}"
+    there = read_all(rig.source, rig.topic, isolation="read_committed")
+    at = there[17].offset
+    commit(rig.source, group, rig.topic, at)
+    capsys.readouterr()
+    assert run([*translate[:-1], group, "--format", "json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["offsets"]
+    commit(rig.target, group, rig.remote, one["to_offset"])
+    assert goes_on(rig.target, group, rig.remote) == [record.value for record in there[17:]]
+
+
+def test_rows_that_were_lost_in_front_are_made_anew(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A lane that outlived the map topic has written its newest chunk into another one."""
+    rig.create()
+    rig.put(range(5))
+    put_transactions(rig, range(5, 20))
+    rig.copy_once()
+    runs = lose_map(rig)
+    topic, ids = offset_map_topic(rig.alias), rig.target_client.metadata([rig.remote]).topics
+    create_topic(rig.target, topic, MAP_PARTITIONS, configs={"cleanup.policy": "compact"})
+    row = ChunkRow(
+        key=PartitionKey(
+            rig.source_client.metadata([rig.topic]).topics[rig.topic].topic_id,
+            ids[rig.remote].topic_id,
+            0,
+        ),
+        term=Term(rig.claim().generation, 1),
+        chunk=3,
+        topic=rig.topic,
+        runs=runs[-2:],
+        producer_id=rig.claim().producer_id,
+    )
+    key, value = row.encode()
+    home = TopicPartition(topic, map_partition(rig.here, MAP_PARTITIONS))
+    append(rig.target_client, home, [Record(offset=0, timestamp=0, key=key, value=value)])
+    assert rebuild(rig, capsys)["outcome"] == "rebuilt"
+    assert tuple(rig.map().runs) == runs
+    assert rebuild(rig, capsys)["outcome"] == "has rows"
+    rig.put(range(20, 25))
+    rig.copy_once()
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_dry_run_changes_nothing(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    lose_map(rig)
+    before = state_rows(rig)
+    line = rebuild(rig, capsys, "--dry-run")
+    assert (line["outcome"], line["next_source_offset"]) == ("would be rebuilt", 10)
+    assert offset_map_topic(rig.alias) not in topic_names(rig.target)
+    assert state_rows(rig) == before
+    assert run(["offsets", "rebuild", str(rig.config()), "--dry-run"]) == 0
+    assert "nothing was changed" in capsys.readouterr().out
+    assert run(["offsets", "rebuild", str(rig.config())]) == 2  # nobody can be asked
+    assert run(["offsets", "rebuild", str(rig.config()), "--yes", "--topics", "("]) == 2
+    capsys.readouterr()
+    others = ["--topics", "another.*", "--dry-run", "--format", "json"]
+    assert run(["offsets", "rebuild", str(rig.config()), *others]) == 0
+    assert json.loads(capsys.readouterr().out)["partitions"] == []
+
+
+def test_records_that_retention_deleted_on_either_side(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig.create()
+    rig.put(range(20))
+    put_transactions(rig, range(20, 40))
+    rig.copy_once()
+    lose_map(rig)
+    delete_records(rig.source, rig.topic, before=8)
+    assert rebuild(rig, capsys)["first_target_offset"] == 8
+    rig.offsets_are_exact()
+    rig.put(range(40, 45))
+    rig.copy_once()
+    lose_map(rig)
+    delete_records(rig.target, rig.remote, before=15)
+    rebuild(rig, capsys)
+    rig.offsets_are_exact()
+    rig.put(range(45, 50))
+    rig.copy_once()
+    rig.offsets_are_exact()
+    assert [r.value for r in rig.on_target()] == [r.value for r in rig.on_source()][7:]
+
+
+def test_copy_that_began_later_begins_there_again(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the copy began is known though the target deleted that part of it."""
+    rig.create()
+    rig.put(range(30))
+    start = {f"{rig.flow}.twinlog.start": f"{rig.topic}:0=12"}
+    rig.copy_once(start)
+    lose_map(rig)
+    delete_records(rig.target, rig.remote, before=5)
+    rebuild(rig, capsys)
+    rig.offsets_are_exact()
+    assert rig.map().runs[0].upstream == 12
+    rig.put(range(30, 35))
+    rig.copy_once()
+    assert rig.numbers() == list(range(17, 35))
+
+
+@pytest.mark.parametrize("when", ["before", "after", "both"])
+def test_compacted_source(rig: Rig, capsys: pytest.CaptureFixture[str], when: str) -> None:
+    rig.create(**COMPACTED)
+    again = {n: 900 + n % 3 for n in range(60) if n % 4 in (1, 2)}
+    gone = {n for n in again if any(m > n and again[m] == again[n] for m in again)}
+    for start in range(0, 60, 5):
+        rig.put(range(start, start + 5), keys=again)
+    if when != "after":
+        rig.put([70])  # a new segment: all before it is cleaned
+        wanted = [n for n in range(60) if n not in gone]
+        eventually(lambda: _shown(rig) == [*wanted, 70], PATIENT_S, what="compaction")
+    rig.copy_once()
+    whole = rig.numbers()
+    if when != "before":
+        rig.put([71], keys={71: 3})
+        rig.put([72], keys={72: 7})
+        rig.put([73])
+        eventually(lambda: 3 not in _shown(rig) and 7 not in _shown(rig), PATIENT_S)
+    lose_map(rig)
+    rebuild(rig, capsys)
+    rig.offsets_are_exact()
+    rig.put([80])
+    rig.copy_once()
+    rig.offsets_are_exact()
+    later = [71, 72, 73] if when != "before" else []
+    wanted, left = [*whole, *later, 80], rig.numbers()
+    assert left == [n for n in wanted if n in left]
+    # the copy is compacted, too: what is gone has a later record of its key
+    keys = again | {71: 3, 72: 7}
+    for at, n in enumerate(wanted):
+        same_key = [m for m in wanted[at + 1 :] if keys.get(m, m) == keys.get(n, n)]
+        assert n in left or same_key, n
+
+
+def _shown(rig: Rig) -> list[int]:
+    return [int((r.value or b"u-1")[1:]) for r in rig.on_source()]
+
+
+def is_killed(rig: Rig, rows: int) -> None:
+    command = [sys.executable, "-m", "tests.broker.killed_rebuild", str(rig.config()), str(rows)]
+    done = subprocess.run(command, cwd=ROOT, check=False, timeout=180)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.timeout(400)
+def test_killed_at_any_row_and_begun_again(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.create()
+    put_transactions(rig, range(850), every_third_aborted=False)
+    rig.copy_once()
+    runs = lose_map(rig)
+    assert len(runs) > 800
+    is_killed(rig, 0)
+    assert map_rows(rig) == 0
+    for rows in (1, 2):
+        is_killed(rig, rows)
+        # what is there is enough to copy by
+        rig.put(range(1000 + rows, 1001 + rows))
+        rig.copy_once()
+        rig.same()
+    line = rebuild(rig, capsys)
+    assert line["outcome"] == "rebuilt"
+    assert tuple(rig.map().runs)[: len(runs)] == runs
+    rig.offsets_are_exact()
+    assert rebuild(rig, capsys)["outcome"] == "has rows"
+    rig.put(range(2000, 2010))
+    rig.copy_once()
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_records_of_others_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    lose_map(rig)
+    produce(rig.target, rig.remote, [Outgoing(value=b"mine")])
+    assert "the batch at offset 10 was not written by this flow" in is_refused(
+        rig, capsys, "REBUILD_FOREIGN"
+    )
+
+
+def rewritten(rig: Rig, records: list[Record]) -> None:
+    """The remote topic again, with these records under the flow's producer id; no map."""
+    lose_map(rig)
+    delete_topic(rig.target, rig.remote)
+    create_topic(rig.target, rig.remote)
+    Writer(rig.target_client, rig.there, rig.claim().producer_id).send(records, 0).expect_ok()
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [("missing", "[6, 9)"), ("changed", "[6, 10)"), ("older", "[6, 10)"), ("behind", "[10, 11)")],
+)
+def test_any_other_record_is_refused_with_its_offset(
+    rig: Rig, capsys: pytest.CaptureFixture[str], change: str, differs: str
+) -> None:
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    records = [rig.record(n) for n in range(10)]
+    if change == "missing":
+        del records[6]
+    elif change == "changed":
+        records[6] = records[6]._replace(value=b"another")
+    elif change == "older":
+        records[6] = records[6]._replace(timestamp=records[6].timestamp - 1)
+    else:
+        records.append(rig.record(55))
+    rewritten(rig, records)
+    said = is_refused(rig, capsys, "REBUILD_MISMATCH")
+    assert f" on, {differs}" in said
+    assert "delete the" not in said
+
+
+def test_whole_copy_written_by_hand_is_taken(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    """So that the tests above fail by what they change."""
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    rewritten(rig, [rig.record(n) for n in range(10)])
+    assert rebuild(rig, capsys)["outcome"] == "rebuilt"
+    rig.put(range(10, 12))
+    rig.copy_once()
+    rig.same()
+
+
+def test_repeated_records_are_not_decided(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.create()
+    same = [Outgoing(value=b"tick", key=b"k", timestamp=rig.began_ms)]
+    produce(rig.source, rig.topic, same * 3)
+    rig.copy_once()
+    lose_map(rig)
+    produce(rig.source, rig.topic, same * 3)
+    assert "at 3 or at 4" in is_refused(rig, capsys, "REBUILD_AMBIGUOUS")
+
+
+def test_running_mirror_is_left_alone(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10, PATIENT_S)
+        before = state_rows(rig)
+        capsys.readouterr()
+        assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 1
+        assert "NOT_LEADER" in capsys.readouterr().err
+        assert state_rows(rig) == before
+        rig.put(range(10, 20))
+        rig.copied(20, PATIENT_S)
+        mirror.stop(PATIENT_S)
+    rig.same()
+
+
+def test_empty_targets_are_listed(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.create()
+    rig.copy_once()
+    lose_map(rig)
+    assert rebuild(rig, capsys)["outcome"] == "empty"
+    assert map_rows(rig) == 0
+
+
+def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is left to compare, and the broker still remembers our sequences."""
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    lose_map(rig)
+    delete_records(rig.target, rig.remote)
+    assert "[0, 10), were deleted there" in is_refused(rig, capsys, "REBUILD_EMPTIED")
+
+
+def test_shared_topics_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.prefixed = False
+    rig.create()
+    assert run(["offsets", "rebuild", str(rig.config()), "--dry-run"]) == 1
+    assert "REBUILD_UNSUPPORTED" in capsys.readouterr().err
+
+
+def test_topics_that_are_placed_by_key_are_refused(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig.create()
+    create_topic(rig.target, rig.remote, 2)
+    keyed = {f"{rig.flow}.twinlog.target.partitions": "keyed"}
+    capsys.readouterr()
+    assert run(["offsets", "rebuild", str(rig.config(keyed)), "--dry-run"]) == 1
+    assert "REBUILD_UNSUPPORTED" in capsys.readouterr().out
+
+
+def test_flow_that_never_ran_is_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.create()
+    rig.put(range(3))
+    create_topic(rig.target, rig.remote)
+    produce(rig.target, rig.remote, [Outgoing(value=b"x")])
+    assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 1
+    assert "REBUILD_FOREIGN" in capsys.readouterr().err
+    assert offset_map_topic(rig.alias) not in topic_names(rig.target)
+
+
+def test_what_a_mirror_maker_left_in_front_stays(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind it our ordinal 0 says that this flow took the topic over."""
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    lose_map(rig)
+    delete_topic(rig.target, rig.remote)
+    create_topic(rig.target, rig.remote)
+    before = [rig.record(n) for n in (0, 1, 2, 1, 2, 3)]  # some of it twice
+    Writer(rig.target_client, rig.there, 987_654).send(before, 0).expect_ok()
+    ours = Writer(rig.target_client, rig.there, rig.claim().producer_id)
+    ours.send([rig.record(n) for n in range(4, 10)], 0).expect_ok()
+    assert rebuild(rig, capsys)["first_target_offset"] == 6
+    assert tuple(rig.map().runs) == (Run(0, 4, 6),)
+    rig.put(range(10, 15))
+    rig.copy_once()
+    assert rig.numbers() == [0, 1, 2, 1, 2, 3, *range(4, 15)]
+
+
+def test_log_that_changes_or_ends_while_it_is_read_is_refused(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    log = Log(client=rig.source_client, tp=rig.here, start=0, end=10, may_lack_offsets=False)
+    delete_records(rig.source, rig.topic, before=5)
+    with pytest.raises(PartitionError, match="offset 0 was deleted") as moved:
+        list(source_records(log, 0, with_timestamp=True))
+    assert moved.value.code == "REBUILD_MOVED"
+    longer = replace(log, start=5, end=12)  # than the broker can give
+    with pytest.raises(PartitionError, match="cannot be read on from offset 10") as stuck:
+        list(source_records(longer, 5, with_timestamp=True))
+    assert stuck.value.code == "REBUILD_UNREADABLE"

@@ -1,0 +1,175 @@
+"""Codes that only a broker in trouble, or another writer, brings up: each is forced once, and the
+copy goes on from it by itself.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.faults import raw
+from tests.faults.driver import Driver
+from tests.faults.rig import Rig, freeze, kill, thaw
+from tests.support.client import eventually, produce_transaction
+from tests.support.clusters import private_cluster
+from tests.support.mirror import Mirror
+from tests.support.topics import alter_topic_configs, delete_records
+from twinlog.mirror.names.naming import offset_map_topic
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+NO_VERSION = b"\x7f\xff"
+"""Of an entry of the index of aborted transactions: one that no broker knows."""
+ANY_ROW = "10"
+"""Bytes: no row of the offset map is so small."""
+
+
+@pytest.fixture(autouse=True)
+def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
+
+
+def comes_up(mirror: Mirror, code: str, within: float = 60.0) -> None:
+    """The code was counted; a passing one may be gone again when it is looked for."""
+    eventually(lambda: mirror.snapshots[0].errors.get(code, 0) > 0, within, what=code)
+
+
+def at_end(rig: Rig, mirror: Mirror, count: int) -> None:
+    """All is copied, exactly, and nothing is wrong any more."""
+    rig.copied(count, 60)
+    mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")], 60)
+    rig.same()
+    rig.offsets_are_exact()
+
+
+FREEZES_BEFORE_IT_FETCHES = """
+import os, signal
+from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.lane.sides.source_side import FETCH
+submit = HotConnection.submit
+def freeze_then_submit(self, api_key, *arguments):
+    if api_key == FETCH and os.path.exists({flag!r}):
+        os.unlink({flag!r})
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return submit(self, api_key, *arguments)
+HotConnection.submit = freeze_then_submit
+"""
+"""A fetch that is on its way already would still be answered with what is deleted meanwhile."""
+
+
+def test_position_that_the_source_has_no_more(rig: Rig, tmp_path: Path) -> None:
+    rig.create()
+    rig.put(range(10))
+    flag = tmp_path / "freeze"
+    with rig.mirror(prelude=FREEZES_BEFORE_IT_FETCHES.format(flag=str(flag))) as mirror:
+        rig.copied(10)
+        (lane,) = (psutil.Process(pid) for pid in mirror.leases.pids())
+        flag.touch()
+        eventually(lambda: lane.status() == psutil.STATUS_STOPPED, what="the frozen lane")
+        rig.put(range(10, 20))
+        rig.put(range(20, 30))
+        delete_records(rig.source, rig.topic, before=20)
+        thaw([lane.pid])
+        comes_up(mirror, "SOURCE_OUT_OF_RANGE")
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "SOURCE_TRUNCATED", 60)
+        assert "[10, 20)" in part.message
+        mirror.stop()
+    assert rig.numbers() == list(range(10))
+
+
+def test_source_that_answers_an_error_without_a_code_of_its_own(rig: Rig) -> None:
+    """A broker whose index of aborted transactions is damaged says -1 (UNKNOWN_SERVER_ERROR)."""
+    rig.create()
+    rig.put(range(10))
+    produce_transaction(rig.source, rig.topic, [rig.outgoing(900)], commit=False)
+    index = rig.source.data_folder(1) / str(rig.here) / f"{0:020}.txnindex"
+    # the end of a transaction is answered before its marker is in the log
+    eventually(lambda: index.exists() and index.stat().st_size > 0, 30, what="the abort")
+    sound = index.read_bytes()
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        _write(index, NO_VERSION + sound[len(NO_VERSION) :])
+        rig.put(range(10, 20))
+        comes_up(mirror, "SOURCE_REFUSED")
+        assert rig.numbers() == list(range(10))
+        _write(index, sound)
+        at_end(rig, mirror, 20)
+        mirror.stop()
+
+
+def _write(index: Path, data: bytes) -> None:
+    with index.open("r+b") as file:
+        file.write(data)
+
+
+def test_batch_of_another_lane_of_ours_with_other_bounds(rig: Rig) -> None:
+    """A lane that was given up had sent the same records, cut into other batches: ours is refused
+    and nothing is there twice.
+    """
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        freeze(mirror.leases.pids())
+        zombie = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
+        zombie.send([rig.record(n) for n in range(10, 13)], 10).expect_ok()
+        rig.put(range(10, 20))
+        thaw(mirror.leases.pids())
+        comes_up(mirror, "SEQUENCE_REFUSED")
+        at_end(rig, mirror, 20)
+        mirror.stop()
+    assert rig.numbers() == list(range(20))
+
+
+def test_map_topic_that_takes_no_row(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        limit = "max.message.bytes"
+        alter_topic_configs(rig.target, offset_map_topic(rig.alias), {limit: ANY_ROW})
+        kill(mirror.leases.pids())
+        rig.put(range(10, 20))
+        comes_up(mirror, "MAP_REFUSED")
+        assert rig.numbers() == list(range(10)), "nothing is copied that the map does not announce"
+        alter_topic_configs(rig.target, offset_map_topic(rig.alias), {limit: "1048588"})
+        at_end(rig, mirror, 20)
+        mirror.stop()
+
+
+def test_state_of_another_source_cluster(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    with private_cluster("rebuilt", 1) as rebuilt:
+        earlier, rig.source = rig.source, rebuilt
+        try:
+            with rig.mirror(once=True) as mirror:
+                (flow,) = mirror.wait(60)
+        finally:
+            rig.source = earlier
+    assert (flow.state, flow.code) == ("FAILED", "CLUSTER_CHANGED")
+    assert rig.numbers() == list(range(10))
+
+
+def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
+    """It ends by itself, since others may have its partitions by then."""
+    rig.create()
+    rig.put(range(10))
+    said: list[str] = []
+
+    def is_said(what: str) -> bool:
+        said.append(capfd.readouterr().err)
+        return what in "".join(said)
+
+    with Driver(rig.config(), lanes=1) as driver:
+        rig.copied(10, 60)
+        driver.signal(signal.SIGSTOP)
+        eventually(lambda: is_said("[CHANNEL_SILENT]"), 60, what="the end of the lane")
+        driver.signal(signal.SIGCONT)
+        rig.put(range(10, 20))
+        rig.copied(20, 90)
+    rig.same()

@@ -1,0 +1,46 @@
+"""What the source deletes before the first record was copied is said, with its range."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.rig import Rig
+from tests.faults.test_h03_offset_map import rows
+from tests.support.topics import delete_records
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "timestamp"])
+def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str) -> None:
+    """The mirror was down, or the target refused the first record, for longer than retention."""
+    keys = {f"{rig.flow}.twinlog.start": start}
+    rig.create()
+    rig.put(range(5))
+    if start == "earliest":
+        delete_records(rig.source, rig.topic)
+    if start == "timestamp":
+        keys = {f"{rig.flow}.twinlog.start": str(rig.record(4).timestamp + 1)}
+    rig.copy_once(keys)  # nothing is there to be copied: the row that fixes the start
+    assert [run for row in rows(rig) for run in row.runs] == [(0, 5, 0)]
+    rig.put(range(5, 50))
+    delete_records(rig.source, rig.topic, before=30)
+
+    code, message = rig.fail_once(keys)
+    assert code == "SOURCE_TRUNCATED"
+    assert f"{rig.topic}-0: the source deleted upstream offsets [5, 30)" in message
+    assert rig.numbers() == []
+
+    rig.copy_once(keys | {"twinlog.source.loss": "accept"})
+    assert rig.numbers() == list(range(30, 50))
+    rig.offsets_are_exact()
+    rig.copy_once(keys)  # nothing of it is forgotten
+
+
+def test_earliest_begins_at_the_log_start_of_the_first_look(rig: Rig) -> None:
+    """What was deleted before the copy began is nobody's loss."""
+    rig.create()
+    rig.put(range(50))
+    delete_records(rig.source, rig.topic, before=30)
+    rig.copy_once()
+    assert rig.numbers() == list(range(30, 50))

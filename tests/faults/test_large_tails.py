@@ -1,0 +1,49 @@
+"""The last records are compared newest first: large ones do not hide what lies behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import Rig
+from tests.faults.test_h03_offset_map import rows, write_row
+from tests.support.client import eventually
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+SIZE = 600_000
+
+
+def test_map_that_lost_a_row_behind_large_records(rig: Rig) -> None:
+    """The records that a lost row announced are the last ones of thirty large ones."""
+    rig.create()
+    for number in range(28):
+        rig.put([number], size=SIZE)
+    rig.put_at_once([rig.record(28, size=SIZE)], [rig.record(29, size=SIZE)])
+    eventually(lambda: rig.source_end() == 31, 90, what="the marker of the transaction")
+    for number in (30, 31):
+        rig.put([number], size=SIZE)  # behind a marker: 31 and 32 at the source
+    rig.copy_once()
+    last = rows(rig)[-1]
+    assert last.runs[-1].ordinal == 30, last.runs
+    write_row(rig, replace(last, runs=last.runs[:-1]))
+    rig.put([32])
+    rig.copy_once()
+    assert rig.numbers() == list(range(33))
+    rig.offsets_are_exact()
+
+
+def test_other_records_behind_large_ones(rig: Rig) -> None:
+    """Somebody restored another last record under our producer id."""
+    rig.create()
+    for number in range(30):
+        rig.put([number], size=SIZE)
+    rig.copy_once()
+    writer = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
+    writer.send([rig.record(1030)], 30).expect_ok()
+    rig.put([30, 31])
+    code, message = rig.fail_once()
+    assert code == "DIVERGED"
+    assert "target offsets [30, 31)" in message

@@ -1,0 +1,193 @@
+"""The offset map topic is deleted, without a leader, or has too few replicas: what waits for it
+says so and resumes by itself, the rest is copied on, and nothing is made anew in silence.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.faults.rig import COUNTS_ROUNDS, MAP_PARTITIONS, Rig, kill
+from tests.faults.test_map_rows import transactions
+from tests.support.client import Outgoing, eventually, produce, produce_transaction
+from tests.support.topics import (
+    alter_topic_configs,
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+    leader,
+    topic_names,
+)
+from twinlog.mirror.map.offset_map import map_home
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+ONE_REPLICA: Final = {"replication.factor": "1", "twinlog.state.topic.replication.factor": "1"}
+
+WAITS_FOR_ITS_MAP: Final = {"MAP_UNWRITABLE", "MAP_UNREADABLE"}
+"""The second where the dead broker led the remote partition too: that one's new leader is looked
+at, and the look needs the map.
+"""
+
+
+@pytest.fixture
+def rig3(source_cluster: LocalCluster, target3: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
+    """One flow into a target of three brokers."""
+    with Rig(source_cluster, target3, tmp_path) as made:
+        yield made
+
+
+def map_topic(rig: Rig) -> str:
+    return offset_map_topic(rig.alias)
+
+
+def test_map_deleted_under_a_running_mirror_is_reported_and_not_made_anew(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        mirror.eventually(lambda parts: parts[0].lag == 0)
+        delete_topic(rig.target, map_topic(rig))
+        transactions(rig, range(10, 13))
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "MAP_MISSING", 60)
+        assert part.lag > 0
+        assert "twinlog offsets rebuild" in part.message
+        mirror.stop()
+    end = rig.end()
+    with rig.mirror(once=True) as mirror:
+        (flow,) = mirror.wait(60)
+    assert (flow.state, flow.code) == ("FAILED", "MAP_MISSING")
+    assert rig.end() == end, "nothing is copied by guess"
+    assert map_topic(rig) not in topic_names(rig.target)
+
+
+def test_emptied_partition_whose_rows_are_gone_does_not_begin_again(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    alter_topic_configs(rig.target, map_topic(rig), {"cleanup.policy": "delete"})
+    delete_records(rig.target, map_topic(rig), map_home(rig.here, MAP_PARTITIONS))
+    alter_topic_configs(rig.target, map_topic(rig), {"cleanup.policy": "compact"})
+    delete_records(rig.target, rig.remote)
+    rig.put(range(10, 20))
+    code, message = rig.fail_once()
+    assert code == "MAP_MISSING", message
+    assert rig.end() == 10
+
+
+def test_map_deleted_together_with_all_that_was_copied_begins_anew(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    delete_topic(rig.target, map_topic(rig))
+    delete_topic(rig.target, rig.remote)
+    rig.copy_once()
+    assert rig.numbers() == list(range(10))
+
+
+@pytest.mark.timeout(400)
+def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
+    rig3: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, count = rig3, 8
+    create_topic(rig.source, rig.topic, count)
+    create_topic(rig.target, rig.remote, count, replication_factor=3)
+    with rig.mirror(keys=ONE_REPLICA) as mirror:
+        produce(rig.source, rig.topic, [Outgoing(value=b"1", partition=p) for p in range(count)])
+        eventually(lambda: sum(end_offsets(rig.target, rig.remote).values()) == count, 60)
+        homes = {p: map_home(TopicPartition(rig.topic, p), 8) for p in range(count)}
+        leads = {p: leader(rig.target, map_topic(rig), homes[p]) for p in range(count)}
+        dead = leads[0]
+        held = {p for p in leads if leads[p] == dead}
+        assert 0 < len(held) < count
+        rig.target.kill(dead)
+        try:
+            eventually(lambda: leader(rig.target, map_topic(rig), homes[0]) == -1, 60)
+            for p in range(count):  # a marker before each record: its run must be in the map
+                for value in (b"2", b"3"):
+                    produce_transaction(
+                        rig.source, rig.topic, [Outgoing(value=value, partition=p)], commit=True
+                    )
+            parts = mirror.eventually(
+                lambda parts: all(
+                    p.code in WAITS_FOR_ITS_MAP if p.partition in held else p.lag == 0
+                    for p in parts
+                ),
+                90,
+            )
+            assert {p.partition for p in parts if p.lag} == held
+
+            # the same for cold starts: those whose rows can be read begin
+            with caplog.at_level(logging.WARNING):
+                caplog.clear()
+                kill(mirror.leases.pids())
+                mirror.eventually(
+                    lambda parts: all(
+                        p.code == "MAP_UNREADABLE" if p.partition in held else p.state == "AT_END"
+                        for p in parts
+                    ),
+                    90,
+                )
+                produce(
+                    rig.source, rig.topic, [Outgoing(value=b"4", partition=p) for p in range(count)]
+                )
+                mirror.eventually(
+                    lambda parts: all(
+                        p.lag == 0 and p.records >= 3 for p in parts if p.partition not in held
+                    ),
+                    90,
+                )
+        finally:
+            rig.target.restart(dead)
+        mirror.eventually(lambda parts: all(p.lag == 0 and not p.code for p in parts), 90)
+        mirror.stop()
+    assert set(end_offsets(rig.target, rig.remote).values()) == {4}
+
+
+@pytest.mark.timeout(400)
+def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_path: Path) -> None:
+    rig, counter = rig3, tmp_path / "rounds"
+    rig.create()
+    create_topic(rig.target, rig.remote, replication_factor=3)
+    rig.put(range(10))
+    keys = {"replication.factor": "3", "twinlog.state.topic.replication.factor": "3"}
+    with rig.mirror(keys=keys, prelude=COUNTS_ROUNDS.format(path=str(counter))) as mirror:
+        rig.copied(10, 60)
+        mirror.eventually(lambda parts: parts[0].lag == 0)
+        home = leader(rig.target, map_topic(rig), map_home(rig.here, 8))
+        dead = next(n for n in (1, 2, 3) if n not in {home, leader(rig.target, rig.remote)})
+        alter_topic_configs(rig.target, map_topic(rig), {"min.insync.replicas": "3"})
+        rig.target.kill(dead)
+        try:
+            before = rounds(counter)
+            began = time.monotonic()
+            numbers = iter(range(10, 1000))
+
+            def is_told() -> bool:
+                transactions(rig, range(n := next(numbers), n + 1))
+                return mirror.snapshots[0].partitions[0].code == "MAP_UNWRITABLE"
+
+            eventually(is_told, 90, what="the code on what waits")
+            per_second = (rounds(counter) - before) / (time.monotonic() - began)
+            assert per_second < 20, "it was 1,270"
+        finally:
+            rig.target.restart(dead)
+        written = next(numbers)
+        rig.copied(written, 90)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code, 60)
+        mirror.stop()
+    assert rig.numbers() == list(range(written))
+    rig.offsets_are_exact()
+
+
+def rounds(counter: Path) -> int:
+    return len(counter.read_text()) if counter.exists() else 0

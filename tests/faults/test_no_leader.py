@@ -1,0 +1,349 @@
+"""Partitions without a leader (one broker of three is dead or frozen, replication factor 1) stop
+alone: the others start, copy and are told of as ever, and theirs resume when the broker is back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as Assigned
+
+from tests.faults.rig import MAP_PARTITIONS, Rig
+from tests.support.client import Outgoing, consumer, eventually, produce
+from tests.support.mirror import Mirror
+from tests.support.settings import settings_for
+from tests.support.topics import create_topic, end_offsets, leader
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.errors import TwinlogError
+from twinlog.mirror.map.offset_map import map_partition
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.timeout(600)]
+
+PARTITIONS: Final = 6
+ALL: Final = set(range(PARTITIONS))
+LOST: Final = 3
+"""The broker that is lost."""
+
+KEYS: Final = {"replication.factor": "1", "twinlog.state.topic.replication.factor": "3"}
+BIG: Final = bytes(range(256)) * 1000
+SHORT: Final = 45.0
+"""A look that waits for a partition without a leader takes a minute, and several follow."""
+
+
+MOSTLY_TARGET: Final = [pytest.param("source", marks=pytest.mark.long), "target"]
+"""A source that loses a broker is shown by test_what_waits_for_a_leader, in every run."""
+
+
+@pytest.fixture(params=["source", "target"])
+def side(request: pytest.FixtureRequest) -> str:
+    """Which cluster loses a broker."""
+    return str(request.param)
+
+
+@pytest.fixture
+def flow(source3: LocalCluster, target3: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
+    with Rig(source3, target3, tmp_path) as rig:
+        create_topic(rig.source, rig.topic, PARTITIONS)
+        create_topic(rig.target, rig.remote, PARTITIONS)
+        yield rig
+
+
+class Loss:
+    """One broker of a cluster is gone, and with it the leader of some partitions."""
+
+    def __init__(self, rig: Rig, side: str) -> None:
+        on_source = side == "source"
+        self._cluster = rig.source if on_source else rig.target
+        self._topic = rig.topic if on_source else rig.remote
+        self._is_frozen = self._is_gone = False
+        everyone = set(range(PARTITIONS))
+        self.gone = {p for p in everyone if leader(self._cluster, self._topic, p) == LOST}
+        self.live = everyone - self.gone
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def begin(self, *, frozen: bool = False) -> None:
+        self._is_gone, self._is_frozen = True, frozen
+        if frozen:
+            self._cluster.freeze(LOST)
+        else:
+            self._cluster.kill(LOST)
+
+    def is_told(self) -> None:
+        """The cluster has noticed."""
+        one = min(self.gone)
+        eventually(lambda: leader(self._cluster, self._topic, one) == -1, 60, what="no leader")
+
+    def end(self) -> None:
+        if self._is_gone and self._is_frozen:
+            self._cluster.thaw(LOST)
+        elif self._is_gone:
+            self._cluster.restart(LOST)
+        self._is_gone = False
+
+
+def put(rig: Rig, partitions: set[int], value: bytes, count: int = 1) -> None:
+    wanted = [Outgoing(value=value, partition=p) for p in sorted(partitions)]
+    produce(rig.source, rig.topic, wanted * count)
+
+
+def arrived(rig: Rig) -> int:
+    return sum(end_offsets(rig.target, rig.remote).values())
+
+
+def of(
+    partitions: set[int], check: Callable[[PartitionSnapshot], bool]
+) -> Callable[[list[PartitionSnapshot]], bool]:
+    """All of these partitions look so."""
+    return lambda parts: all(check(p) for p in parts if p.partition in partitions)
+
+
+def is_leaderless(part: PartitionSnapshot) -> bool:
+    return part.code == "NO_LEADER" and part.state != "AT_END"
+
+
+def finish(rig: Rig, mirror: Mirror, count: int) -> None:
+    """The broker is back: everything arrives by itself, once each, and the codes go."""
+    eventually(lambda: arrived(rig) >= count, 120, what=f"{count} records")
+    mirror.eventually(of(ALL, lambda p: p.state == "AT_END" and not p.code), 60)
+    mirror.stop()
+    rig.same()
+
+
+@pytest.mark.parametrize("side", MOSTLY_TARGET, indirect=True)
+def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
+    with flow.mirror(keys=KEYS) as mirror:
+        put(flow, ALL, b"first")
+        eventually(lambda: arrived(flow) == PARTITIONS, 60)
+        mirror.stop()
+    put(flow, ALL, b"second")
+    with Loss(flow, side) as loss:
+        loss.begin()
+        loss.is_told()
+        with flow.mirror(keys=KEYS) as mirror:
+            mirror.eventually(of(loss.live, lambda p: p.records >= 1), SHORT)
+            mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+            loss.end()
+            finish(flow, mirror, 2 * PARTITIONS)
+
+
+def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
+    """What groups, checkpoints, `check` and `status` ask, again and again."""
+    tps = [TopicPartition(flow.remote, p) for p in sorted(ALL)]
+    put(flow, ALL, b"first")
+    with Loss(flow, "target") as loss, ClusterClient(settings_for(flow.target.bootstrap)) as client:
+        loss.begin()
+        loss.is_told()
+        began = time.monotonic()
+        for _ in range(3):
+            starts = admin.list_offsets(client, tps, admin.EARLIEST)
+            ends = admin.log_ends(client, tps)
+            producers = admin.describe_producers(client, tps)
+            for answers in (starts, ends, producers):
+                failed = {tp.partition for tp, a in answers.items() if isinstance(a, TwinlogError)}
+                assert failed == loss.gone
+        assert time.monotonic() - began < SHORT  # nine questions of a minute each
+        loss.end()
+        eventually(
+            lambda: (
+                not any(isinstance(a, TwinlogError) for a in admin.log_ends(client, tps).values())
+            ),
+            60,
+        )
+
+
+@pytest.mark.parametrize(
+    "frozen", [False, pytest.param(True, marks=pytest.mark.long)], ids=["killed", "frozen"]
+)
+def test_what_waits_for_a_leader_does_not_hold_up_the_others(
+    flow: Rig, side: str, frozen: bool
+) -> None:
+    keys = KEYS | {"twinlog.lane.memory.bytes": str(16 << 20)}
+    with flow.mirror(keys=keys) as mirror, Loss(flow, side) as loss:
+        put(flow, ALL, b"first")
+        mirror.eventually(of(ALL, lambda p: p.records == 1 and p.state == "AT_END"), 60)
+        backlog = 0
+        if side == "target":
+            # fill the lane's memory with what cannot be sent: it is read before anybody knows
+            loss.begin(frozen=frozen)
+            backlog = 40 * len(loss.gone)
+            put(flow, loss.gone, BIG, 40)
+        else:
+            loss.begin(frozen=frozen)
+        loss.is_told()
+        mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+        put(flow, loss.live, b"second")
+        mirror.eventually(of(loss.live, lambda p: p.records == 2), SHORT)
+        mirror.eventually(of(loss.live, lambda p: p.state == "AT_END" and not p.code), SHORT)
+        mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+        loss.end()
+        finish(flow, mirror, PARTITIONS + len(loss.live) + backlog)
+
+
+def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
+    with flow.mirror(keys=KEYS) as mirror, Loss(flow, "target") as loss:
+        put(flow, ALL, b"first")
+        eventually(lambda: arrived(flow) == PARTITIONS, 60)
+        for _ in range(20):
+            put(flow, ALL, BIG, 10)
+        mirror.eventually(of(loss.gone, lambda p: p.records > 5))
+        loss.begin()
+        put(flow, loss.gone, BIG, 2)  # however far the copy was, something waits
+        mirror.eventually(of(loss.live, lambda p: p.records == 201), 180)
+        mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+        loss.end()
+        finish(flow, mirror, 201 * PARTITIONS + 2 * len(loss.gone))
+
+
+@pytest.mark.parametrize("side", MOSTLY_TARGET, indirect=True)
+def test_once_ends_beside_partitions_without_a_leader(
+    flow: Rig, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.flow.flow_run.ONCE_GIVES_UP_S", 6.0)
+    put(flow, ALL, b"first")
+    with Loss(flow, side) as loss:
+        loss.begin()
+        loss.is_told()
+        with flow.mirror(once=True, keys=KEYS) as mirror:
+            (ended,) = mirror.wait(SHORT)
+        found = {p.partition: (p.state, p.code) for p in ended.partitions}
+        assert {p for p, (state, code) in found.items() if (state, code) == ("DONE", "")} == (
+            loss.live
+        )
+        assert {p for p, (_, code) in found.items() if code == "NO_LEADER"} == loss.gone
+        loss.end()
+    with flow.mirror(once=True, keys=KEYS) as mirror:
+        (ended,) = mirror.wait(90)
+    assert [(p.state, p.code) for p in ended.partitions] == [("DONE", "")] * PARTITIONS
+    flow.same()
+
+
+def test_once_ends_when_the_leader_came_back_meanwhile(flow: Rig) -> None:
+    """Where a copy ends was asked of a source partition that had no leader then."""
+    put(flow, ALL, b"first")
+    with Loss(flow, "source") as loss:
+        loss.begin()
+        loss.is_told()
+        with flow.mirror(once=True, keys=KEYS) as mirror:
+            mirror.eventually(of(loss.live, lambda p: p.state == "DONE"), SHORT)
+            loss.end()
+            (ended,) = mirror.wait(90)
+        assert [(p.state, p.code) for p in ended.partitions] == [("DONE", "")] * PARTITIONS
+    flow.same()
+
+
+GROUPS: Final = {
+    "sync.group.offsets.enabled": "true",
+    "sync.group.offsets.interval.seconds": "1",
+    "emit.checkpoints.interval.seconds": "1",
+    "refresh.groups.interval.seconds": "1",
+}
+
+
+def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
+    """Of all partitions."""
+    client = consumer(cluster, config={"group.id": group})
+    places = [Assigned(topic, p, offset) for p in sorted(ALL)]
+
+    def is_taken() -> bool:
+        try:
+            client.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:
+            raise AssertionError("its coordinator is only coming up") from error
+        return True
+
+    try:
+        eventually(is_taken, 120)
+    finally:
+        client.close()
+
+
+def committed(cluster: LocalCluster, group: str, topic: str, partition: int) -> int:
+    client = consumer(cluster, config={"group.id": group})
+    try:
+        (found,) = client.committed([Assigned(topic, partition)], timeout=30)
+    finally:
+        client.close()
+    return max(found.offset, -1)
+
+
+def test_groups_of_others_are_kept_up(flow: Rig) -> None:
+    group = f"app-{flow.topic}"
+    keys = KEYS | GROUPS | {f"{flow.flow}.groups": group}
+    with flow.mirror(keys=keys) as mirror, Loss(flow, "target") as loss:
+        put(flow, ALL, b"first", 10)
+        mirror.eventually(of(ALL, lambda p: p.records == 10), 60)
+        commit(flow.source, group, flow.topic, 1)
+        loss.begin()
+        loss.is_told()
+        one = min(loss.live)
+        for offset in (3, 7):
+            commit(flow.source, group, flow.topic, offset)
+            eventually(
+                lambda: committed(flow.target, group, flow.remote, one) == offset,  # noqa: B023
+                SHORT,
+                what="the group's offset of a partition that is led",
+            )
+        loss.end()
+        eventually(lambda: committed(flow.target, group, flow.remote, min(loss.gone)) == 7, 120)
+        mirror.stop()
+
+
+CUT_OFF: Final = """
+import socket
+from pathlib import Path
+connect = socket.socket.connect
+def cut(self, address):
+    if address[1] == {port} and Path({flag!r}).exists():
+        raise OSError("no route to the broker")
+    return connect(self, address)
+socket.socket.connect = cut
+"""
+"""A lane that one broker cannot be reached from; everybody else can."""
+
+
+def with_a_map(rig: Rig) -> set[int]:
+    """Partitions whose rows of the offset map go to a broker that can be reached."""
+    topic = offset_map_topic(rig.alias)
+    homes = {p: map_partition(TopicPartition(rig.topic, p), MAP_PARTITIONS) for p in ALL}
+    return {p for p, home in homes.items() if leader(rig.target, topic, home) != LOST}
+
+
+@pytest.mark.parametrize("side", MOSTLY_TARGET, indirect=True)
+def test_broker_that_only_the_lane_cannot_reach(flow: Rig, side: str, tmp_path: Path) -> None:
+    flag = tmp_path / "cut"
+    flag.touch()
+    cluster = flow.source if side == "source" else flow.target
+    port = int(cluster.bootstrap.split(",")[LOST - 1].rpartition(":")[2])
+    put(flow, ALL, b"first")
+    with flow.mirror(keys=KEYS) as mirror:
+        eventually(lambda: arrived(flow) == PARTITIONS, 60)
+        mirror.stop()
+    put(flow, ALL, b"second")
+    loss = Loss(flow, side)
+    live = loss.live if side == "source" else loss.live & with_a_map(flow)
+    with flow.mirror(keys=KEYS, prelude=CUT_OFF.format(port=port, flag=str(flag))) as mirror:
+        mirror.eventually(of(live, lambda p: p.records == 1), SHORT)
+        mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+        flag.unlink()
+        finish(flow, mirror, 2 * PARTITIONS)

@@ -1,0 +1,53 @@
+"""What a lane knows of the target's memory is of now: its leaders, and when it forgets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.rig import DAY_MS, OLD, Rig
+from tests.faults.surgery import cut_log
+from tests.support.client import eventually
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+HOUR_MS = 3_600_000
+LOOKS_OFTEN = "import twinlog.lane.watches.expiry_watch as w; w.LOOK_S = 0.3\n"
+
+
+def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
+    """The target has forgotten our producer id as well: it would take any batch."""
+    rig.create()
+    with rig.mirror() as mirror:
+        for number in range(10):
+            rig.put([number], age_ms=OLD)
+            rig.copied(number + 1)
+        mirror.eventually(lambda parts: parts[0].lag == 0)
+        rig.forgotten()
+        rig.target.kill(1)
+        cut_log(rig.target, rig.there, 7)
+        rig.target.restart(1)
+        rig.put(range(10, 20), age_ms=OLD)
+        rig.copied(20, 60)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code, within=60)
+        assert "GAP_WRITTEN" not in mirror.snapshots[0].errors, mirror.snapshots[0]
+        mirror.stop()
+    assert rig.numbers() == list(range(20))
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10), age_ms=2 * HOUR_MS)
+    with rig.mirror(prelude=LOOKS_OFTEN) as mirror:
+        rig.copied(10)
+
+        def is_protected() -> bool:
+            progress = mirror.partition(rig.here).progress
+            return progress is not None and progress.is_protected
+
+        eventually(is_protected, 90, what="two hours of a day are protected")
+        with rig.target_forgets_after(HOUR_MS):
+            eventually(lambda: not is_protected(), 30, what="of an hour they are not")
+        eventually(is_protected, 30, what=f"of {DAY_MS} ms they are again")
+        mirror.stop()

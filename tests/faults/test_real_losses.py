@@ -1,0 +1,354 @@
+"""Records that were acknowledged and are gone: unclean elections on three real brokers, on the
+target, on the source, and on both.
+
+No number of the driver is edited here. What a newer leader epoch proves lost on the target is
+copied again, the same records at the same offsets; what the source lost stops the partition with
+the range that only the target still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.test_group_failover import commit, committed
+from tests.faults.rig import COMPACTED, Rig, kill
+from tests.faults.unclean import LostTail, create_on_two, lost_tail
+from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.mirror import Mirror
+from tests.support.topics import delete_records
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.broker,
+    pytest.mark.timeout(600),
+]
+
+LEASES = [
+    pytest.param(300.0, id="lease", marks=pytest.mark.long),
+    pytest.param(1.0, id="lease-changes"),
+]
+
+WITHIN_S = 120.0
+SAFE = {"replication.factor": "3", "twinlog.state.topic.replication.factor": "3"}
+"""Of our own topics: two brokers of three are down for a while."""
+GROUPS = {
+    "emit.checkpoints.interval.seconds": "1",
+    "sync.group.offsets.enabled": "true",
+    "sync.group.offsets.interval.seconds": "1",
+    "refresh.groups.interval.seconds": "1",
+}
+
+
+@pytest.fixture(autouse=True)
+def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 2.0)
+
+
+@pytest.fixture
+def losing_target(
+    fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(fault_source, target3, tmp_path) as rig:
+        create_on_two(target3, rig.remote)
+        yield rig
+
+
+@pytest.fixture
+def losing_source(
+    source3: LocalCluster, fault_target: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(source3, fault_target, tmp_path) as rig:
+        create_on_two(source3, rig.topic)
+        yield rig
+
+
+@pytest.fixture
+def losing_both(source3: LocalCluster, target3: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
+    with Rig(source3, target3, tmp_path) as rig:
+        create_on_two(source3, rig.topic)
+        create_on_two(target3, rig.remote)
+        yield rig
+
+
+def keys(rig: Rig) -> dict[str, str]:
+    return SAFE if len(rig.target.ports) > 1 else {}
+
+
+def once(rig: Rig) -> tuple[str, str, str]:
+    """(state, code, message) of the partition after a run with `--once`."""
+    with rig.mirror(once=True, keys=keys(rig)) as mirror:
+        (flow,) = mirror.wait(WITHIN_S)
+    (part,) = flow.partitions
+    return part.state, part.code, part.message
+
+
+def copy_all(rig: Rig) -> None:
+    assert once(rig) == ("DONE", "", "")
+
+
+def put(rig: Rig, numbers: range) -> None:
+    """Source records in batches of ten."""
+    for at in numbers[::10]:
+        rig.put([n for n in range(at, at + 10) if n in numbers])
+
+
+def refilled(rig: Rig, mirror: Mirror, count: int) -> None:
+    """Every record is there once, at the offset that it had, and nothing is wrong any more."""
+    rig.copied(count, WITHIN_S)
+    mirror.eventually(
+        lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")], WITHIN_S
+    )
+    rig.same()
+    rig.offsets_are_exact()
+
+
+# -- the target ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [10, pytest.param(300, marks=pytest.mark.long)])
+def test_target_truncated_while_no_mirror_ran(losing_target: Rig, lost: int) -> None:
+    """Also with more lost than the tail check compares."""
+    rig = losing_target
+    rig.create()
+    put(rig, range(40))
+    copy_all(rig)
+    with lost_tail(rig.target, rig.remote):
+        put(rig, range(40, 40 + lost))
+        copy_all(rig)
+        assert rig.end() == 40 + lost
+    assert rig.numbers() == list(range(40)), "the loss is real"
+    copy_all(rig)
+    rig.same()
+    rig.offsets_are_exact()
+
+
+@pytest.mark.parametrize("lease_s", LEASES)
+def test_target_truncated_under_a_running_mirror(losing_target: Rig, lease_s: float) -> None:
+    rig = losing_target
+    rig.create()
+    put(rig, range(40))
+    with rig.mirror(keys=SAFE, lease_s=lease_s) as mirror:
+        rig.copied(40, WITHIN_S)
+        with lost_tail(rig.target, rig.remote):
+            put(rig, range(40, 200))
+            rig.copied(200, WITHIN_S)
+        put(rig, range(200, 210))
+        refilled(rig, mirror, 210)
+        mirror.stop()
+    assert "POSITION_REGRESSED" not in mirror.snapshots[0].errors, "a newer leader proves the loss"
+
+
+def test_target_truncated_while_nothing_was_written(losing_target: Rig) -> None:
+    """The next record that is to be sent makes the lane look what the new leader has."""
+    rig = losing_target
+    rig.create()
+    put(rig, range(40))
+    with rig.mirror(keys=SAFE) as mirror:
+        rig.copied(40, WITHIN_S)
+        with lost_tail(rig.target, rig.remote):
+            put(rig, range(40, 60))
+            rig.copied(60, WITHIN_S)
+            mirror.eventually(lambda parts: parts[0].state == "AT_END", WITHIN_S)
+        rig.put([60])
+        refilled(rig, mirror, 61)
+        found = {*mirror.snapshots[0].errors}
+        mirror.stop()
+    # by its metadata, or by the answer of the new leader, which remembers an earlier sequence
+    assert found & {"TARGET_LEADER_CHANGED", "SEQUENCE_REFUSED"}, found
+
+
+def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None:
+    """The lost part spans several runs of the offset map, which is not lost."""
+    rig = losing_target
+    rig.create(**COMPACTED)
+    numbers = range(40)
+    for n in numbers:  # every second one is replaced by the one behind it
+        rig.put([n], keys={n: n - n % 2})
+    left = [*range(1, 40, 2)]
+    rig.put([1000])  # a new segment: the cleaner leaves the newest one alone
+    rig.compacted([*left, 1000])
+    with lost_tail(rig.target, rig.remote):
+        copy_all(rig)
+        assert rig.numbers() == [*left, 1000]
+        runs = rig.map().runs
+        assert len(runs) > 10
+    assert rig.numbers() == []
+    copy_all(rig)
+    rig.same()
+    rig.offsets_are_exact()
+
+
+def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
+    """A group's offset points behind the end for a while, and at the same record afterwards."""
+    rig = losing_target
+    rig.create()
+    put(rig, range(40))
+    with rig.mirror(keys=SAFE | GROUPS) as mirror:
+        rig.copied(40, WITHIN_S)
+        with lost_tail(rig.target, rig.remote):
+            put(rig, range(40, 100))
+            rig.copied(100, WITHIN_S)
+            commit(rig.source, rig.alias, rig.topic, 70)
+            eventually(
+                lambda: committed(rig.target, rig.alias, rig.remote) == 70, WITHIN_S, "the group"
+            )
+        put(rig, range(100, 110))
+        refilled(rig, mirror, 110)
+        assert committed(rig.target, rig.alias, rig.remote) == 70
+        mirror.stop()
+    at = next(r for r in read_all(rig.target, rig.remote) if r.offset == 70)
+    assert at.value == b"u70"
+
+
+def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
+    """Its log ends before our first record: nothing tells where that would be."""
+    rig = losing_target
+    rig.create()
+    put(rig, range(10))
+    with lost_tail(rig.target, rig.remote):
+        # records of an earlier life, deleted: ours begin behind them
+        produce(rig.target, rig.remote, [Outgoing(b"x", b"u%d" % n) for n in range(5)])
+        delete_records(rig.target, rig.remote)
+        copy_all(rig)
+        assert rig.end() == 15
+    state, code, message = once(rig)
+    assert (state, code) == ("FAILED", "TARGET_TRUNCATED")
+    assert f"{rig.remote}-0" in message
+    assert rig.numbers() == []
+
+
+def test_target_partition_without_a_leader(losing_target: Rig) -> None:
+    """It waits with its code; once somebody leads, what that one lacks is copied again."""
+    rig = losing_target
+    rig.create()
+    put(rig, range(40))
+    with rig.mirror(keys=SAFE) as mirror:
+        rig.copied(40, WITHIN_S)
+        with lost_tail(rig.target, rig.remote) as steps:
+            put(rig, range(40, 60))
+            rig.copied(60, WITHIN_S)
+            steps.leader_dies()
+            put(rig, range(60, 70))
+            kill(mirror.leases.pids())  # and so it is looked at anew
+            eventually(
+                lambda: mirror.snapshots[0].errors.get("NO_LEADER", 0) > 0,
+                WITHIN_S,
+                what="NO_LEADER",
+            )
+        refilled(rig, mirror, 70)
+        mirror.stop()
+
+
+def test_follower_that_is_too_slow_for_the_request(losing_target: Rig) -> None:
+    """The leader appended the batch and says 7 (REQUEST_TIMED_OUT): nothing is there twice."""
+    rig = losing_target
+    rig.create()
+    put(rig, range(10))
+    hurry = {f"{rig.target_alias}.producer.request.timeout.ms": "1000"}
+    with rig.mirror(keys=SAFE | hurry) as mirror:
+        rig.copied(10, WITHIN_S)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END", WITHIN_S)
+        frozen = LostTail(rig.target, rig.remote).follows
+        rig.target.freeze(frozen)
+        try:
+            put(rig, range(10, 20))
+            eventually(
+                lambda: mirror.snapshots[0].errors.get("TARGET_REFUSED", 0) > 0,
+                WITHIN_S,
+                what="TARGET_REFUSED",
+            )
+        finally:
+            rig.target.thaw(frozen)
+        refilled(rig, mirror, 20)
+        mirror.stop()
+
+
+# -- the source ------------------------------------------------------------------------------------
+
+
+def put_others(rig: Rig, numbers: range) -> None:
+    """What the source's new leader takes instead."""
+    for at in numbers[::10]:
+        rig.put([1000 + n for n in range(at, at + 10)])
+
+
+@pytest.mark.parametrize("lost", [pytest.param(20, marks=pytest.mark.long), 300])
+def test_source_truncated_and_rewritten_while_no_mirror_ran(losing_source: Rig, lost: int) -> None:
+    """Also with more rewritten than the tail check compares."""
+    rig = losing_source
+    put(rig, range(40))
+    copy_all(rig)
+    with lost_tail(rig.source, rig.topic):
+        put(rig, range(40, 40 + lost))
+        copy_all(rig)
+    assert rig.source_end() == 40
+    said = f"[40, {40 + lost})"
+    for more in (range(0), range(40, 40 + lost), range(40 + lost, 40 + lost + 50)):
+        put_others(rig, more)
+        state, code, message = once(rig)
+        assert (state, code) == ("FAILED", "SOURCE_DIVERGED"), message
+        assert said in message
+    assert rig.numbers() == list(range(40 + lost)), "the only copy is as it was"
+
+
+@pytest.mark.parametrize("lease_s", LEASES)
+def test_source_truncated_and_rewritten_under_a_running_mirror(
+    losing_source: Rig, lease_s: float
+) -> None:
+    rig = losing_source
+    put(rig, range(40))
+    with rig.mirror(lease_s=lease_s) as mirror:
+        rig.copied(40, WITHIN_S)
+        with lost_tail(rig.source, rig.topic):
+            put(rig, range(40, 80))
+            rig.copied(80, WITHIN_S)
+        put_others(rig, range(40, 120))
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "SOURCE_DIVERGED", WITHIN_S)
+        assert "[40, 80)" in part.message
+        mirror.stop()
+    assert rig.numbers() == list(range(80))
+
+
+# -- both ------------------------------------------------------------------------------------------
+
+
+def test_both_lose_and_the_target_loses_more(losing_both: Rig) -> None:
+    """What the source rewrote is behind what the target lost: there is no other record to keep."""
+    rig = losing_both
+    put(rig, range(40))
+    copy_all(rig)
+    with lost_tail(rig.target, rig.remote):
+        put(rig, range(40, 60))
+        copy_all(rig)
+        with lost_tail(rig.source, rig.topic):
+            put(rig, range(60, 80))
+            copy_all(rig)
+    assert rig.numbers() == list(range(40))
+    put_others(rig, range(60, 90))
+    copy_all(rig)
+    rig.same()
+    rig.offsets_are_exact()
+
+
+@pytest.mark.long
+def test_both_lose_and_the_source_loses_more(losing_both: Rig) -> None:
+    rig = losing_both
+    put(rig, range(40))
+    copy_all(rig)
+    with lost_tail(rig.source, rig.topic):
+        put(rig, range(40, 60))
+        copy_all(rig)
+        with lost_tail(rig.target, rig.remote):
+            put(rig, range(60, 80))
+            copy_all(rig)
+    assert rig.source_end() == 40
+    assert rig.numbers() == list(range(60))
+    put_others(rig, range(40, 100))
+    state, code, message = once(rig)
+    assert (state, code) == ("FAILED", "SOURCE_DIVERGED"), message
+    assert "[40, 60)" in message
+    assert rig.numbers() == list(range(60))

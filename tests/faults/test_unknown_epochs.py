@@ -1,0 +1,84 @@
+"""A source that is cut and filled again under an idle copy whose start compared no record.
+
+The first fetch then carries the epoch of the source's own record before the position, so the cut is
+found, and not taken for records that come next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.faults.driver import Driver
+from tests.faults.rig import Rig, freeze, thaw
+from tests.faults.test_h06_source_loss import put_others, rewrite
+from tests.support.mirror import Mirror
+from tests.support.topics import create_topic, delete_records
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.timeout(400)]
+
+KEYED = {"twinlog.target.partitions": "keyed"}
+LATEST = {"twinlog.start": "latest"}
+
+
+def fill(rig: Rig) -> None:
+    rig.create()
+    for start in range(0, 50, 10):
+        rig.put(range(start, start + 10))
+
+
+def refill(rig: Rig) -> None:
+    """What takes the place of records 30 to 49, and more."""
+    put_others(rig, range(30, 50))
+    put_others(rig, range(50, 80))
+
+
+def cut_is_found(rig: Rig, mirror: Mirror) -> None:
+    mirror.eventually(lambda parts: parts[0].state == "AT_END")
+    before = rig.numbers()
+    pids = mirror.leases.pids()
+    freeze(pids)
+    rig.source.kill(1)
+    rewrite(rig)
+    refill(rig)
+    thaw(pids)
+    mirror.eventually(lambda parts: parts[0].code == "SOURCE_DIVERGED", 90)
+    mirror.stop()
+    assert rig.numbers() == before, "nothing of the new life follows the old one"
+
+
+@pytest.mark.parametrize("keys", [{}, LATEST], ids=["emptied", "latest"])
+def test_idle_copy_without_a_compared_record(rig: Rig, keys: Mapping[str, str]) -> None:
+    fill(rig)
+    rig.copy_once(keys)
+    if not keys:
+        delete_records(rig.target, rig.remote)
+    with rig.mirror(keys=keys) as mirror:
+        cut_is_found(rig, mirror)
+
+
+def test_idle_copy_by_key(rig: Rig) -> None:
+    create_topic(rig.target, rig.remote, partitions=3)
+    fill(rig)
+    rig.copy_once(KEYED)
+    with rig.mirror(keys=KEYED) as mirror:
+        cut_is_found(rig, mirror)
+
+
+def test_finding_of_the_first_seconds_after_a_takeover_is_kept(rig: Rig) -> None:
+    """Lanes of the killed process may still write then: no alarm yet, but nothing is forgotten."""
+    fill(rig)
+    with Driver(rig.config(), lanes=1) as first:
+        rig.copied(50)
+        delete_records(rig.target, rig.remote)
+        first.kill()
+    rig.source.kill(1)
+    rewrite(rig)
+    assert rig.source_end() == 30
+    with rig.mirror() as mirror:
+        mirror.eventually(lambda parts: parts[0].code in {"OTHER_WRITER", "SOURCE_DIVERGED"}, 90)
+        refill(rig)
+        mirror.eventually(lambda parts: parts[0].code == "SOURCE_DIVERGED", 90)
+        mirror.stop()
+    assert rig.numbers() == []

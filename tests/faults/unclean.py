@@ -1,0 +1,96 @@
+"""A leader that comes back without its tail: unclean elections of a topic with two replicas.
+
+The follower is stopped, records are written to the leader alone, the leader is killed, the follower
+is elected uncleanly, and the old leader comes back: it cuts its log to the new leader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import PartitionMetadata
+
+from tests.support.client import eventually
+from tests.support.topics import admin, create_topic, leader
+from twinlog.sandbox import LocalCluster
+
+ONE_IS_ENOUGH: Final = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
+WITHIN_S: Final = 90.0
+
+
+def create_on_two(
+    cluster: LocalCluster, topic: str, configs: Mapping[str, str] | None = None
+) -> str:
+    """A topic of one partition on two of the three brokers, of which one is enough to write."""
+    return create_topic(
+        cluster, topic, replication_factor=2, configs={**ONE_IS_ENOUGH, **(configs or {})}
+    )
+
+
+class LostTail:
+    """The steps one by one, for tests that do something between them."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self.cluster, self.topic = cluster, topic
+        self.leads = leader(cluster, topic)
+        (self.follows,) = {*self._partition().replicas} - {self.leads}
+
+    def _partition(self) -> PartitionMetadata:
+        found = admin(self.cluster).list_topics(self.topic, timeout=30).topics[self.topic]
+        return found.partitions[0]
+
+    def both_in_sync(self) -> None:
+        eventually(
+            lambda: {*self._partition().isrs} == {self.leads, self.follows}, WITHIN_S, what="ISR"
+        )
+
+    def leader_alone(self) -> None:
+        """The follower is down; what is written from now on is on the leader only."""
+        self.both_in_sync()
+        self.cluster.kill(self.follows)
+        eventually(
+            lambda: [*self._partition().isrs] == [self.leads], WITHIN_S, what="the leader alone"
+        )
+
+    def leader_dies(self) -> None:
+        """The partition has no leader: the one that is back may have less."""
+        if self.leads not in self.cluster.broker_pids:
+            return
+        self.cluster.kill(self.leads)
+        self.cluster.restart(self.follows)
+        eventually(lambda: leader(self.cluster, self.topic) == -1, WITHIN_S, what="no leader")
+
+    def elect(self) -> None:
+        """The one that has less leads; the other one comes back and cuts its log."""
+
+        def is_elected() -> bool:
+            one = TopicPartition(self.topic, 0)
+            client = admin(self.cluster)  # must outlive the answer
+            try:
+                client.elect_leaders(ElectionType.UNCLEAN, [one]).result(WITHIN_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._TIMED_OUT:
+                    raise
+            return leader(self.cluster, self.topic) == self.follows
+
+        eventually(is_elected, WITHIN_S, what="an unclean election")
+
+
+@contextmanager
+def lost_tail(cluster: LocalCluster, topic: str) -> Iterator[LostTail]:
+    """What is written to the topic inside is gone afterwards, and its leader epoch is a newer one;
+    all brokers are up again, whatever happened.
+    """
+    steps = LostTail(cluster, topic)
+    steps.leader_alone()
+    try:
+        yield steps
+        steps.leader_dies()
+        steps.elect()
+    finally:
+        for node in {steps.leads, steps.follows} - {*cluster.broker_pids}:
+            cluster.restart(node)
+    steps.both_in_sync()

@@ -1,0 +1,110 @@
+"""Another user of this machine asks Spark for what it hands out to its own executors."""
+
+from __future__ import annotations
+
+import os
+import queue
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.spark.lane_entries import CODEC, MODULE, Finish
+from tests.support.thief import Refused, needs_root, steal
+from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected
+from twinlog.spark import authentication
+from twinlog.spark.lease import LeaseStarter
+from twinlog.spark.session import Engine, start_spark, stop_spark
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+ROOT = Path(__file__).parents[2]
+BLOCK = "broadcast_0_piece0"
+"""Where Spark keeps the code of its first task, with all that its closure holds."""
+
+
+@pytest.fixture(autouse=True)
+def where_workers_find_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src{os.pathsep}{ROOT}")
+
+
+def sockets(engine: Engine) -> list[Any]:
+    """Where a Spark's JVM listens, as `ss -ltn` shows it to anybody."""
+    shell = psutil.Process(engine.gateway.process.pid)
+    return [
+        connection
+        for process in (shell, *shell.children(recursive=True))
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+
+
+class Loot:
+    """What a thief gets of the tasks' code while a lane runs, and what it is told."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.blocks: list[bytes] = []
+        self.refusals: list[str] = []
+        events: queue.Queue[ChannelEvent] = queue.Queue()
+        server = ChannelServer(CODEC, events.put)
+        server.start()
+        try:
+            starter = LeaseStarter(
+                engine.context, f"{MODULE}:until_told", server.address, server.secrets
+            )
+            job = starter.start(1, 1)
+            (self.secret,) = job._own
+            connected = events.get(timeout=60)
+            assert isinstance(connected, LaneConnected)
+            for port in sorted({connection.laddr.port for connection in sockets(engine)}):
+                self._try(port, BLOCK)
+            connected.peer.send(Finish())
+            assert job.done.wait(30)
+        finally:
+            server.close()
+
+    def _try(self, port: int, block: str) -> None:
+        try:
+            self.blocks.append(steal(port, block))
+        except Refused as refused:
+            self.refusals.append(str(refused))
+
+
+@needs_root
+def test_nobody_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = start_spark(None, 1)
+    try:
+        loot = Loot(engine)
+    finally:
+        stop_spark(engine)
+    assert loot.blocks == []
+    refused = [refusal for refusal in loot.refusals if "Unknown challenge" in refusal]
+    assert len(refused) == 2, loot.refusals  # its scheduler, its block manager
+    # the same thief against the same Spark without a secret: it does know how to steal
+    monkeypatch.setattr(authentication, "AUTHENTICATED", authentication.OPEN)
+    engine = start_spark(None, 1)
+    try:
+        loot = Loot(engine)
+    finally:
+        stop_spark(engine)
+    (code,) = loot.blocks
+    assert loot.secret.encode() not in code  # and even there it gets no lane's secret
+
+
+def test_lanes_of_this_machine_are_on_the_loopback_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_PUBLIC_DNS"):
+        monkeypatch.setenv(name, "0.0.0.0")  # noqa: S104
+    for key in ("spark.driver.host", "spark.driver.bindAddress"):
+        options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -D{key}=0.0.0.0"
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", options)
+    engine = start_spark("local[2]", 1)
+    try:
+        assert engine.context.parallelize([], 2).count() == 0
+        addresses = {connection.laddr.ip for connection in sockets(engine)}
+    finally:
+        stop_spark(engine)
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    assert addresses

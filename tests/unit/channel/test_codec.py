@@ -1,0 +1,181 @@
+"""Messages survive the trip through JSON, and nothing else gets in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.channel.codec import MessageCodec
+from twinlog.errors import CorruptData
+from twinlog.model import TopicId, TopicPartition
+
+
+class State(StrEnum):
+    RUNNING = "running"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exact:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    tp: TopicPartition
+    topic_id: TopicId
+    start: Exact | Latest
+    state: State = State.RUNNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    parts: tuple[Part, ...]
+    brokers: dict[int, str]
+    labels: dict[str, float]
+    ends: dict[TopicPartition, int]
+    secret: bytes | None
+    pair: tuple[int, str]
+    note: str | None = None
+    child: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    now: bool
+
+
+CODEC = MessageCodec((Plan, Stop))
+
+parts = st.builds(
+    Part,
+    tp=st.builds(TopicPartition, st.text(), st.integers(0, 2**31 - 1)),
+    topic_id=st.binary(min_size=16, max_size=16).map(lambda raw: TopicId(raw.hex())),
+    start=st.one_of(st.builds(Exact, offset=st.integers(0, 2**63 - 1)), st.just(Latest())),
+    state=st.sampled_from(State),
+)
+plans = st.builds(
+    Plan,
+    parts=st.lists(parts, max_size=3).map(tuple),
+    brokers=st.dictionaries(st.integers(), st.text(), max_size=3),
+    labels=st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=3),
+    ends=st.dictionaries(
+        st.builds(TopicPartition, st.text(), st.integers()), st.integers(), max_size=3
+    ),
+    secret=st.none() | st.binary(),
+    pair=st.tuples(st.integers(), st.text()),
+    note=st.none() | st.text(),
+)
+
+
+def simple_plan(**changes: Any) -> Plan:
+    values: dict[str, Any] = {
+        "parts": (),
+        "brokers": {},
+        "labels": {},
+        "ends": {},
+        "secret": None,
+        "pair": (1, "x"),
+    }
+    return Plan(**{**values, **changes})
+
+
+@given(plans)
+def test_a_message_comes_back_equal_and_with_its_types(plan: Plan) -> None:
+    back = CODEC.decode(CODEC.encode(plan))
+    assert back == plan
+    assert all(type(part.tp) is TopicPartition for part in back.parts)
+    assert all(type(part.topic_id) is TopicId for part in back.parts)
+    assert all(type(part.state) is State for part in back.parts)
+
+
+def test_a_class_may_contain_itself() -> None:
+    plan = simple_plan(child=simple_plan(note="inner"))
+    assert CODEC.decode(CODEC.encode(plan)) == plan
+
+
+def changed(**changes: Any) -> bytes:
+    tree = json.loads(CODEC.encode(simple_plan(secret=b"hunter2")))
+    tree.update(changes)
+    return json.dumps(tree).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b'"Stop"',
+        b"{}",
+        b'{"type":"Stop"}',
+        b'{"type":"Stop","now":1}',
+        b'{"type":"Stop","now":true,"more":1}',
+        b'{"type":"Start","now":true}',
+        b'{"type":["Stop"],"now":true}',
+        b"[" * 100_000,
+        changed(parts=None),
+        changed(parts=[{}]),
+        changed(brokers={"one": "x"}),
+        changed(brokers={"1": 2}),
+        changed(labels=[]),
+        changed(ends={"a": 1}),
+        changed(ends=[[["t"], 1]]),
+        changed(secret="not base64!"),
+        changed(pair=[1]),
+        changed(pair=[True, "x"]),
+        changed(note=5),
+    ],
+)
+def test_anything_else_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptData) as caught:
+        CODEC.decode(data)
+    assert caught.value.code == "CORRUPT_MESSAGE"
+
+
+def test_every_cut_of_a_message_is_corrupt() -> None:
+    data = CODEC.encode(simple_plan(note="n"))
+    for length in range(len(data)):
+        with pytest.raises(CorruptData):
+            CODEC.decode(data[:length])
+
+
+def test_the_error_names_the_place_and_not_the_value() -> None:
+    with pytest.raises(CorruptData) as caught:
+        CODEC.decode(changed(note={"password": "hunter2"}))
+    assert "message.note" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@dataclass(frozen=True)
+class HasSet:
+    names: set[str]
+
+
+@dataclass(frozen=True)
+class HasTag:
+    type: str
+
+
+@pytest.mark.parametrize("kind", [HasSet, HasTag, int])
+def test_a_class_without_a_shape_is_refused_when_the_codec_is_made(kind: type) -> None:
+    with pytest.raises(TypeError):
+        MessageCodec((kind,))
+
+
+def test_a_foreign_message_is_a_bug_of_ours() -> None:
+    with pytest.raises(TypeError):
+        CODEC.encode(Exact(offset=1))

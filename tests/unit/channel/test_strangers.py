@@ -1,0 +1,232 @@
+"""Connections to the channel that are no lanes: they end nothing, lock nobody out, cost little."""
+
+from __future__ import annotations
+
+import os
+import queue
+import resource
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import pytest
+
+from tests.support.eventually import eventually
+from twinlog.channel import stranger as channel_stranger
+from twinlog.channel.client import ChannelClient
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.frames import HELLO, HELLO_BYTES, LaneIdentity, frame
+from twinlog.channel.server import (
+    ChannelEvent,
+    ChannelServer,
+    LaneConnected,
+    LaneGone,
+    LaneMessage,
+)
+
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER that makes close() send a reset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    text: str
+
+
+CODEC = MessageCodec((Note,))
+LANE = LaneIdentity(lease=1, lane=0, attempt=0, pid=1)
+
+SECRETS: dict[ChannelServer, tuple[str, ...]] = {}
+
+both_kinds = pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+
+
+@contextmanager
+def listening(*, tls: bool) -> Iterator[tuple[ChannelServer, queue.Queue[ChannelEvent]]]:
+    events: queue.Queue[ChannelEvent] = queue.Queue()
+    host = "0.0.0.0" if tls else "127.0.0.1"  # noqa: S104
+    server = ChannelServer(CODEC, events.put, host=host, advertised_host="127.0.0.1")
+    SECRETS[server] = server.secrets.open(LANE.lease, 2)
+    server.start()
+    try:
+        yield server, events
+    finally:
+        server.close()
+
+
+def connect(server: ChannelServer, identity: LaneIdentity = LANE) -> ChannelClient:
+    address = replace(server.address, token=SECRETS[server][identity.lane])
+    return ChannelClient.connect(address, identity, CODEC)
+
+
+def dial(server: ChannelServer) -> socket.socket:
+    return socket.create_connection((server.address.host, server.address.port), timeout=10)
+
+
+def reset(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    sock.close()
+
+
+def assert_lanes_are_heard(
+    server: ChannelServer, events: queue.Queue[ChannelEvent], identity: LaneIdentity = LANE
+) -> None:
+    client = connect(server, identity)
+    try:
+        client.send(Note(text="here"))
+        found = [events.get(timeout=20) for _ in range(2)]
+    finally:
+        client.close()
+    assert isinstance(found[0], LaneConnected)
+    assert isinstance(found[1], LaneMessage)
+    assert isinstance(events.get(timeout=20), LaneGone)
+
+
+@both_kinds
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n"])
+def test_resets_of_strangers_end_nothing(tls: bool, sent: bytes) -> None:
+    with listening(tls=tls) as (server, events):
+        for _ in range(400):
+            sock = dial(server)
+            if sent:
+                sock.sendall(sent)
+            reset(sock)
+        assert_lanes_are_heard(server, events)
+        eventually(lambda: len(server._strangers) == 0, within=20)
+
+
+def test_resets_in_the_middle_of_a_handshake_end_nothing() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with listening(tls=True) as (server, events):
+        for _ in range(100):
+            sock = context.wrap_socket(dial(server), do_handshake_on_connect=False)
+            sock.setblocking(False)
+            with suppress(ssl.SSLWantReadError):  # it may be done at once
+                sock.do_handshake()
+            reset(sock)
+        assert_lanes_are_heard(server, events)
+
+
+@both_kinds
+def test_silent_connections_lock_no_lane_out(tls: bool) -> None:
+    with listening(tls=tls) as (server, events), ExitStack() as stack:
+        crowd = [
+            stack.enter_context(dial(server)) for _ in range(2 * channel_stranger.MAX_STRANGERS)
+        ]
+        assert_lanes_are_heard(server, events)
+        of_one = channel_stranger.MAX_OF_ONE_ADDRESS
+        eventually(lambda: len(server._strangers) <= of_one, within=20)
+        crowd[0].settimeout(20)
+        assert crowd[0].recv(1) == b""  # the oldest made room
+
+
+def test_one_address_takes_only_its_share() -> None:
+    left = channel_stranger.Strangers()
+    others = [stranger(f"10.0.0.{number}") for number in range(4)]
+    for one in others:
+        assert left.add(one) == []
+    crowd = [stranger("10.9.9.9") for _ in range(channel_stranger.MAX_OF_ONE_ADDRESS + 1)]
+    dropped = [one for each in crowd for one in left.add(each)]
+    assert dropped == crowd[:1]
+    assert all(one in left for one in others)
+    for one in (*others, *crowd):
+        left.discard(one)
+        one.frames.close()
+
+
+def stranger(host: str) -> channel_stranger.Stranger:
+    near, far = socket.socketpair()
+    far.close()
+    return channel_stranger.Stranger(near, host, 1)
+
+
+def test_a_stranger_costs_no_more_bytes_than_a_hello_has() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        one = channel_stranger.Stranger(left, "here", 1)
+        right.sendall(bytes(100_000))
+        one.read()
+        assert one.frames.reader.waiting_bytes == HELLO_BYTES < 200
+        assert len(left.recv(1 << 20)) == 100_000 - HELLO_BYTES
+
+
+@both_kinds
+def test_what_follows_a_hello_at_once_is_read_as_soon_as_it_is_known(tls: bool) -> None:
+    """It may lie in the TLS buffer, which no selector shows."""
+    with listening(tls=tls) as (server, events):
+        client = connect(server)
+        for number in range(50):
+            client.send(Note(text=str(number)))
+        assert isinstance(events.get(timeout=20), LaneConnected)
+        for number in range(50):
+            found = events.get(timeout=20)
+            assert isinstance(found, LaneMessage)
+            assert found.message.text == str(number)
+        client.close()
+
+
+def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening(tls=False) as (server, events), ExitStack() as stack:
+        stack.enter_context(dial(server))  # a stranger that makes room
+        eventually(lambda: len(server._strangers) == 1, within=20)
+        noted: list[str] = []
+        monkeypatch.setattr(server._refusals, "note", lambda why, _: noted.append(why))
+        waiting = [stack.enter_context(socket.socket()) for _ in range(3)]
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            for sock in waiting:
+                sock.connect((server.address.host, server.address.port))
+            eventually(lambda: "Too many open files" in " ".join(noted), within=20)
+            eventually(lambda: len(server._strangers) >= 1, within=20)  # in the room that was made
+            time.sleep(2.5)
+            assert len(noted) < 12, noted
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert_lanes_are_heard(server, events)
+
+
+def test_a_connection_that_cannot_be_served_ends_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever goes wrong with one of them, also what nobody thought of."""
+    with listening(tls=False) as (server, events):
+        client = connect(server)
+        connected = events.get(timeout=20)
+        assert isinstance(connected, LaneConnected)
+
+        def fails() -> list[object]:
+            raise RuntimeError("a bug of ours")
+
+        monkeypatch.setattr(connected.peer, "_codec", Failing(fails))
+        client.send(Note(text="x"))
+        gone = events.get(timeout=20)
+        assert isinstance(gone, LaneGone)
+        assert "a bug of ours" in gone.reason
+        assert "channel_error" in caplog.text
+        client.close()
+        assert_lanes_are_heard(server, events, replace(LANE, lane=1))
+
+
+class Failing:
+    def __init__(self, how: Callable[[], list[object]]) -> None:
+        self._how = how
+
+    def decode(self, _data: bytes) -> object:
+        return self._how()
+
+
+def test_a_hello_of_a_wrong_length_is_refused_at_its_first_bytes() -> None:
+    with listening(tls=False) as (server, events):
+        with dial(server) as sock:
+            sock.sendall(frame(HELLO, bytes(500))[:4])
+            sock.settimeout(20)
+            assert sock.recv(1) == b""
+        assert events.empty()

@@ -1,0 +1,223 @@
+"""Names and messages of others are neither obeyed by a terminal nor taken for lines of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.support.snapshots import flow, partition
+from tests.unit.cli.test_logs import as_before
+from twinlog.cli.commands import check, offsets
+from twinlog.cli.main import run
+from twinlog.cli.terminal import tables
+from twinlog.cli.terminal.logs import LogFormat, configure_logs
+from twinlog.cli.terminal.output import write_line
+from twinlog.cli.terminal.progress import PlainProgress, mirror_view
+from twinlog.client.group_translation import Translated, TranslatedOffset
+from twinlog.client.offset_reset import ResetOffset
+from twinlog.control.check.report import CheckReport, ClusterReport, Problem
+from twinlog.control.watch.events import EventLog, last_events
+from twinlog.control.watch.rates import Rates
+from twinlog.control.watch.service import ServiceNotifier
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.status_file import StatusFile
+from twinlog.errors import FlowError
+from twinlog.shown import shown, shown_in_json, shown_lines
+
+EVIL = "evil\x1b]0;pwned\x07\x1b[2J\nINFO fake"
+HARMLESS = r"evil\x1b]0;pwned\x07\x1b[2J\x0aINFO fake"
+MARKUP = "[red]x[/red] [link=file:///etc/passwd]"
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e]")
+
+log = logging.getLogger("twinlog.control.anything")
+__all__ = ["as_before"]
+
+
+def assert_harmless(text: str) -> None:
+    assert "evil" in text
+    assert OBEYED.search(text) is None
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("INFO fake")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (EVIL, HARMLESS),
+        ("\x00\t\r\x7f\x85\x9b", r"\x00\x09\x0d\x7f\x85\x9b"),
+        ("a\u202eb\u2066c\u200fd\u061c", r"a\u202eb\u2066c\u200fd\u061c"),
+        ("\u2028\u2029", r"\u2028\u2029"),
+        ("\udc80", r"\udc80"),
+        ("größe 日本 \U0001f600 \\x1b", "größe 日本 \U0001f600 \\x1b"),
+    ],
+)
+def test_what_is_obeyed_is_written_out_and_nothing_else(text: str, expected: str) -> None:
+    assert shown(text) == expected
+    assert shown_lines(f"\t{text}\n").strip() in (expected, shown_lines(text))
+    assert json.loads(shown_in_json(json.dumps(text, ensure_ascii=False))) == text
+
+
+def test_a_line_for_people_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write_line(f"group {EVIL}")
+    assert capsys.readouterr().out == f"group {HARMLESS}\n"
+
+
+def test_a_log_line_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "twinlog.log"
+    configure_logs(file, LogFormat.TEXT, verbose=False)
+    log.warning("group %s", EVIL)
+    try:
+        raise ValueError(EVIL)
+    except ValueError:
+        log.exception("it failed")
+    for text in (file.read_text(), capsys.readouterr().err):
+        assert OBEYED.search(text) is None
+        assert f"group {HARMLESS}\n" in text
+        first, second, *trace = text.splitlines()
+        assert first.endswith(HARMLESS)
+        assert second.endswith("ERROR it failed")
+        assert "Traceback" in trace[0]
+        assert all(line.startswith("  ") for line in trace), "none looks like a line of the log"
+
+
+def test_a_log_line_as_json_says_exactly_what_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "twinlog.log"
+    configure_logs(file, LogFormat.JSON, verbose=False)
+    log.warning("%s", f"{EVIL}\x9b2J\u2028\udc80")
+    (line,) = file.read_text().splitlines()
+    assert OBEYED.search(line) is None
+    assert json.loads(line)["message"] == f"{EVIL}\x9b2J\u2028\udc80"
+
+
+def test_events_are_harmless_when_somebody_prints_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    kept = EventLog(tmp_path / "mm2.properties")
+    kept.start()
+    log.warning("group %s", EVIL)
+    kept.stop()
+    (process,) = last_events(tmp_path / "mm2.properties")
+    assert process.events[0].message == f"group {HARMLESS}"
+
+
+def evil_flow() -> FlowSnapshot:
+    """Everything in it that others may have named or said."""
+    bad = partition(
+        f"a{EVIL}", state="FAILED", code="X", message=EVIL, target_topic=MARKUP, since_ms=1
+    )
+    good = partition(f"b{EVIL}{MARKUP}", target_topic=f"A.{EVIL}")
+    alone = {EVIL: f"it is {EVIL} there"}
+    return flow(bad, good, reason=EVIL, guarantee="exact", state="DEGRADED", skipped_groups=alone)
+
+
+def test_status_shows_names_and_messages_as_they_are_and_obeys_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    StatusFile(tmp_path / "mm2.properties").write([evil_flow()])
+    assert run(["status"]) == 0
+    text = capsys.readouterr().out
+    assert_harmless(text)
+    assert text.count(HARMLESS) >= 7
+    assert MARKUP in text, "no name is taken for markup"
+    assert run(["status", "--format", "json"]) == 0
+    (mirror,) = json.loads(capsys.readouterr().out)["mirrors"]
+    assert list(mirror["flows"][0]["skipped_groups"]) == [EVIL], "programs get it exactly"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_tables_of_offsets_are_harmless(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    one = TranslatedOffset(
+        topic=EVIL, partition=0, offset=1, to_topic=f"A.{EVIL}", to_offset=1, is_exact=True
+    )
+    plan = [ResetOffset(topic=EVIL, partition=0, before=1, after=2, is_end=False)]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("TERM", "dumb")  # no colours: an escape is not ours
+    monkeypatch.setenv("COLUMNS", "400")
+    tables.write_all(offsets._translated(Translated(offsets=(one,)), EVIL))
+    tables.write_all(offsets._reset(plan, f"group {EVIL} on B", dry_run=True))
+    text = capsys.readouterr().out
+    assert_harmless(text)
+    assert text.count(HARMLESS) >= 2
+
+
+def test_what_check_finds_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Problem(code="CLUSTER", message=f"a broker says {EVIL}")
+    cluster = ClusterReport(alias="A", addresses="a:1", problem=problem)
+    report = CheckReport(file="mm2.properties", warnings=(), clusters=(cluster,), flows=())
+    tables.write_all(check._parts(report, []))
+    assert_harmless(capsys.readouterr().out)
+
+
+def test_progress_is_harmless_on_a_terminal_and_in_a_log() -> None:
+    stream = io.StringIO()
+    plain = PlainProgress(lambda line: write_line(line, stream), once=False)
+    plain.update([evil_flow()])
+    assert_harmless(stream.getvalue())
+    rates = Rates()
+    console = Console(file=io.StringIO(), width=300)
+    console.print(mirror_view([evil_flow()], rates.update(1.0, [evil_flow()]), 10))
+    assert isinstance(console.file, io.StringIO)
+    assert_harmless(console.file.getvalue())
+
+
+@pytest.mark.parametrize("error", [FlowError(f"a {EVIL}"), ValueError(f"a {EVIL}")], ids=repr)
+def test_an_error_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("twinlog.control.watch.status_file.running_mirrors", fail)
+    assert run(["status"]) == 1
+    text = capsys.readouterr().err
+    assert text.splitlines()[0].startswith("twinlog: ")
+    assert_harmless("\n".join(line for line in text.splitlines() if not line.startswith("  ")))
+    assert OBEYED.search(text) is None
+
+
+def test_the_service_manager_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[list[str]] = []
+    monkeypatch.setattr(
+        "twinlog.control.watch.service._send", lambda _to, lines: sent.append(list(lines))
+    )
+    notifier = ServiceNotifier("@x", wants_watchdog=False, stop=threading.Event())
+    notifier.update([flow(flow=f"A->B\nMAINPID=1{EVIL}")])
+    assert not any("\n" in line for lines in sent for line in lines)
+
+
+def test_what_the_jvm_passes_on_is_harmless() -> None:
+    program = (
+        "import io; from twinlog.spark.gateway import _pass_on; "
+        r"_pass_on(io.BytesIO(b'evil\x1b]0;pwned\x07\n\tat java.lang.X\n\xff\r\n'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, env=os.environ
+    )
+    assert done.stderr == b"evil\\x1b]0;pwned\\x07\n\tat java.lang.X\n\\xff\n"
+
+
+def sources() -> Iterator[Path]:
+    folder = Path(tables.__file__).parent
+    yield from (path for path in folder.glob("*.py") if path.name not in ("tables.py", "output.py"))
+
+
+@pytest.mark.parametrize(
+    "maker", [r"\bText\(", r"\bText\.", r"\.add_row\(", r"\bprint_exc", r"logging\.Formatter\("]
+)
+def test_texts_and_rows_are_made_in_one_module(maker: str) -> None:
+    guilty: Sequence[str] = [path.name for path in sources() if re.search(maker, path.read_text())]
+    assert guilty == []

@@ -1,0 +1,106 @@
+"""Patterns of which it can be shown that they match nothing, and those of which it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.properties import Loader, refusal, warnings_of
+from twinlog.config.advice.empty_patterns import glob_like, hopeless
+from twinlog.config.regex.java_regex import compile_java
+from twinlog.config.values.warnings import WarningCode
+
+NAMES = ("", "a", "b", "orders", "heartbeats", "a.heartbeats", "app1-t1")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["^(?!.*(heartbeats|)).*$", "(?!.*).*", "(?!a?)b", "(?!(a|b)*).+", r"(?!\d*)[a-z]+"],
+)
+def test_nothing_matches(pattern: str) -> None:
+    assert hopeless(pattern, names_topics=False)
+    assert [name for name in NAMES if compile_java(pattern).fullmatch(name)] == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^(?!.*heartbeats).*$",
+        "(?!a+).*",
+        "(?!^$).*",  # the empty text is not ahead of every name: only of the empty one
+        r"(?!a*\z).*",
+        "(?!.*)a|b",
+        "(?!(a*))?.*",
+        "(?=.*).*",
+        "[(?!)]",
+        r"\(?!x",
+    ],
+)
+def test_something_may_match(pattern: str) -> None:
+    assert hopeless(pattern, names_topics=False) is None
+
+
+@pytest.mark.parametrize("entry", ["orders payments", "orders/eu", "orders;payments"])
+def test_no_topic_has_such_a_name_but_a_group_may(entry: str) -> None:
+    assert "matches no topic" in (hopeless(entry, names_topics=True) or "")
+    assert hopeless(entry, names_topics=False) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "meant"),
+    [("orders*", "orders.*"), ("app_1-*", "app_1-.*"), ("orders.*", None), ("a[b]*", None)],
+)
+def test_a_star_of_a_shell(entry: str, meant: str | None) -> None:
+    assert glob_like(entry) == meant
+
+
+def test_they_are_said_with_their_line(read: Loader) -> None:
+    config = read("topics = a b, orders*", "A->B.groups.exclude = (?!.*)x")
+    blank, never = warnings_of(config, WarningCode.MATCHES_NOTHING)
+    assert (blank.line, never.line) == (5, 6)
+    assert "no name has a blank; separate names by commas" in blank.message
+    (star,) = warnings_of(config, WarningCode.STAR_PATTERN)
+    assert "did you mean orders.*?" in star.message
+
+
+@pytest.mark.parametrize(
+    ("lines", "starts", "holds"),
+    [
+        (
+            ["emit.offset-syncs.enabled = false", "A->B.offset-syncs.topic.location = target"],
+            "mm2.properties:6: A->B.offset-syncs.topic.location: ",
+            "emit.offset-syncs.enabled is false (",
+        ),
+        (
+            ["offset-syncs.topic.replication.factor = 1", "A->B.emit.offset-syncs.enabled=FALSE"],
+            "mm2.properties:5: offset-syncs.topic.replication.factor: ",
+            "mm2.properties:6); remove one",
+        ),
+        (
+            [
+                "A.consumer.isolation.level = read_uncommitted",
+                "A->B.exactly.once.support = required",
+            ],
+            "mm2.properties:6: A->B.exactly.once.support: ",
+            "A.consumer.isolation.level is read_uncommitted (",
+        ),
+        (
+            ["twinlog.target.partitions = same", "A->B.twinlog.new.topic.partitions = default"],
+            "mm2.properties:6: A->B.twinlog.new.topic.partitions: ",
+            "add twinlog.target.partitions = keyed, or remove",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other(
+    read: Loader, lines: list[str], starts: str, holds: str
+) -> None:
+    message = refusal(lambda: read(*lines))
+    assert message.startswith(starts)
+    assert holds in message
+
+
+def test_what_only_looks_like_a_contradiction(read: Loader) -> None:
+    read("emit.offset-syncs.enabled = true", "offset-syncs.topic.location = target")
+    read("emit.offset-syncs.enabled = false", "offset.lag.max = 5")
+    read("exactly.once.support = required")
+    read("twinlog.target.partitions = keyed", "A->B.twinlog.new.topic.partitions = default")
+    read("twinlog.target.partitions = same", "A->B.twinlog.new.topic.partitions = source")

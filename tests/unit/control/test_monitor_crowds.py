@@ -1,0 +1,231 @@
+"""Clients that hold connections open, or come under another name, over real connections."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.monitor import LOCAL, ask, served
+from tests.support.snapshots import flow, partition
+from twinlog.control.watch import open_requests
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.monitor_server import Address, MonitorServer
+from twinlog.control.watch.open_requests import OpenRequests
+
+DRIP_S = 0.5
+
+
+class Drippers:
+    """So many clients that send a header byte by byte, and come again when they are closed."""
+
+    def __init__(self, address: Address, number: int) -> None:
+        self._address = address
+        self._number = number
+        self.connections: list[socket.socket] = []
+        self.rounds = self.closed = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        for one in self.connections:
+            one.close()
+
+    def _connect(self) -> None:
+        connection = socket.create_connection(self._address)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        connection.setblocking(False)
+        self.connections.append(connection)
+
+    def _run(self) -> None:
+        while not self._stop.wait(DRIP_S):
+            for one in list(self.connections):
+                try:
+                    one.send(b"a")
+                    is_open = one.recv(1) != b""
+                except BlockingIOError:
+                    is_open = True
+                except OSError:
+                    is_open = False
+                if not is_open:
+                    self.closed += 1
+                    self.connections.remove(one)
+                    one.close()
+            with suppress(OSError):
+                while len(self.connections) < self._number and not self._stop.is_set():
+                    self._connect()
+            self.rounds += 1
+
+
+@contextmanager
+def dripping(address: Address, number: int) -> Iterator[Drippers]:
+    drippers = Drippers(address, number)
+    drippers.start()
+    try:
+        yield drippers
+    finally:
+        drippers.stop()
+
+
+def is_healthy(server: MonitorServer) -> bool:
+    try:
+        return ask(server.address, "/healthz").status == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [16, 200])
+def test_clients_that_drip_do_not_keep_probes_out(number: int) -> None:
+    with served(Monitor()) as server, dripping(server.address, number) as drippers:
+        eventually(lambda: drippers.rounds >= 2, within=60)
+        for _ in range(5):
+            # a kubelet tries three times before it kills a pod
+            assert any(is_healthy(server) for _ in range(3))
+            before = drippers.rounds
+            eventually(lambda before=before: drippers.rounds > before, within=60)  # type: ignore[misc]
+
+
+def test_a_request_has_one_deadline_however_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_requests, "WITHIN_S", 1.0)
+    with served(Monitor()) as server, dripping(server.address, 1) as drippers:
+        # each byte comes well within the time that one may take
+        eventually(lambda: drippers.closed >= 2, within=30, what="it is closed, again and again")
+
+
+def test_a_reader_that_takes_nothing_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_requests, "WITHIN_S", 1.0)
+    monitor = Monitor()
+    monitor.update([flow(*(partition(f"t{n:0200d}", n) for n in range(3_000)))])
+    with served(monitor) as server, socket.create_connection(server.address) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        requests = server._server.open
+        eventually(lambda: len(requests) == 1)
+        eventually(lambda: len(requests) == 0, within=30)
+        assert is_healthy(server)
+
+
+def pairs(number: int) -> Iterator[tuple[socket.socket, socket.socket]]:
+    for _ in range(number):
+        yield socket.socketpair()
+
+
+def is_closed(peer: socket.socket) -> bool:
+    peer.setblocking(False)
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [0.0]
+
+
+def test_an_address_takes_places_from_itself_alone(now: list[float]) -> None:
+    requests = OpenRequests(clock=lambda: now[0])
+    other, others_peer = socket.socketpair()
+    requests.add(other, "10.0.0.1")
+    made = list(pairs(open_requests.OF_AN_ADDRESS + 3))
+    for ours, _ in made:
+        now[0] += 0.01
+        requests.add(ours, "10.0.0.2")
+    closed = [is_closed(peer) for _, peer in made]
+    assert closed == [True] * 3 + [False] * open_requests.OF_AN_ADDRESS
+    assert not is_closed(others_peer)
+    for one in (other, others_peer, *(end for pair in made for end in pair)):
+        one.close()
+
+
+def test_who_has_said_its_request_stays_before_who_has_not(now: list[float]) -> None:
+    requests = OpenRequests(clock=lambda: now[0])
+    made = list(pairs(open_requests.AT_ONCE + 1))
+    for number, (ours, _) in enumerate(made):
+        now[0] += 0.01
+        requests.add(ours, f"10.0.0.{number}")
+        if number == 0:
+            requests.asked(ours)
+    assert [is_closed(peer) for _, peer in made[:3]] == [False, True, False]
+    assert len(requests) == open_requests.AT_ONCE
+    for one in (end for pair in made for end in pair):
+        one.close()
+
+
+def answer_to(server: MonitorServer, request: str) -> int:
+    """The status of a request that is written by hand."""
+    with socket.create_connection(server.address) as connection:
+        connection.settimeout(30)
+        connection.sendall(request.encode())
+        return int(connection.makefile("rb").readline().split()[1])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status"),
+    [
+        (["localhost:9405"], 200),
+        (["LOCALHOST."], 200),
+        (["127.0.0.1:9405"], 200),
+        (["127.3.2.1"], 200),
+        (["[::1]:9405"], 200),
+        ([], 200),  # programs of HTTP/1.0
+        (["evil.example"], 421),
+        (["evil.example:9405"], 421),
+        (["localhost.evil.example"], 421),
+        (["127.0.0.1.evil.example"], 421),
+        (["localhost@evil.example"], 421),
+        (["192.0.2.1:9405"], 421),
+        (["localhost", "evil.example"], 421),
+        (["[::1"], 421),
+        ([""], 421),
+    ],
+)
+def test_a_listener_of_this_machine_answers_to_its_own_names(hosts: list[str], status: int) -> None:
+    lines = "".join(f"Host: {host}\r\n" for host in hosts)
+    with served(Monitor()) as server:
+        assert answer_to(server, f"GET /healthz HTTP/1.1\r\n{lines}\r\n") == status
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://evil.example/healthz", 421),
+        ("//evil.example/healthz", 404),
+        ("http://localhost:9405/healthz", 200),
+        ("http://[::1/healthz", 400),
+    ],
+)
+def test_a_host_in_the_target_counts_as_well(target: str, status: int) -> None:
+    with served(Monitor()) as server:
+        request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        assert answer_to(server, request) == status
+
+
+def test_a_listener_for_others_answers_to_any_name() -> None:
+    with served(Monitor(), Address("0.0.0.0", 0)) as server:  # noqa: S104
+        here = Address(LOCAL.host, server.address.port)
+        request = b"GET /healthz HTTP/1.1\r\nHost: mirror.example\r\n\r\n"
+        with socket.create_connection(here) as connection:
+            connection.sendall(request)
+            assert b"200" in connection.makefile("rb").readline()
+
+
+def test_the_names_of_the_listener_itself_are_known() -> None:
+    with served(Monitor(), Address("localhost", 0)) as server:
+        assert answer_to(server, "GET /healthz HTTP/1.1\r\nHost: localhost:1\r\n\r\n") == 200
+
+
+def test_nothing_is_held_for_requests_that_are_over() -> None:
+    with served(Monitor()) as server:
+        for _ in range(20):
+            assert is_healthy(server)
+        requests = server._server.open
+        eventually(lambda: len(requests) == 0)

@@ -1,0 +1,96 @@
+"""Where the flows of one configuration lead together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import loader
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.loops.neighbours import Neighbours
+
+IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+def flows_of(folder: Path, *lines: str) -> dict[str, FlowConfig]:
+    enabled = sorted({line.split(".")[0] for line in lines if "->" in line})
+    aliases = sorted({alias for flow in enabled for alias in flow.split("->")})
+    base = [
+        f"clusters = {', '.join(aliases)}",
+        *(f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in aliases),
+        *(f"{flow}.enabled = true" for flow in enabled),
+    ]
+    config = loader(folder)(*lines, base=base)
+    return {str(flow.flow): flow for flow in config.flows}
+
+
+def way(flows: dict[str, FlowConfig], first: str, topic: str, **ids: str) -> tuple[str, ...]:
+    neighbours = Neighbours(flows.values())
+    neighbours.learn(ids)
+    return neighbours.way_back(flows[first], topic)
+
+
+def test_names_that_are_kept_come_back(tmp_path: Path) -> None:
+    flows = flows_of(tmp_path, "A->B.topics = pay", "B->A.topics = .*", IDENTITY)
+    assert way(flows, "A->B", "pay") == ("A->B", "B->A")
+
+
+def test_topics_of_their_own_do_not(tmp_path: Path) -> None:
+    flows = flows_of(tmp_path, "A->B.topics = pay", "B->A.topics = ship", IDENTITY)
+    assert way(flows, "A->B", "pay") == ()
+
+
+def test_a_ring_of_three_comes_back(tmp_path: Path) -> None:
+    flows = flows_of(tmp_path, "A->B.topics = .*", "B->C.topics = .*", "C->A.topics = .*", IDENTITY)
+    assert way(flows, "B->C", "pay") == ("B->C", "C->A", "A->B")
+
+
+def test_aliases_of_one_cluster_are_one(tmp_path: Path) -> None:
+    flows = flows_of(tmp_path, "A->B.topics = .*", "B->Z.topics = .*", IDENTITY)
+    assert way(flows, "A->B", "pay") == ()
+    assert way(flows, "A->B", "pay", A="one", Z="one") == ("A->B", "B->Z")
+
+
+def test_one_that_keeps_names_and_one_that_does_not(tmp_path: Path) -> None:
+    """What came from A is named so on B, whatever the way back would make of it."""
+    flows = flows_of(tmp_path, "A->B.topics = .*", "B->A.topics = .*", f"B->A.{IDENTITY}")
+    assert way(flows, "A->B", "A.pay") == ()
+    assert way(flows, "B->A", "pay") == ("B->A", "A->B")
+
+
+def test_default_names_never_come_back(tmp_path: Path) -> None:
+    flows = flows_of(tmp_path, "A->B.topics = .*", "B->A.topics = .*")
+    assert way(flows, "A->B", "A.pay") == ()
+
+
+@pytest.mark.parametrize(
+    ("flow", "topic", "is_copy"),
+    [
+        ("B->A", "A_pay", True),
+        ("B->A", "A_", False),
+        ("B->A", "A-pay", False),
+        ("B->A", "Apay", False),
+        ("A->B", "B-pay", True),
+        ("A->B", "A_B-pay", True),
+        ("A->B", "x.B-pay", False),
+    ],
+)
+def test_another_separator_each_way(
+    tmp_path: Path, flow: str, topic: str, *, is_copy: bool
+) -> None:
+    flows = flows_of(
+        tmp_path, "A->B.replication.policy.separator = _", "B->A.replication.policy.separator = -"
+    )
+    assert Neighbours(flows.values()).is_named_copy(flows[flow], topic) is is_copy
+
+
+def test_two_flows_that_are_one(tmp_path: Path) -> None:
+    flows = flows_of(tmp_path, "A->B.topics = pay, ship", "Z->B.topics = pay")
+    neighbours = Neighbours(flows.values())
+    neighbours.learn({"A": "one", "B": "two", "Z": ""})
+    assert neighbours.twin(flows["A->B"], "pay") is None
+    neighbours.learn({"Z": "one"})
+    assert neighbours.twin(flows["A->B"], "pay") is flows["Z->B"]
+    assert neighbours.twin(flows["Z->B"], "pay") is flows["A->B"]
+    assert neighbours.twin(flows["A->B"], "ship") is None

@@ -1,0 +1,65 @@
+"""Offsets of the source as offsets of the target, where records lie before ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinlog.control.groups.offset_places import Place
+from twinlog.mirror.map.mm2_offsets import Pair
+from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.map.translation import Known, Reach, Translation, upstream_within
+from twinlog.model import TopicPartition
+
+ADOPTED_AT = Run(0, 100, 500)
+
+
+BEFORE = (Pair(10, 50), Pair(60, 450))
+
+
+def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Place:
+    return Place(
+        target=TopicPartition("A.orders", 0),
+        log_start=log_start,
+        log_end=510,
+        known=Known(runs=(ADOPTED_AT,), before=before),
+        reach=Reach(110, 510),
+        is_way_back=False,
+    )
+
+
+@pytest.mark.parametrize("offset", [0, 50, 99])
+def test_what_mirror_maker_2_copied_before_us_is_not_skipped(offset: int) -> None:
+    assert place(log_start=40).translate(offset) == Translation(offset=40, is_exact=False)
+
+
+@pytest.mark.parametrize(("offset", "there"), [(100, 500), (105, 505), (110, 510)])
+def test_what_we_copied_is_exact(offset: int, there: int) -> None:
+    assert place(log_start=40).translate(offset) == Translation(offset=there, is_exact=True)
+
+
+def test_without_records_before_ours_there_is_nothing_to_skip() -> None:
+    assert place(log_start=500).translate(50) == Translation(offset=500, is_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("offset", "there"), [(9, 40), (10, 50), (11, 51), (59, 51), (60, 450), (99, 451)]
+)
+def test_its_offset_syncs_tell_a_place_that_skips_nothing(offset: int, there: int) -> None:
+    found = place(log_start=40, before=BEFORE).translate(offset)
+    assert found == Translation(offset=there, is_exact=False)
+    later = place(log_start=460, before=BEFORE).translate(offset)
+    assert later == Translation(offset=460, is_exact=False), "the rest is deleted"
+
+
+@pytest.mark.parametrize(
+    ("offset", "there"), [(49, 0), (50, 10), (449, 11), (450, 60), (499, 61), (500, 100)]
+)
+def test_the_way_back_skips_nothing_either(offset: int, there: int) -> None:
+    known = Known(runs=(ADOPTED_AT,), before=BEFORE)
+    found = upstream_within(known, Reach(110, 510), offset)
+    assert found == Translation(offset=there, is_exact=offset == 500)
+
+
+def test_on_the_way_back_what_others_wrote_before_us_is_the_beginning_of_ours() -> None:
+    found = upstream_within(Known(runs=(ADOPTED_AT,)), Reach(110, 510), 50)
+    assert found == Translation(offset=100, is_exact=True)

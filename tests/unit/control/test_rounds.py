@@ -1,0 +1,124 @@
+"""Duties run in rounds, survive their errors, and end when they are told to."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.support.eventually import eventually
+from twinlog.control.duties.rounds import Duties
+from twinlog.errors import Disconnected, TwinlogError
+
+
+def nothing(_round: int) -> None:
+    """No round fails."""
+
+
+@dataclass(kw_only=True)
+class Counting:
+    """A duty that counts its rounds; some of them fail."""
+
+    name: str = "counting"
+    interval_s: float = 0.01
+    ends_once: bool = True
+    fail: Callable[[int], BaseException | None] = nothing
+    rounds: int = 0
+    closed_in: list[str] = field(default_factory=list)
+
+    def round(self) -> None:
+        self.rounds += 1
+        error = self.fail(self.rounds)
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        self.closed_in.append(threading.current_thread().name)
+
+
+def test_rounds_go_on_until_it_is_stopped_and_then_close_in_their_own_thread() -> None:
+    duty = Counting()
+    duties = Duties("A->B", [duty])
+    duties.start()
+    eventually(lambda: duty.rounds > 3)
+    duties.stop()
+    duties.join(5.0)
+    ended_at = duty.rounds
+    assert duty.closed_in == ["twinlog-counting"]
+    assert not any(t.name == "twinlog-counting" for t in threading.enumerate())
+    assert duty.rounds == ended_at
+
+
+def test_an_error_is_one_line_and_the_rounds_and_other_duties_go_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.duties.rounds.FIRST_PAUSE_S", 0.01)
+    away = Disconnected("B: the broker closed the connection")
+    failing = Counting(name="failing", fail=lambda at: away if at < 4 else None)
+    other = Counting(name="other")
+    seen: list[TwinlogError] = []
+    duties = Duties("A->B", [failing, other], on_error=seen.append)
+    with caplog.at_level(logging.WARNING):
+        duties.start()
+        eventually(lambda: failing.rounds > 5 and other.rounds > 5)
+        duties.stop()
+        duties.join(5.0)
+    assert seen == [away] * 3, "each is counted"
+    assert [record.message for record in caplog.records] == [
+        f"A->B: failing: {away}; trying again",
+        "A->B: failing: works again",
+    ]
+
+
+def test_a_bug_is_seen_and_stops_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.duties.rounds.FIRST_PAUSE_S", 0.01)
+    duty = Counting(fail=lambda at: KeyError("orders") if at == 1 else None)
+    seen: list[TwinlogError] = []
+    duties = Duties("A->B", [duty], on_error=seen.append)
+    duties.start()
+    eventually(lambda: duty.rounds > 2)
+    duties.stop()
+    duties.join(5.0)
+    assert len(seen) == 1
+    assert "Traceback" in caplog.text
+
+
+def test_once_runs_one_round_of_those_that_end_it_in_their_order() -> None:
+    order: list[str] = []
+
+    def noting(name: str) -> Callable[[int], None]:
+        return lambda _: order.append(name)
+
+    configs = Counting(name="configs", fail=noting("configs"))
+    beats = Counting(name="heartbeats", ends_once=False, fail=noting("heartbeats"))
+    groups = Counting(name="groups", fail=noting("groups"))
+    Duties("A->B", [configs, beats, groups]).run_once()
+    assert order == ["configs", "groups"]
+    assert len(configs.closed_in) == len(groups.closed_in) == 1
+
+
+@dataclass(kw_only=True)
+class CountingTheEnd(Counting):
+    """A duty that has something to do when the copy has drained."""
+
+    last_rounds: int = 0
+
+    def last_round(self) -> None:
+        self.last_rounds += 1
+        raise Disconnected("B: the broker closed the connection")
+
+
+def test_the_end_is_told_to_those_who_want_to_know_and_stops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, other, second = CountingTheEnd(), Counting(), CountingTheEnd()
+    duties = Duties("A->B", [first, other, second])
+    duties.start()
+    duties.end(5.0)
+    rounds = first.rounds, other.rounds
+    assert (first.last_rounds, second.last_rounds) == (1, 1)
+    assert "counting: not done at the end: B: the broker closed the connection" in caplog.text
+    assert (first.rounds, other.rounds) == rounds

@@ -1,0 +1,522 @@
+"""One partition's copy: what may be sent when, and what every answer of the target means."""
+
+from __future__ import annotations
+
+import pytest
+
+from twinlog.errors import CorruptData, Fate, PartitionError
+from twinlog.mirror.copy.intake import Intake, OutBatch
+from twinlog.mirror.copy.partition import PIPELINE, TROUBLE_MS, CopyState, PartitionCopy
+from twinlog.mirror.copy.target_leader import TargetLeader
+from twinlog.mirror.map.map_tail import MapTail
+from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
+from twinlog.mirror.start_point import CopyRules, StartPoint
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.wire.record_batch import HEADER, Codec, read_headers
+from twinlog.wire.records import Record, decode_batch, encode_batch
+
+NOW = 1_800_000_000_000
+DAY = 86_400_000
+FOREVER = (1 << 63) - 1
+K = 70
+
+
+def with_epoch(encoded: bytes, epoch: int) -> bytes:
+    """As the leader of this epoch wrote it."""
+    return encoded[:12] + epoch.to_bytes(4, "big", signed=True) + encoded[16:]
+
+
+def marker(base: int, *, epoch: int) -> bytes:
+    """A commit marker."""
+    return with_epoch(control(base, 1), epoch)
+
+
+def batch(
+    base: int, count: int, *, timestamp: int = NOW, value: bytes = b"v", epoch: int = -1
+) -> bytes:
+    """A source batch."""
+    kept = [
+        Record(offset=base + i, timestamp=timestamp, key=b"k%d" % (base + i), value=value)
+        for i in range(count)
+    ]
+    return with_epoch(bytes(encode_batch(kept, codec=Codec.NONE, base_offset=base)), epoch)
+
+
+def fetched(*parts: bytes) -> memoryview:
+    return memoryview(bytearray(b"".join(parts)))
+
+
+def a_copy(
+    *,
+    ordinal: int = 0,
+    upstream: int = 0,
+    listed: bool = True,
+    last_timestamp: int = NOW,
+    expiry: int | None = DAY,
+    alone: bool = True,
+    durable: bool = True,
+    stamps: bool | None = False,
+    end: int = FOREVER,
+) -> PartitionCopy:
+    run = Run(ordinal, upstream, K + ordinal)
+    tail = MapTail(
+        key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),
+        topic="orders",
+        term=Term(1, 0),
+        chunk=0,
+        runs=[run],
+        durable_ordinal=ordinal if durable else -1,
+    )
+    return PartitionCopy(
+        source=TopicPartition("orders", 0),
+        target=TopicPartition("A.orders", 0),
+        source_topic_id=NO_TOPIC_ID,
+        target_topic_id=NO_TOPIC_ID,
+        rules=CopyRules(
+            producer_id=9, read_committed=True, is_ours_alone=alone, producer_expiry_ms=expiry
+        ),
+        start=StartPoint(
+            ordinal=ordinal,
+            upstream=upstream,
+            k=K,
+            last_fetched_epoch=3,
+            is_protected=listed,
+            last_timestamp=last_timestamp,
+        ),
+        tail=tail,
+        end=end,
+        limit_bytes=1 << 20,
+        last_run=run,
+        now_ms=NOW,
+        stamps_own_time=stamps,
+    )
+
+
+def sent(copy: PartitionCopy, now: int = NOW) -> list[OutBatch]:
+    out = []
+    while (found := copy.next_batch(now)) is not None:
+        out.append(found)
+    return out
+
+
+def answer(copy: PartitionCopy, base_offset: int, *, error: int = 0, append_time: int = -1) -> None:
+    copy.on_produced(
+        error=error,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        message=None,
+        now_ms=NOW,
+    )
+
+
+def test_header_carries_our_producer_and_the_ordinal_as_sequence() -> None:
+    copy = a_copy(ordinal=(1 << 31) + 5, upstream=40)
+    copy.on_fetched(fetched(batch(40, 3)), (), NOW)
+    (out,) = sent(copy)
+    ((header, _),) = read_headers(out.data)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 0, 5)
+    assert [r.key for r in decode_batch(out.data)] == [b"k40", b"k41", b"k42"]
+
+
+def test_first_request_goes_alone_then_the_window_opens() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(PIPELINE + 5))), (), NOW)
+    assert len(sent(copy)) == 1
+    answer(copy, K)
+    assert len(sent(copy)) == PIPELINE
+
+
+@pytest.mark.parametrize(
+    ("change", "window"),
+    [
+        ({"expiry": None}, 1),
+        ({"listed": False, "last_timestamp": NOW - 2 * DAY}, 1),
+        ({}, PIPELINE),
+    ],
+)
+def test_unprotected_partition_has_one_request_in_flight_after_trouble(
+    change: dict[str, object], window: int
+) -> None:
+    copy = a_copy(**change)  # type: ignore[arg-type]
+    age = 2 * DAY if "last_timestamp" in change else 0
+    copy.on_fetched(fetched(*(batch(n, 1, timestamp=NOW - age) for n in range(40))), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    assert len(sent(copy)) == window
+    for at in range(window):
+        answer(copy, K + 1 + at)
+    assert len(sent(copy, NOW + TROUBLE_MS)) == PIPELINE, "a minute of clean answers"
+
+
+def test_nothing_is_sent_behind_a_batch_that_makes_the_target_forget_us() -> None:
+    copy = a_copy()
+    copy.on_fetched(
+        fetched(batch(0, 1), batch(1, 1, timestamp=NOW - 2 * DAY), batch(2, 1)), (), NOW
+    )
+    sent(copy)
+    answer(copy, K)
+    assert [b.upstream for b in sent(copy)] == [1]
+    answer(copy, K + 1)
+    assert [b.upstream for b in sent(copy)] == [2]
+
+
+def test_batch_waits_for_the_row_that_announces_it() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 2), batch(5, 2)), (), NOW)
+    assert [b.upstream for b in sent(copy)] == [0]
+    answer(copy, K)
+    assert sent(copy) == []
+    assert copy.tail.dirty
+    copy.tail.on_durable(copy.tail.runs[-1])
+    assert [b.upstream for b in sent(copy)] == [5]
+
+
+def test_cold_start_sends_nothing_before_its_cut_is_durable() -> None:
+    copy = a_copy(durable=False)
+    copy.on_fetched(fetched(batch(0, 2)), (), NOW)
+    assert sent(copy) == []
+    assert copy.tail.dirty
+    copy.tail.on_durable(Run(0, 0, K))
+    assert len(sent(copy)) == 1
+
+
+def test_lower_offset_than_k_promises_is_a_gap_with_its_exact_range() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 10), batch(10, 10), batch(20, 10)), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    sent(copy)
+    answer(copy, -1, error=2)
+    assert copy.trouble is not None
+    answer(copy, K + 10)
+    assert copy.trouble.code == "GAP_WRITTEN"
+    assert "[10, 20)" in copy.trouble.message
+    assert copy.next_batch(NOW) is None
+
+
+def test_higher_offset_than_k_promises_is_extra_records() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 10)), (), NOW)
+    sent(copy)
+    answer(copy, K + 3)
+    assert copy.trouble is not None
+    assert copy.trouble.code == "EXTRA_RECORDS"
+    assert f"[{K}, {K + 3})" in copy.trouble.message
+
+
+def test_answer_of_a_repeat_that_we_did_not_send_means_another_writer() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - 5)), (), NOW)
+    sent(copy)
+    answer(copy, K, append_time=NOW - 5)
+    assert copy.trouble is not None
+    assert (copy.trouble.code, copy.trouble.fate) == ("OTHER_WRITER", Fate.RETRIABLE)
+
+
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("stamps", "ours", "answered", "is_repeat"),
+    [
+        (False, NOW, -1, False),
+        (False, NOW, NOW, True),
+        (False, NOW, NOW - HOUR, True),  # an older batch is in the log
+        (False, NOW, NOW + HOUR, True),  # a newer one
+        (False, -1, NOW, True),
+        (False, -1, -1, False),  # cannot be seen: `shows_repeats`
+        (True, NOW, NOW + 1, False),
+        (True, NOW, NOW - HOUR, False),  # cannot be seen
+        (None, NOW - HOUR, NOW + 1, False),  # stamped just now
+        (None, NOW - 2 * HOUR, NOW - HOUR, True),
+        (None, NOW - HOUR, NOW + HOUR, True),
+        (None, NOW, NOW, True),
+    ],
+)
+def test_repeat_is_told_by_its_answer(
+    stamps: bool | None, ours: int, answered: int, is_repeat: bool
+) -> None:
+    copy = a_copy(stamps=stamps)
+    copy.on_fetched(fetched(batch(0, 1, timestamp=ours)), (), NOW)
+    sent(copy)
+    answer(copy, K, append_time=answered)
+    assert (copy.trouble is not None) == is_repeat
+
+
+def test_target_that_answered_without_a_time_once_does_not_stamp_its_own() -> None:
+    copy = a_copy(stamps=None)
+    copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - HOUR), batch(1, 1, timestamp=NOW)), (), NOW)
+    sent(copy)
+    assert not copy.shows_repeats(NOW)
+    answer(copy, K)
+    assert copy.shows_repeats(NOW)
+    assert not copy.shows_repeats(-1)
+    sent(copy)
+    answer(copy, K + 1, append_time=NOW + 1)
+    assert copy.trouble is not None
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "now", "looked_for", "is_new"),
+    [(3, 3, -1, False), (3, 4, -1, True), (3, 4, 4, False), (-1, 4, -1, False), (4, 3, -1, False)],
+)
+def test_log_of_a_new_leader_is_looked_at_before_anything_is_sent(
+    looked_at: int, now: int, looked_for: int, is_new: bool
+) -> None:
+    copy = a_copy()
+    copy.leader = TargetLeader(looked_at)
+    copy.leader.is_now(now, looked_for=looked_for)
+    assert copy.trouble is None, "not before there is something to send"
+    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+    assert (copy.next_batch(NOW) is None) == is_new
+    assert (copy.trouble is not None) == is_new
+
+
+@pytest.mark.parametrize("minutes", [-30, 30])
+def test_clock_that_is_off_by_minutes_takes_no_forgotten_producer_for_known(minutes: int) -> None:
+    """The broker forgets after a day by its clock; ours is off."""
+    copy = a_copy(last_timestamp=NOW - DAY)
+    assert not copy.is_protected(NOW, NOW + minutes * 60_000)
+
+
+def test_lowered_expiry_is_taken_at_once() -> None:
+    copy = a_copy(last_timestamp=NOW - 2 * HOUR)
+    assert copy.is_protected(NOW, NOW)
+    copy.set_expiry(
+        CopyRules(producer_id=9, read_committed=True, is_ours_alone=True, producer_expiry_ms=HOUR)
+    )
+    assert not copy.is_protected(NOW, NOW)
+
+
+@pytest.mark.parametrize("stamps", [True, None])
+def test_lost_answers_that_would_not_show_a_repeat_are_waited_for(stamps: bool | None) -> None:
+    copy = a_copy(stamps=stamps)
+    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+    sent(copy)
+    copy.on_disconnected(PartitionError("gone", code="TARGET_DISCONNECTED"), NOW)
+    assert copy.lost_answers_unprotected
+
+
+def test_epoch_that_is_handed_over_is_that_of_the_offset_before_the_position() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 1, epoch=4)), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    assert (copy.acked_upstream, copy.acked_epoch) == (1, 4)
+    copy.on_fetched(fetched(marker(1, epoch=5)), (), NOW)
+    assert (copy.acked_upstream, copy.acked_epoch) == (2, 5), "they move together"
+    copy.on_fetched(fetched(batch(2, 1, epoch=5), marker(3, epoch=6)), (), NOW)
+    assert (copy.acked_upstream, copy.acked_epoch) == (2, 5)
+    copy.tail.on_durable(copy.tail.runs[-1])
+    sent(copy)
+    copy.drain()
+    answer(copy, K + 1)
+    assert (copy.acked_upstream, copy.acked_epoch) == (3, 5), "the marker is read again"
+
+
+def test_markers_that_arrive_late_do_not_move_a_drained_copy_over_what_was_dropped() -> None:
+    copy = a_copy(durable=False)
+    copy.on_fetched(fetched(batch(0, 2)), (), NOW)
+    assert copy.next_batch(NOW) is None, "its row is still to be written"
+    copy.drain()
+    copy.on_fetched(fetched(marker(2, epoch=0)), (), NOW)
+    assert (copy.acked_ordinal, copy.acked_upstream) == (0, 0), "the next lane reads both again"
+
+
+def test_nothing_is_sent_after_an_error_until_everything_is_answered() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(8))), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    assert len(sent(copy)) == 7
+    answer(copy, -1, error=6)
+    assert copy.next_batch(NOW) is None
+    for _ in range(6):
+        answer(copy, -1, error=45)
+    assert copy.trouble is not None
+    assert (copy.in_flight, copy.trouble.fate) == (0, Fate.RETRIABLE)
+
+
+def test_unknown_outcome_of_an_unprotected_partition_is_remembered() -> None:
+    protected, bare = a_copy(), a_copy(expiry=None)
+    for copy in (protected, bare):
+        copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+        sent(copy)
+        copy.on_disconnected(copy._other_writer(copy._in_flight[0]), NOW)
+    assert not protected.lost_answers_unprotected
+    assert bare.lost_answers_unprotected
+
+
+def test_flipped_bit_is_never_sent() -> None:
+    copy = a_copy()
+    bad = bytearray(batch(4, 2))
+    bad[-3] ^= 1
+    answer = fetched(batch(0, 2), batch(2, 2), bytes(bad), batch(6, 1))
+    copy.on_fetched(answer, (), NOW)  # what stands before it is good
+    assert (copy.intake.position, copy.intake.ordinal) == (4, 4)
+    assert copy.queued_bytes == len(batch(0, 2)) + len(batch(2, 2))
+    with pytest.raises(CorruptData, match="offset 4"):
+        copy.on_fetched(fetched(bytes(bad), batch(6, 1)), (), NOW)
+
+
+def test_header_without_sense_holds_back_nothing_before_it() -> None:
+    copy = a_copy()
+    bad = bytearray(batch(4, 2))
+    bad[8:12] = b"\x00\x00\x00\x05"  # its length
+    copy.on_fetched(fetched(batch(0, 2), batch(2, 2), bytes(bad)), (), NOW)
+    assert (copy.intake.position, copy.intake.ordinal) == (4, 4)
+    with pytest.raises(CorruptData):
+        copy.on_fetched(fetched(bytes(bad)), (), NOW)
+
+
+def test_record_too_large_holds_back_nothing_before_it() -> None:
+    copy = a_copy()
+    copy.intake.limit_bytes = len(batch(0, 1))
+    large = batch(2, 1, value=b"v" * 100)
+    copy.on_fetched(fetched(batch(0, 1), batch(1, 1), large, batch(3, 1)), (), NOW)
+    assert (copy.intake.position, copy.intake.ordinal) == (2, 2)
+    with pytest.raises(PartitionError, match="offset 2"):
+        copy.on_fetched(fetched(large, batch(3, 1)), (), NOW)
+
+
+def test_batch_that_never_becomes_whole_is_corrupt() -> None:
+    """A damaged length: waiting for the rest of it would last for ever, and in silence."""
+    copy = a_copy()
+    bad = bytearray(batch(0, 2))
+    bad[9] = 1
+    with pytest.raises(CorruptData, match="offset 0"):
+        copy.on_fetched(fetched(bytes(bad)), (), NOW)
+    # a batch that is cut off behind whole ones is what every full answer ends with
+    copy.on_fetched(fetched(batch(0, 2), batch(2, 2)[:-4]), (), NOW)
+    assert copy.intake.position == 2
+
+
+def test_release_drops_what_was_not_sent_and_keeps_what_was_answered() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(5))), (), NOW)
+    sent(copy)
+    copy.drain()
+    answer(copy, K)
+    assert copy.state is CopyState.DRAINING
+    assert (copy.acked_ordinal, copy.acked_upstream, copy.queued_bytes) == (1, 1, 0)
+    assert copy.is_drained
+
+
+def test_end_is_reached_behind_trailing_markers() -> None:
+    copy = a_copy(end=12)
+    copy.on_fetched(fetched(batch(0, 10)), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    assert not copy.is_done
+    copy.on_fetched(fetched(control(10, 1), control(11, 2)), (), NOW)
+    assert copy.is_done
+
+
+def control(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
+    """A transaction marker as the broker writes it (key: version, type; value: version, epoch)."""
+    marker = Record(
+        offset=offset,
+        timestamp=NOW,
+        key=bytes((0, 0, 0, 1 if commit else 0)),
+        value=bytes((0, 0, 0, 0, 0, 0)),
+    )
+    return transactional(
+        encode_batch([marker], codec=Codec.NONE, base_offset=offset, producer_id=producer_id), 0x30
+    )
+
+
+def transactional(raw: bytearray, bits: int = 0x10) -> bytes:
+    """The same batch with attribute bits set, its CRC made right again."""
+    from crc32c import crc32c
+
+    raw[22] |= bits
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    return bytes(raw)
+
+
+class Aborted:
+    def __init__(self, producer_id: int, first_offset: int) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
+
+
+def an_intake(*, read_committed: bool = True, limit: int = 1 << 20, ordinal: int = 0) -> Intake:
+    return Intake(
+        position=0,
+        ordinal=ordinal,
+        k=K,
+        last_run=Run(ordinal, 0, K + ordinal),
+        producer_id=9,
+        read_committed=read_committed,
+        limit_bytes=limit,
+    )
+
+
+def of_producer(base: int, count: int, producer_id: int) -> bytes:
+    records = [Record(offset=base + i, timestamp=NOW, key=b"t", value=b"v") for i in range(count)]
+    return transactional(
+        encode_batch(records, codec=Codec.NONE, base_offset=base, producer_id=producer_id)
+    )
+
+
+def test_aborted_data_is_skipped_and_what_follows_its_marker_is_not() -> None:
+    intake = an_intake()
+    data = fetched(
+        of_producer(0, 2, 50),
+        of_producer(2, 1, 51),
+        control(3, 50, commit=False),
+        of_producer(4, 1, 50),
+        control(5, 51),
+    )
+    out = intake.take(data, [Aborted(50, 0)], FOREVER)
+    assert [(b.upstream, b.count, b.ordinal) for b in out] == [(2, 1, 0), (4, 1, 1)]
+    assert [b.runs for b in out] == [(Run(0, 2, K),), (Run(1, 4, K + 1),)]
+    assert intake.position == 6
+    attributes = [HEADER.unpack_from(b.data)[5] for b in out]
+    assert attributes == [0, 0], "the transactional bit is ours alone to set"
+
+
+def test_offsets_left_out_between_batches_are_noted_and_skipped_ones_are_not() -> None:
+    intake = an_intake()
+    data = fetched(batch(0, 2), control(2, 50), batch(5, 1), of_producer(6, 2, 50), batch(10, 1))
+    intake.take(data, [Aborted(50, 6)], FOREVER)
+    assert intake.jumps == [(3, 5), (8, 10)]
+    assert intake.position == 11
+
+
+def test_read_uncommitted_keeps_aborted_data_and_skips_markers() -> None:
+    intake = an_intake(read_committed=False)
+    data = fetched(of_producer(0, 2, 50), control(2, 50, commit=False), of_producer(3, 1, 50))
+    assert [b.count for b in intake.take(data, [Aborted(50, 0)], FOREVER)] == [2, 1]
+
+
+def test_batch_that_begins_before_the_position_is_trimmed() -> None:
+    intake = an_intake()
+    intake.position = 2
+    (out,) = intake.take(fetched(batch(0, 5)), (), FOREVER)
+    assert [r.key for r in decode_batch(out.data)] == [b"k2", b"k3", b"k4"]
+    assert (out.upstream, out.upstream_next, intake.deep_batches) == (2, 5, 1)
+
+
+def test_batch_over_the_targets_limit_is_split() -> None:
+    intake = an_intake(limit=400)
+    out = intake.take(fetched(batch(0, 60)), (), FOREVER)
+    assert len(out) > 1
+    assert sum(b.count for b in out) == 60
+    assert all(len(b.data) <= 400 for b in out)
+    assert [b.ordinal for b in out] == [sum(b.count for b in out[:n]) for n in range(len(out))]
+    assert out[-1].upstream_next == 60
+
+
+def test_no_batch_spans_the_sequence_wrap() -> None:
+    intake = an_intake(ordinal=(1 << 31) - 2)
+    out = intake.take(fetched(batch(0, 5)), (), FOREVER)
+    assert [b.count for b in out] == [2, 3]
+    sequences = [next(read_headers(b.data))[0].base_sequence for b in out]
+    assert sequences == [(1 << 31) - 2, 0]
+
+
+def test_nothing_at_or_behind_the_end_is_taken() -> None:
+    intake = an_intake()
+    out = intake.take(fetched(batch(0, 2), batch(2, 2), batch(4, 2)), (), 4)
+    assert [b.upstream for b in out] == [0, 2]

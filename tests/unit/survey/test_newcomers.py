@@ -1,0 +1,77 @@
+"""Which partitions count as made while the flow ran."""
+
+from __future__ import annotations
+
+from twinlog.cluster.net.metadata import PartitionMetadata, TopicMetadata
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.survey.newcomers import Newcomers
+
+ID, OTHER = TopicId("a" * 32), TopicId("b" * 32)
+
+
+def topic(name: str, partitions: int, topic_id: TopicId = ID) -> TopicMetadata:
+    return TopicMetadata(
+        name=name,
+        topic_id=topic_id,
+        is_internal=False,
+        error=0,
+        partitions=tuple(
+            PartitionMetadata(
+                partition=n, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), error=0
+            )
+            for n in range(partitions)
+        ),
+    )
+
+
+def new_of(newcomers: Newcomers, *topics: TopicMetadata, planned: str = "orders") -> list[int]:
+    """New partitions among the plans of one topic."""
+    plans = [
+        PartitionPlan(
+            source=TopicPartition(each.name, part.partition),
+            target=TopicPartition(each.name, part.partition),
+            source_topic_id=each.topic_id,
+            target_topic_id=ID,
+            limit_bytes=1,
+        )
+        for each in topics
+        if each.name == planned
+        for part in each.partitions
+    ]
+    marked = newcomers.marked(plans, {each.name: each for each in topics})
+    return [plan.source.partition for plan in marked if plan.is_new]
+
+
+def test_what_the_first_look_shows_is_not_new() -> None:
+    newcomers = Newcomers()
+    assert new_of(newcomers, topic("orders", 3)) == []
+    assert new_of(newcomers, topic("orders", 3)) == []
+
+
+def test_topics_partitions_and_second_lives_are_new_for_good() -> None:
+    newcomers = Newcomers()
+    assert new_of(newcomers) == []
+    assert new_of(newcomers, topic("orders", 1)) == [0]
+    assert new_of(newcomers, topic("orders", 1)) == [0], "until its first row is there"
+    assert new_of(newcomers, topic("orders", 2)) == [0, 1]
+    assert new_of(newcomers, topic("orders", 1, OTHER)) == [0]
+
+
+def test_a_topic_that_was_left_out_before_is_not_new() -> None:
+    newcomers = Newcomers()
+    assert new_of(newcomers, topic("orders", 2), planned="") == []
+    assert new_of(newcomers, topic("orders", 2)) == []
+
+
+def test_without_topic_ids_the_name_counts() -> None:
+    newcomers = Newcomers()
+    assert new_of(newcomers, topic("orders", 1, NO_TOPIC_ID)) == []
+    assert new_of(newcomers, topic("other", 1, NO_TOPIC_ID), planned="other") == [0]
+
+
+def test_what_was_away_for_a_look_is_not_new() -> None:
+    newcomers = Newcomers()
+    assert new_of(newcomers, topic("orders", 2)) == []
+    assert new_of(newcomers) == []
+    assert new_of(newcomers, topic("orders", 2)) == []

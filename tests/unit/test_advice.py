@@ -1,0 +1,162 @@
+"""No message and no page tells anyone to delete what may be the only copy before it is saved."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from twinlog.mirror import findings
+from twinlog.mirror.findings import Span, sides, with_flow
+from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.ports import LogEnds
+from twinlog.model import TopicPartition
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SOURCES: Final = sorted((ROOT / "src" / "twinlog").rglob("*.py"))
+PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+TELLS_TO_DELETE: Final = re.compile(
+    r"(?<!not )\bdelet(?:e|ing) (?:it|them|the|its|all|remote|that|both)\b", re.IGNORECASE
+)
+MAY_BE_DELETED: Final = re.compile(r"delete its offsets on B")
+"""Offsets of a group, which were moved to A: no record is lost with them."""
+
+HERE, THERE = TopicPartition("orders", 3), TopicPartition("A.orders", 3)
+
+
+def messages(tree: ast.AST) -> Iterator[str]:
+    """Whole texts, with the calls inside them as they stand; no docstrings."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    parts: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts.update(id(one) for one in ast.walk(node) if one is not node)
+            yield "".join(
+                str(one.value) if isinstance(one, ast.Constant) else ast.unparse(one)
+                for one in node.values
+            )
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings | parts
+        ):
+            yield node.value
+
+
+def destroys(text: str) -> bool:
+    """It says to delete something, and nothing before that says how to save it."""
+    found = TELLS_TO_DELETE.search(text)
+    if found is None or MAY_BE_DELETED.search(text):
+        return False
+    return re.search(r"\bexport\b|copy_anew\(", text[: found.start()]) is None
+
+
+def test_the_search_finds_what_it_is_for() -> None:
+    assert destroys("the target lost its log; delete the topic to copy it anew")
+    assert destroys("find the other producer, then delete the target topic")
+    assert not destroys("save it: twinlog export FILE; then delete the target topic")
+    assert not destroys("the source deleted upstream offsets")
+
+
+def test_no_message_destroys() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {text}"
+        for path in SOURCES
+        for text in messages(ast.parse(path.read_text()))
+        if destroys(text)
+    }
+    assert found == set()
+
+
+def test_no_page_destroys() -> None:
+    """Row by row, paragraph by paragraph."""
+    found = {
+        f"{page.relative_to(ROOT)}: {text}"
+        for page in PAGES
+        for text in re.split(r"\n(?=[|-])|\n\n", page.read_text())
+        if destroys(text)
+    }
+    assert found == set()
+
+
+def ends(start: int, end: int) -> LogEnds:
+    return LogEnds(log_start=start, log_end=end, high_watermark=end, leader_epoch=5)
+
+
+RUNS = (Run(0, 100, 50), Run(10, 200, 60), Run(20, 300, 70))
+"""Upstream 100 to 109, 200 to 209 and 300 on are at 50, 60 and 70."""
+
+
+@pytest.mark.parametrize(
+    ("log_start", "only_there"),
+    [
+        (0, None),
+        (100, Span(55, 55)),
+        (105, Span(55, 55)),
+        (108, Span(55, 58)),
+        (150, Span(55, 60)),
+        (205, Span(55, 65)),
+        (300, Span(55, 70)),
+        (900, Span(55, 80)),
+    ],
+)
+def test_what_only_the_target_has(log_start: int, only_there: Span | None) -> None:
+    found = sides(HERE, THERE, ends(log_start, 900), ends(55, 80), RUNS)
+    assert found.only_there == only_there
+    said = str(found)
+    assert f"upstream offsets [{log_start}, 900)" in said
+    assert "target offsets [55, 80)" in said or "the target offsets [55, 80)" in said
+    assert ("on the target only" in said) == (only_there is not None and not only_there.is_empty)
+
+
+ALL = {
+    "GAP_WRITTEN": findings.gap_written("[1, 2)", HERE, THERE),
+    "TARGET_TRUNCATED": findings.target_truncated("[1, 2)", THERE),
+    "POSITION_REGRESSED": findings.position_regressed("[1, 2)", THERE),
+    "EXTRA_RECORDS": findings.extra_records("[1, 2)", THERE, Span(1, 2)),
+    "FOREIGN_DATA": findings.foreign_data(THERE, Span(1, 2)),
+    "MM2_PLACE_UNKNOWN": findings.mm2_place_unknown("[1, 2)", THERE),
+    "SOURCE_RECREATED": findings.source_recreated(HERE, THERE, Span(1, 2)),
+    "SOURCE_DIVERGED": findings.source_diverged("[1, 2)", THERE, Span(1, 2)),
+    "DIVERGED": findings.diverged("[1, 2)", THERE, Span(1, 2)),
+}
+
+
+@pytest.mark.parametrize("code", ALL)
+def test_order_of_what_is_said(code: str) -> None:
+    """What each side has, then the command, then at last what makes the copy anew."""
+    text = with_flow(ALL[code], "A->B")
+    ranges, command = text.index("[1, 2)"), text.index("twinlog export")
+    anew = text.index("delete the target topic")
+    assert ranges < command < text.index("only then") < anew
+    assert "--flow 'A->B' --side target --topic A.orders --partition 3 " in text
+
+
+def test_what_neither_side_has_cannot_be_exported() -> None:
+    text = findings.source_truncated(HERE, Span(10, 30))
+    assert "deleted upstream offsets [10, 30)" in text
+    assert "neither side" in text
+    assert "export" not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        findings.cluster_changed("A->B", "A", "one", "two"),
+        with_flow(findings.partitions_differ(HERE, THERE, "kept its partitions"), "A->B"),
+    ],
+)
+def test_flows_as_a_whole(text: str) -> None:
+    assert text.index("twinlog export FILE --flow 'A->B'") < text.index("only then")
+    assert text.index("only then") < text.index("delete")
