@@ -117,7 +117,7 @@ def test_nothing_more_to_copy_stays_known_without_the_option(left: Left) -> None
     assert left.adopt().code == ""
     produce(left.source, left.topic, outgoing(range(30, 35)))
     with Mirror(left.file, once=True) as mirror:
-        mirror.wait(60)
+        mirror.wait()
     assert left.values() == values(range(35))
 
 
@@ -151,7 +151,7 @@ def test_another_connectors_name(left: Left) -> None:
     create_topic(left.target, left.remote)
     left.note(9, connector="mine")
     with Mirror(left.file, once=True, adopt_mm2=True) as mirror:
-        mirror.wait(60)
+        mirror.wait()
     (error,) = mirror.supervisor.errors
     assert isinstance(error, AdoptionRefused)
     assert (error.code, error.exit_code) == ("MM2_NOT_FOUND", 2)
@@ -164,7 +164,7 @@ def test_positions_that_are_nowhere(left: Left) -> None:
     config = load(left.file, environment={})
     assert offset_storage(config, config.flows[0]).topic == "not-there"
     with Mirror(left.file, once=True, adopt_mm2=True) as mirror:
-        mirror.wait(60)
+        mirror.wait()
     (error,) = mirror.supervisor.errors
     assert error.code == "MM2_NOT_FOUND"
     assert "there is no topic not-there" in str(error)

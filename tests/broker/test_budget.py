@@ -120,7 +120,7 @@ def test_whole_machine_is_used_where_nothing_binds(flow: Rig) -> None:
     fill(flow, flow.topic, 20)
     keys = {f"{flow.flow}.twinlog.max.bytes.per.second": str(100 * MEGABYTE)}
     with flow.mirror(lanes=2, keys=keys) as mirror:
-        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), 90)
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         eventually(lambda: states(mirror) == ["RUNNING"])
 
 
@@ -136,7 +136,7 @@ def test_broker_quota_is_used_up_and_no_more(
     quota(client, f"twinlog-{flow.flow}", {key: float(MEGABYTE)})
     try:
         with flow.mirror(lanes=1, prelude=STALLS_SOON) as mirror:
-            eventually(lambda: states(mirror) == ["THROTTLED"], 90)
+            eventually(lambda: states(mirror) == ["THROTTLED"])
             (rate,) = rates(flow, flow.topic, settle_s=4.0, watched_s=QUOTA_WINDOW_S).values()
             # brokers keep the bound on average only: ten seconds by themselves may be half of it
             # or half again as much, but never a standstill

@@ -108,7 +108,7 @@ def test_says_what_goes_on_where_it_stands(
     create_topic(source_cluster, fresh_topic, 2)
     lines = (f"topics = {fresh_topic}", "twinlog.state.topic.replication.factor = 1")
     with Mirror(checked.write(*lines), once=True) as mirror:
-        mirror.wait(40)
+        mirror.wait()
     (topic,) = checked.report(*lines, "twinlog.start = latest").flows[0].topics
     assert (topic.start, topic.begins) == ("where it stands", {})
 

@@ -131,7 +131,7 @@ def test_leader_that_died_is_followed_to_its_successor(
     source3: LocalCluster, fresh_topic: str
 ) -> None:
     with ClusterClient(settings_for(source3.bootstrap), patience=HURRIED) as client:
-        eventually(lambda: len(client.metadata([]).brokers) == 3, within=90)
+        eventually(lambda: len(client.metadata([]).brokers) == 3)
         admin.create_topic(client, fresh_topic, partitions=6, replication_factor=3)
         found = admin.wait_for_topic(client, fresh_topic, partitions=6)
         tps = [TopicPartition(fresh_topic, p.partition) for p in found.partitions]
@@ -144,4 +144,4 @@ def test_leader_that_died_is_followed_to_its_successor(
             assert ends == [0] * len(tps)
         finally:
             source3.restart(victim)
-        eventually(lambda: len(client.metadata([]).brokers) == 3, within=90)
+        eventually(lambda: len(client.metadata([]).brokers) == 3)

@@ -38,10 +38,10 @@ def test_tails_of_many_partitions_are_read_together(
         ]
         produce(source_cluster, rig.topic, records)
         with rig.mirror(once=True) as mirror:
-            mirror.wait(60)
+            mirror.wait()
         counts = tmp_path / "reads"
         with rig.mirror(once=True, prelude=COUNT_READS.format(path=str(counts))) as mirror:
-            (flow,) = mirror.wait(60)
+            (flow,) = mirror.wait()
         assert {p.state for p in flow.partitions} == {"DONE"}
         assert int(counts.read_text()) <= 2 * (PARTITIONS / 32)
         rig.same()

@@ -93,11 +93,11 @@ def test_a_running_mirror_follows_and_overwrites_what_others_change(
         assert pair.there == {RETENTION: "7200000", CLEANUP: "compact,delete"}
         alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000", SEGMENT: "1048577"})
         pair.unset(pair.source, pair.topic, CLEANUP)
-        eventually(lambda: pair.there == {RETENTION: "3600000", SEGMENT: "1048577"}, 90)
+        eventually(lambda: pair.there == {RETENTION: "3600000", SEGMENT: "1048577"})
         assert lines_of(caplog, logging.WARNING) == [], "nobody changed the target"
         mine = {RETENTION: "1111111", "min.insync.replicas": "1"}
         alter_topic_configs(pair.target, pair.remote, mine)
-        eventually(lambda: pair.there[RETENTION] == "3600000", 90)
+        eventually(lambda: pair.there[RETENTION] == "3600000")
         mirror.stop()
     assert pair.there["min.insync.replicas"] == "1", "excluded configs are left alone"
     (line,) = lines_of(caplog, logging.WARNING)
@@ -154,7 +154,7 @@ def test_limits_of_timestamps_are_neither_copied_nor_undone(
         assert pair.there == {RETENTION: "7200000000"}
         alter_topic_configs(pair.target, pair.remote, {AFTER_MAX: "86400000", BEFORE_MAX: "9"})
         alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000000"})
-        eventually(lambda: pair.there[RETENTION] == "3600000000", 90)
+        eventually(lambda: pair.there[RETENTION] == "3600000000")
         mirror.stop()
     assert (pair.there[AFTER_MAX], pair.there[BEFORE_MAX]) == ("86400000", "9")
     assert lines_of(caplog, logging.WARNING) == []

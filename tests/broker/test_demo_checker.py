@@ -56,9 +56,9 @@ def test_equal_logs(
     checker: Checker, target_cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
     checker.start()
-    eventually(lambda: checker.state.on_the_way == len(RECORDS), within=90)
+    eventually(lambda: checker.state.on_the_way == len(RECORDS))
     produce(target_cluster, topics[1], RECORDS)
-    eventually(lambda: checker.state.compared == len(RECORDS), within=90)
+    eventually(lambda: checker.state.compared == len(RECORDS))
     checker.stop()
     assert checker.state.differences == ()
     assert (checker.state.on_the_way, checker.state.surplus) == (0, 0)
@@ -73,7 +73,7 @@ def test_one_flipped_byte(
         [flipped(one) if at == 101 else one for at, one in enumerate(RECORDS)],
     )
     checker.start()
-    eventually(lambda: checker.state.compared == len(RECORDS), within=90)
+    eventually(lambda: checker.state.compared == len(RECORDS))
     checker.stop()
     assert checker.state.differences == (
         f"{topics[0]}-1: source offset 50 and target offset 50 differ in value",
@@ -85,6 +85,6 @@ def test_an_extra_record(
 ) -> None:
     produce(target_cluster, topics[1], [*RECORDS, RECORDS[-1]])
     checker.start()
-    eventually(lambda: checker.state.surplus == 1, within=90)
+    eventually(lambda: checker.state.surplus == 1)
     checker.stop()
     assert checker.state.differences == ()

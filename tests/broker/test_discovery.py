@@ -189,11 +189,11 @@ def test_a_mirror_waits_for_the_brokers_that_a_replication_factor_needs(
     create_topic(follower.source, follower.topic("first"))
     with follower.mirror({**FACTOR_3, f"{follower.alias}->B.replication.factor": "3"}) as mirror:
         tried = "REPLICATION_FACTOR"
-        eventually(lambda: any(f.errors.get(tried, 0) >= 2 for f in mirror.snapshots), 90)
+        eventually(lambda: any(f.errors.get(tried, 0) >= 2 for f in mirror.snapshots))
         assert mirror.snapshots[0].state == "DEGRADED"
         create_topic(follower.target, follower.remote("first"))
         follower.put("first", 1)
-        mirror.eventually(lambda parts: [p.records for p in parts] == [5], 90)
+        mirror.eventually(lambda parts: [p.records for p in parts] == [5])
         mirror.stop()
 
 

@@ -65,10 +65,10 @@ def test_a_group_with_escape_sequences_reaches_no_terminal_and_no_log_as_such(
     events, status = EventLog(pair.config), StatusFile(pair.config)
     events.start()
     try:
-        eventually(lambda: bool(member.poll(0.1)) or bool(member.assignment()), 60)
+        eventually(lambda: bool(member.poll(0.1)) or bool(member.assignment()))
         with Mirror(pair.config, on_snapshot=status.write) as mirror:
-            eventually(lambda: any(group in f.skipped_groups for f in mirror.snapshots), 60)
-            eventually(lambda: HARMLESS in logs.read_text(), 60)
+            eventually(lambda: any(group in f.skipped_groups for f in mirror.snapshots))
+            eventually(lambda: HARMLESS in logs.read_text())
             status.write(mirror.snapshots)
             mirror.stop()
         capsys.readouterr()

@@ -152,7 +152,7 @@ def test_aborted_records_are_left_out_unless_asked_for(
     produce_transaction(side.source, side.topic, [Outgoing(value=b"a")] * 3, commit=True)
     produce_transaction(side.source, side.topic, [Outgoing(value=b"b")] * 2, commit=False)
     # the end of a transaction is answered before its marker is in the log
-    eventually(lambda: side.export("--to", "7", name=f"try-{uuid.uuid4()}") == 0, 30)
+    eventually(lambda: side.export("--to", "7", name=f"try-{uuid.uuid4()}") == 0)
     produce(side.source, side.topic, [Outgoing(value=b"c")])
     capsys.readouterr()
     assert side.export() == 0
@@ -186,12 +186,12 @@ def test_both_sides_while_the_mirror_runs(
     create_topic(side.source, side.topic)
     produce(side.source, side.topic, [Outgoing(value=b"%d" % n) for n in range(500)])
     with Mirror(side.file, lanes=1) as mirror:
-        mirror.eventually(lambda parts: parts[0].records == 500, 60)
+        mirror.eventually(lambda parts: parts[0].records == 500)
         assert side.export(name="here") == 0
         assert side.export(topic=side.remote, side="target", name="there") == 0
         assert "of 500" in capsys.readouterr().err
         produce(side.source, side.topic, [Outgoing(value=b"more")])
-        mirror.eventually(lambda parts: parts[0].records == 501, 60)
+        mirror.eventually(lambda parts: parts[0].records == 501)
         mirror.stop()
     assert len(side.lines("here")) == 500
     assert side.lines("here") == side.lines("there")

@@ -261,7 +261,7 @@ class Scene:
         lines = [f"topics = {flow.topic}", *OTHERS_OFF, "emit.checkpoints.enabled = false"]
         config = back.config(path, users, lines, aliases=(flow.target, flow.source))
         with EmittingMirror(config, once=True) as mirror:
-            mirror.wait(60)
+            mirror.wait()
 
     def rights(self) -> list[tuple[str, Grant]]:
         """Of the copy, and what the feature needs that is no right of its own."""

@@ -194,7 +194,7 @@ def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
         # a coordinator that is still coming up says so in here only
         return all(one.error is None for one in answer.result(30).topic_partitions)
 
-    eventually(is_taken, 90)
+    eventually(is_taken)
 
 
 def committed(cluster: LocalCluster, group: str, topic: str) -> int:

@@ -42,7 +42,7 @@ def test_offset_0_of_an_empty_partition_is_translated_and_what_was_not_committed
         answers = [done.result(30) for done in client.alter_consumer_group_offsets([at]).values()]
         return all(one.error is None for answer in answers for one in answer.topic_partitions)
 
-    eventually(is_taken, 90)
+    eventually(is_taken)
     config = tmp_path / "mm2.properties"
     config.write_text(
         f"clusters = {a}, {b}\n"
@@ -55,7 +55,7 @@ def test_offset_0_of_an_empty_partition_is_translated_and_what_was_not_committed
     remote = f"{a}.{fresh_topic}"
     nothing = -1001  # librdkafka's word for it
     with Mirror(config, lanes=1) as mirror:
-        eventually(lambda: committed(target_cluster, group, remote) == [2, 0, nothing], 90)
+        eventually(lambda: committed(target_cluster, group, remote) == [2, 0, nothing])
         mirror.stop()
     written = read_all(target_cluster, f"{a}.checkpoints.internal")
     assert all(record.value is not None for record in written), "never a tombstone"

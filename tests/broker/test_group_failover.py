@@ -83,7 +83,7 @@ def commit(
         # a coordinator that is still coming up says so in here only
         return all(one.error is None for answer in answers for one in answer.topic_partitions)
 
-    eventually(is_taken, 90)
+    eventually(is_taken)
 
 
 def committed(cluster: LocalCluster, group: str, topic: str) -> int:
@@ -113,7 +113,7 @@ def goes_on(cluster: LocalCluster, group: str, topic: str, at_most: int = 10_000
                 client.commit(message=message, asynchronous=False)
             return len(values) >= at_most
 
-        eventually(is_done, 90)
+        eventually(is_done)
         return values
     finally:
         client.close()
@@ -176,7 +176,7 @@ def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
 
     with Mirror(pair.config) as mirror:
         for group in groups:
-            eventually(lambda: committed(pair.b, group, pair.remote) >= 0, 90)  # noqa: B023
+            eventually(lambda: committed(pair.b, group, pair.remote) >= 0)  # noqa: B023
         read = [goes_on(pair.b, group, pair.remote, at_most=2) for group in groups]
         assert read == [values[:2] for values in expected]
 

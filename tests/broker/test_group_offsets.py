@@ -46,7 +46,7 @@ def member(cluster: LocalCluster, group: str, topic: str, protocol: str) -> Cons
     """A consumer that is in the group, by one of Kafka's two protocols."""
     client = consumer(cluster, config={"group.id": group, "group.protocol": protocol})
     client.subscribe([topic])
-    eventually(lambda: bool(client.poll(0.1)) or bool(client.assignment()), 90)
+    eventually(lambda: bool(client.poll(0.1)) or bool(client.assignment()))
     return client
 
 
@@ -73,7 +73,7 @@ def test_group_is_read_in_every_state_and_set_only_when_empty(
     assert isinstance(refused, TwinlogError)
     assert is_refused_as_active(refused)
     client.close()
-    eventually(lambda: not list_groups(coordinators)[name].is_active, 90)
+    eventually(lambda: not list_groups(coordinators)[name].is_active)
     found = fetch_offsets(coordinators, [name])[name]
     assert found == {tp: Committed(offset=4)}  # nothing was rewound
 
@@ -144,7 +144,7 @@ def test_equal_and_changed_answers_of_a_coordinator_that_has_moved(
         assert isinstance(killed, int)
         target3.kill(killed)
         try:
-            eventually(lambda: read() == {here: Committed(offset=1)}, 90)
+            eventually(lambda: read() == {here: Committed(offset=1)})
             assert node() != killed
             again = read()
             assert again is read()

@@ -41,7 +41,7 @@ def member(pair: Pair) -> Iterator[Callable[[str, str], Consumer]]:
         client = consumer(pair.b, config={"group.id": group, "group.protocol": protocol})
         made.append(client)
         client.subscribe([pair.remote])
-        eventually(lambda: bool(client.poll(0.1)) or bool(client.assignment()), 90)
+        eventually(lambda: bool(client.poll(0.1)) or bool(client.assignment()))
         return client
 
     yield join
@@ -68,19 +68,19 @@ def test_idle_groups_follow_and_active_ones_are_left_alone(
         def skipped() -> dict[str, str]:
             return {g: r for flow in mirror.snapshots for g, r in flow.skipped_groups.items()}
 
-        eventually(lambda: committed(pair.b, new, pair.remote) == 4, 90)
-        eventually(lambda: {*active, ahead} <= set(skipped()), 90)
+        eventually(lambda: committed(pair.b, new, pair.remote) == 4)
+        eventually(lambda: {*active, ahead} <= set(skipped()))
         assert all("active" in skipped()[group] for group in active)
         assert "further" in skipped()[ahead]
         assert committed(pair.b, ahead, pair.remote) == 9
         assert all(committed(pair.b, group, pair.remote) == -1 for group in active)
 
         commit(pair.a, new, pair.topic, 7)
-        eventually(lambda: committed(pair.b, new, pair.remote) == 7, 90)
+        eventually(lambda: committed(pair.b, new, pair.remote) == 7)
         commit(pair.a, new, pair.topic, 2)  # back on the source: idle groups are not moved back
         for group, client in members.items():
             client.close()
-            eventually(lambda: committed(pair.b, group, pair.remote) == 4, 90)  # noqa: B023
+            eventually(lambda: committed(pair.b, group, pair.remote) == 4)  # noqa: B023
             assert goes_on(pair.b, group, pair.remote)[:1] == [b"4"]
         assert committed(pair.b, new, pair.remote) == 7
         mirror.stop()
@@ -96,16 +96,16 @@ def test_group_that_was_moved_back_on_the_source_stays_there(
     pair = filled(Pair(tmp_path, source_cluster, target_cluster))
     group, later = pair.stop_at(7), f"{pair.group}-later"
     with Mirror(pair.config) as mirror:
-        eventually(lambda: committed(pair.b, group, pair.remote) == 7, 90)
+        eventually(lambda: committed(pair.b, group, pair.remote) == 7)
         time.sleep(3)  # the flow in the other direction has seen it
         commit(pair.a, group, pair.topic, 2)
         commit(pair.a, later, pair.topic, 5)
-        eventually(lambda: committed(pair.b, later, pair.remote) == 5, 90)
+        eventually(lambda: committed(pair.b, later, pair.remote) == 5)
         time.sleep(3)
         assert committed(pair.a, group, pair.topic) == 2
         # what the group does on the target is progress
         commit(pair.b, group, pair.remote, 8)
-        eventually(lambda: committed(pair.a, group, pair.topic) == 8, 90)
+        eventually(lambda: committed(pair.a, group, pair.topic) == 8)
         mirror.stop()
 
 

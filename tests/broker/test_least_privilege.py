@@ -235,7 +235,7 @@ def flow(pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
 
 def once(config: Path) -> FlowSnapshot:
     with Mirror(config, once=True) as mirror:
-        (found,) = mirror.wait(30)
+        (found,) = mirror.wait()
     return found
 
 
@@ -356,9 +356,9 @@ def test_create_is_not_needed_for_what_exists(flow: Flow, caplog: pytest.LogCapt
 def test_a_right_that_is_given_later_is_noticed(flow: Flow) -> None:
     rights = [row for row in ROWS if row.on != GROUP]
     with Mirror(flow.only(rights)) as mirror:
-        eventually(lambda: "GROUP_UNAUTHORIZED" in mirror.supervisor.snapshots()[0].reason, 90)
+        eventually(lambda: "GROUP_UNAUTHORIZED" in mirror.supervisor.snapshots()[0].reason)
         flow.grant("READ", GROUP).give(flow.pair.target, flow.users[1])
-        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), within=90)
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         assert flow.is_copied()
         mirror.stop()
 
@@ -401,7 +401,7 @@ def test_the_users_of_a_migration(
     with Mirror(config) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         flow.fill()
-        mirror.eventually(lambda parts: sum(p.records for p in parts) == 60, within=90)
+        mirror.eventually(lambda parts: sum(p.records for p in parts) == 60)
         assert flow.is_copied()
         mirror.stop()
     (status,) = offline_status(loaded)
@@ -506,6 +506,6 @@ def _emit(flow: Flow, config: Path) -> None:
     flow.fill()
     with EmittingMirror(config) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
-        eventually(lambda: beats() > before + 2, 90)
+        eventually(lambda: beats() > before + 2)
         mirror.stop()
     assert flow.is_copied()

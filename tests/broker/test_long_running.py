@@ -20,10 +20,10 @@ def test_leases_that_are_over_are_forgotten(
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.create()
         with rig.mirror(lease_s=0.5) as mirror:
-            eventually(lambda: 1 in mirror.supervisor._by_lease, 60)
+            eventually(lambda: 1 in mirror.supervisor._by_lease)
             eventually(lambda: 1 not in mirror.supervisor._by_lease, 150, what="another lease")
             rig.put([1])
-            rig.copied(1, 60)
+            rig.copied(1)
             mirror.stop()
 
 
@@ -47,10 +47,10 @@ def test_partitions_that_left_are_forgotten(
             def shown() -> set[str]:
                 return {part.topic for flow in mirror.snapshots for part in flow.partitions}
 
-            eventually(lambda: shown() == names, 60)
+            eventually(lambda: shown() == names)
             for name in names:
                 produce(rig.source, name, [Outgoing(value=b"x")])
-            mirror.eventually(lambda parts: all(part.records == 1 for part in parts), 60)
+            mirror.eventually(lambda parts: all(part.records == 1 for part in parts))
             delete_topic(rig.source, f"{rig.topic}.gone")
             eventually(lambda: shown() == {rig.topic}, 60, what="it is not shown any more")
             (flow,) = mirror.supervisor._flows

@@ -265,7 +265,7 @@ def test_both_ways_a_chain_and_a_ring_by_default_names(circle: Circle) -> None:
     a, b, c = (circle.name(alias) for alias in "ABC")
     pay = circle.topic()
     with Mirror(config, lanes=1) as mirror:
-        eventually(lambda: len(circle.mine(2)) >= 3 and len(circle.mine(0)) >= 4, 60)
+        eventually(lambda: len(circle.mine(2)) >= 3 and len(circle.mine(0)) >= 4)
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         mirror.stop()
     for _ in range(2):

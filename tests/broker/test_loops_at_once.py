@@ -125,18 +125,18 @@ def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
     circle.put(0, "first")
     circle.put(1, "other")
     with Mirror(there, lanes=1) as one, Mirror(back, lanes=1) as two:
-        eventually(lambda: len(circle.mine(1)) == len(circle.mine(0)) == 2, 60)
+        eventually(lambda: len(circle.mine(1)) == len(circle.mine(0)) == 2)
         circle.put(0, "late")
-        eventually(lambda: circle.topic("late") in circle.mine(1), 60)
+        eventually(lambda: circle.topic("late") in circle.mine(1))
         circle.put(0, "late", begin=COUNT)
         late = circle.topic("late")
-        eventually(lambda: len(circle.values(1, late)) == 2 * COUNT, 60)
+        eventually(lambda: len(circle.values(1, late)) == 2 * COUNT)
 
         def is_refused() -> bool:
             problems = two.supervisor._flows[0].prepared
             return problems is not None and late in [p.topic for p in problems.problems]
 
-        eventually(is_refused, 60)
+        eventually(is_refused)
         one.stop()
         two.stop()
     for at in range(2):
@@ -163,13 +163,13 @@ def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
             before = circle.held()
             circle.file({"A": 1, "B": 0}, ["A->B"], replication_policy_class=IDENTITY)
             asked.set()
-            eventually(lambda: "CLUSTERS_SWAPPED" in mirror.snapshots[0].reason, 60)
+            eventually(lambda: "CLUSTERS_SWAPPED" in mirror.snapshots[0].reason)
             assert circle.held()[0] == before[0], "nothing comes back, not even a claim"
             assert end_offsets(circle.clusters[1], circle.topic()) == {0: COUNT}
             circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
             circle.put(0, begin=COUNT)
             asked.set()
-            eventually(lambda: len(circle.values(1, circle.topic())) == 2 * COUNT, 60)
+            eventually(lambda: len(circle.values(1, circle.topic())) == 2 * COUNT)
         mirror.stop()
 
 

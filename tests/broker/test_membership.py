@@ -240,7 +240,7 @@ def test_coordinator_that_died_is_found_again(source3: LocalCluster, group: str)
         for node in list(source3.broker_pids):
             source3.kill(node)
             source3.restart(node)
-        eventually(lambda: member.is_leading and member.state.problem is None, within=90)
+        eventually(lambda: member.is_leading and member.state.problem is None)
         assert leads(member.state)
     finally:
         member.leave()

@@ -106,7 +106,7 @@ def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
     assert {part.partition: part.lag for part in flow.partitions} == {0: 30, 1: 0, 2: 50}
     for round_number in (1, 2):
         with Mirror(config, once=True) as mirror:
-            (flow,) = mirror.wait(60)
+            (flow,) = mirror.wait()
         assert {p.code for p in flow.partitions} == {""}
         there = read_all(target_cluster, fresh_topic)
         expected = {0: 30, 1: 0, 2: 50}
@@ -146,7 +146,7 @@ def test_missing_topics_get_the_targets_number_of_partitions_and_no_configs(
     converted = load(tmp_path / "mm2.properties", environment={})
     for end, given in ((100, config), (200, converted)):
         with Mirror(given, once=True) as mirror:
-            (ended,) = mirror.wait(60)
+            (ended,) = mirror.wait()
         assert {p.code for p in ended.partitions} == {""}
         for shape, here in shapes.items():
             assert partition_count(its_target, names[shape]) == BY_DEFAULT
@@ -179,16 +179,16 @@ def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(
         def follows(end: int) -> bool:
             return committed(source_cluster, group, fresh_topic, 1) == {0: end}
 
-        eventually(lambda: follows(5), within=90)
+        eventually(lambda: follows(5))
         member = consumer(source_cluster, config={"group.id": group})
         member.subscribe([fresh_topic])
-        eventually(lambda: bool(member.consume(1, 0.2)) or bool(member.assignment()), within=90)
+        eventually(lambda: bool(member.consume(1, 0.2)) or bool(member.assignment()))
         produce(source_cluster, fresh_topic, records(1, 5, begin=5))
-        eventually(lambda: len(read_all(target_cluster, fresh_topic)) == 10, within=90)
-        eventually(lambda: "the group has members" in caplog.text, within=90)
+        eventually(lambda: len(read_all(target_cluster, fresh_topic)) == 10)
+        eventually(lambda: "the group has members" in caplog.text)
         assert follows(5)
         member.close()
-        eventually(lambda: follows(10), within=90)
+        eventually(lambda: follows(10))
         mirror.stop()
     assert caplog.text.count("the group has members") == 1
 
@@ -224,7 +224,7 @@ def test_differing_partition_counts_place_records_by_key(
             more = keyed(200, here, begin=200 * (round_number - 1))
             produce(source_cluster, names[shape], more)
         with Mirror(config, once=True) as mirror:
-            (flow,) = mirror.wait(60)
+            (flow,) = mirror.wait()
         assert {p.code for p in flow.partitions} == {""}
         for shape, (here, there) in shapes.items():
             assert partition_count(target_cluster, names[shape]) == there
@@ -283,8 +283,8 @@ def test_groups_of_topics_placed_by_key_are_named_and_others_translated(
         def translated(group: str) -> bool:
             return committed_there(target_cluster, group, pair.remote) == 4
 
-        eventually(lambda: translated(both) and translated(other), within=90)
-        eventually(lambda: set(left_alone()) == {one, both}, within=90)
+        eventually(lambda: translated(both) and translated(other))
+        eventually(lambda: set(left_alone()) == {one, both})
         assert f"records of {keyed_topic} are placed by key" in left_alone()[one]
         mirror.stop()
     said = "offsets of groups are not translated in 1 topic"

@@ -68,7 +68,7 @@ def test_the_replica_in_our_rack_is_read_until_it_fails(
             assert str(led_by) not in brought()
             racks.kill(near)
             rig.put(range(20, 30))
-            mirror.eventually(lambda parts: sum(p.records for p in parts) == 30, 90)
+            mirror.eventually(lambda parts: sum(p.records for p in parts) == 30)
             assert str(led_by) in brought(), "the leader was read when the replica was gone"
             mirror.stop()
         rig.same()

@@ -84,7 +84,7 @@ def test_once_ends_where_an_open_transaction_begins_and_says_who_holds_it_back(
     def without_spark(config: MirrorConfig, file: Path, options: MirrorOptions) -> MirrorResult:
         assert options.once
         with Mirror(file, once=True) as mirror:
-            flows = mirror.wait(30)
+            flows = mirror.wait()
         return MirrorResult(flows=tuple(flows), seconds=1.0, errors=())
 
     monkeypatch.setattr("twinlog.control.process.run.run_mirror", without_spark)

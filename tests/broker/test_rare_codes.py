@@ -137,7 +137,7 @@ def test_checkpoints_that_are_not_read_in_time(target_cluster: LocalCluster) -> 
             return False
 
         with pytest.raises(TwinlogError) as caught:
-            eventually(never, 30)
+            eventually(never)
     assert caught.value.code == "TIMED_OUT"
 
 

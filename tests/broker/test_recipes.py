@@ -76,7 +76,7 @@ def test_recipe_copies_what_its_page_says(
     file = tmp_path / f"{name}.properties"
     file.write_text(text)
     with Mirror(file, once=True) as mirror:
-        flows = mirror.wait(60)
+        flows = mirror.wait()
     assert {p.state for flow in flows for p in flow.partitions} <= {"DONE", "TAKEN_OVER"}
     for source, topic, target, remote in ARRIVES[name]:
         there = remote.replace(source, f"{source}{mark}", 1) if remote != topic else remote

@@ -116,7 +116,7 @@ def test_only_the_changed_flow_begins_anew_and_nothing_is_lost(
         assert this.flow(mirror, this.there).generation == 1
         assert this.flow(mirror, this.back).generation == 0
         count = load_.stop()
-        eventually(lambda: this.flow(mirror, this.there).records >= count, 90)
+        eventually(lambda: this.flow(mirror, this.there).records >= count)
         mirror.stop()
     sent = [record.value for record in read_all(this.source, this.topic("orders"))]
     assert this.on_target("orders") == sent
@@ -136,7 +136,7 @@ def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading
         eventually(lambda: this.on_target("payments") == [b"p1"])
         this.write({this.there: this.topic("orders")})
         this.asked.set()
-        eventually(lambda: this.states(mirror, this.there).get("payments") == "RELEASED", 90)
+        eventually(lambda: this.states(mirror, this.there).get("payments") == "RELEASED")
         this.put("payments", b"p2")
         this.put("orders", b"o1")
         eventually(lambda: this.on_target("orders") == [b"o1"])
@@ -144,7 +144,7 @@ def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading
         # and back again: it goes on where it was
         this.write({this.there: both})
         this.asked.set()
-        eventually(lambda: this.on_target("payments") == [b"p1", b"p2"], 90)
+        eventually(lambda: this.on_target("payments") == [b"p1", b"p2"])
 
 
 def test_flows_come_and_go(two_ways: Reloading) -> None:
@@ -155,8 +155,8 @@ def test_flows_come_and_go(two_ways: Reloading) -> None:
         this.write({this.there: this.topic("orders")})
         this.put("orders", b"o1")
         this.asked.set()
-        eventually(lambda: [flow.flow for flow in mirror.snapshots] == [this.there], 90)
-        eventually(lambda: this.on_target("orders") == [b"o1"], 90)
+        eventually(lambda: [flow.flow for flow in mirror.snapshots] == [this.there])
+        eventually(lambda: this.on_target("orders") == [b"o1"])
 
 
 @pytest.mark.parametrize(

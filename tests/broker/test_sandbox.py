@@ -98,7 +98,7 @@ def test_leader_moves_when_its_broker_is_killed(source3: LocalCluster, fresh_top
 
     source3.kill(dead)
     try:
-        eventually(lambda: leader(source3, fresh_topic) not in {dead, -1}, within=90)
+        eventually(lambda: leader(source3, fresh_topic) not in {dead, -1})
         produce(source3, fresh_topic, [Outgoing(value=b"after")])
     finally:
         source3.restart(dead)
@@ -129,8 +129,8 @@ def test_brokers_die_with_a_killed_owner(tmp_path: Path) -> None:
         folder, pid = owner.stdout.readline().split()
         owner.send_signal(signal.SIGKILL)
     broker = MarkedProcess(pid=int(pid), marker=folder)
-    eventually(lambda: not broker.alive, within=90)
-    eventually(lambda: not Path(folder).exists(), within=90)
+    eventually(lambda: not broker.alive)
+    eventually(lambda: not Path(folder).exists())
 
 
 def test_broken_setting_is_reported_with_the_log() -> None:

@@ -99,7 +99,7 @@ def test_copies_over_every_kind_of_connection(
         tmp_path / "mm2.properties", source, target, fresh_topic, listener, mechanism, stores
     )
     with Mirror(config, once=True) as mirror:
-        (flow,) = mirror.wait(60)
+        (flow,) = mirror.wait()
     assert [(p.state, p.code) for p in flow.partitions] == [("DONE", "")]
     here, there = read_all(source, fresh_topic), read_all(target, f"A.{fresh_topic}")
     assert there == here
@@ -182,7 +182,7 @@ def test_strimzi_resource_with_tls_and_scram_mirrors_between_both(
     assert [str(problem) for problem in report.problems] == []
     assert [topic.topic for topic in report.flows[0].topics] == [fresh_topic]
     with Mirror(resource, once=True, secrets=secrets) as mirror:
-        (flow,) = mirror.wait(60)
+        (flow,) = mirror.wait()
     assert [(p.state, p.code) for p in flow.partitions] == [("DONE", "")]
     here, there = read_all(source, fresh_topic), read_all(target, f"A.{fresh_topic}")
     assert there == here
@@ -212,7 +212,7 @@ def test_topic_without_read_fails_alone_and_says_which_acl_is_missing(
         "PEM",
     )
     with caplog.at_level(logging.WARNING), Mirror(config, once=True) as mirror:
-        (flow,) = mirror.wait(60)
+        (flow,) = mirror.wait()
     states = {p.topic: (p.state, p.code) for p in flow.partitions}
     assert states == {fresh_topic: ("DONE", ""), closed: ("FAILED", "TOPIC_UNAUTHORIZED")}
     (bad,) = [p for p in flow.partitions if p.topic == closed]
@@ -258,16 +258,16 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
         for operations in (["read"], ["describe"]):  # without both it looks as if it were deleted
             forbid(source, READER, operations, topic=bad)
             produce(source, bad, records(10))
-            mirror.eventually(lambda parts: states(parts)[bad] != healthy, 90)
+            mirror.eventually(lambda parts: states(parts)[bad] != healthy)
             (said,) = [part for part in mirror.snapshots[0].partitions if part.topic == bad]
             assert (said.state, said.code) in {("FAILED", "TOPIC_UNAUTHORIZED"), ("RELEASED", "")}
             before = end_offsets(target, f"A.{fresh_topic}")[0]
             produce(source, fresh_topic, records(10))
             wanted = before + 10
-            eventually(lambda: end_offsets(target, f"A.{fresh_topic}")[0] == wanted, 5)  # noqa: B023
-        mirror.eventually(lambda parts: states(parts)[bad] == ("RELEASED", ""), 90)
+            eventually(lambda: end_offsets(target, f"A.{fresh_topic}")[0] == wanted)  # noqa: B023
+        mirror.eventually(lambda parts: states(parts)[bad] == ("RELEASED", ""))
         allow(source, READER, ["read", "describe"], topic=bad)
-        mirror.eventually(lambda parts: states(parts)[bad] == healthy, 90)
+        mirror.eventually(lambda parts: states(parts)[bad] == healthy)
         assert len(mirror.leases.jobs) == 1, "no new lease was needed"
         mirror.stop()
     assert read_all(target, f"A.{bad}") == read_all(source, bad)
@@ -286,7 +286,7 @@ def test_wrong_password_is_one_line_that_does_not_show_it(
     )
     config.write_text(config.read_text().replace(f"{READER}-secret", "not-the-password"))
     with caplog.at_level(logging.DEBUG), Mirror(config, once=True) as mirror:
-        (flow,) = mirror.wait(20)  # nothing is waited for: it will not become right by itself
+        (flow,) = mirror.wait()  # nothing is waited for: it will not become right by itself
     assert (flow.state, flow.code) == ("FAILED", "AUTHENTICATION_FAILED")
     assert "cluster A" in flow.reason
     (error,) = mirror.supervisor.errors

@@ -37,8 +37,8 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
     assert take(pair.a, done, pair.topic, 10) == IN_ORDER
 
     with Mirror(pair.config) as mirror:
-        eventually(lambda: stands_at(pair.b, part, pair.remote) >= 0, 90)
-        eventually(lambda: stands_at(pair.b, done, pair.remote) >= 0, 90)
+        eventually(lambda: stands_at(pair.b, part, pair.remote) >= 0)
+        eventually(lambda: stands_at(pair.b, done, pair.remote) >= 0)
         # brokers tell where it stood before its last acknowledgement: 3 comes again
         assert take(pair.b, part, pair.remote, 7) == IN_ORDER[3:]
         produce(pair.a, pair.topic, [Outgoing(value=b"sign")])
@@ -118,23 +118,23 @@ def test_idle_share_groups_follow_and_others_are_left_alone(
     begin_at(pair.a, pair.topic, dict.fromkeys((new, active, taken, ahead), 6))
     begin_at(pair.b, pair.remote, {ahead: 8})
     with caplog.at_level(logging.WARNING), in_group(pair.b, active, pair.remote) as member:
-        eventually(lambda: bool(len(member.poll(0.5))), 90)
+        eventually(lambda: bool(len(member.poll(0.5))))
         with Mirror(pair.config) as mirror:
 
             def skipped() -> dict[str, str]:
                 return {g: r for flow in mirror.snapshots for g, r in flow.skipped_groups.items()}
 
-            eventually(lambda: stands_at(pair.b, new, pair.remote) == 5, 90)
+            eventually(lambda: stands_at(pair.b, new, pair.remote) == 5)
             reasons = {
                 active: Skipped.ACTIVE,
                 ahead: Skipped.AHEAD,
                 taken: Skipped.NOT_A_CONSUMER,
             }
-            eventually(lambda: skipped() == reasons, 90)
+            eventually(lambda: skipped() == reasons)
             assert stands_at(pair.b, active, pair.remote) == 3
             assert stands_at(pair.b, ahead, pair.remote) == 8
             begin_at(pair.a, pair.topic, {new: 2})  # back on the source: not moved back
-            eventually(lambda: skipped().get(new) == Skipped.AHEAD, 90)
+            eventually(lambda: skipped().get(new) == Skipped.AHEAD)
             assert stands_at(pair.b, new, pair.remote) == 5
             assert committed(pair.b, consumers, pair.remote) == 3
             mirror.stop()

@@ -106,15 +106,15 @@ def until_settled(*mirrors: Mirror) -> None:
             last, since = now, time.monotonic()
         return time.monotonic() - since > 6 * SETTLE_S
 
-    eventually(is_settled, 90)
+    eventually(is_settled)
 
 
 def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) -> None:
     with site.load() as load, site.process() as first:
-        eventually(lambda: states(first) == ["RUNNING"] * FLOWS, 90)
+        eventually(lambda: states(first) == ["RUNNING"] * FLOWS)
         with site.process() as second:
             eventually(lambda: leads(first, second) == [2, 2], 90, what="two flows each")
-            eventually(lambda: states(first) == states(second) == HALF, 90)
+            eventually(lambda: states(first) == states(second) == HALF)
             with site.process() as third:
                 # 2, 2 and 0: the newcomer gets one or two, and then the difference is one
                 until_settled(first, second, third)
@@ -122,18 +122,18 @@ def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) 
             eventually(lambda: sum(leads(first, second)) == FLOWS, 90, what="the third's flow")
         eventually(lambda: leads(first) == [FLOWS], 90, what="all flows with the last process")
         count = load.stop()
-        eventually(lambda: site.ended(count), 90)
+        eventually(lambda: site.ended(count))
     site.same()
 
 
 def test_flows_of_processes_that_are_started_together_are_spread_soon(site: Site) -> None:
     with site.load() as load, site.real_process() as first:
-        eventually(lambda: leads(first) == [FLOWS], 90)
+        eventually(lambda: leads(first) == [FLOWS])
         with site.real_process() as second, site.real_process() as third:
             # less than twice the time for which a difference must stand between older ones
             eventually(
                 lambda: sorted(leads(first, second, third)) == [1, 1, 2], 55, what="fair parts"
             )
             count = load.stop()
-            eventually(lambda: site.ended(count), 90)
+            eventually(lambda: site.ended(count))
     site.same()

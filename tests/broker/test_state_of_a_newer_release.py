@@ -51,7 +51,7 @@ def test_state_of_a_newer_release(
     config.write_text("\n".join(lines) + "\n")
 
     with caplog.at_level(logging.WARNING), Mirror(config, once=True) as mirror:
-        (flow,) = mirror.wait(30)
+        (flow,) = mirror.wait()
     assert (flow.state, flow.code) == ("FAILED", "STATE_TOO_NEW")
     assert "version 3" in flow.reason
     assert "upgrade Twinlog" in flow.reason

@@ -109,7 +109,7 @@ def config(
     events.start()
     try:
         with Mirror(path, once=True, on_snapshot=status.write) as mirror:
-            (flow,) = mirror.wait(60)
+            (flow,) = mirror.wait()
         assert [(p.state, p.records) for p in flow.partitions] == [("DONE", 1)]
         log = logging.getLogger("twinlog.careless")
         for secret in sorted(secrets_in(path)):

@@ -59,9 +59,9 @@ def test_java_translates_every_group_to_exactly_the_next_record(
         for offset, group in enumerate(groups):
             after = [place for upstream, place in places.items() if upstream >= offset]
             expected = after[0] if after else there[-1].offset + 1
-            eventually(lambda: by_java(group) == expected, 30)  # noqa: B023
+            eventually(lambda: by_java(group) == expected)  # noqa: B023
 
-        eventually(lambda: by_java(gone_back) == there[-1].offset + 1, 30)
+        eventually(lambda: by_java(gone_back) == there[-1].offset + 1)
         commit(pair.a, gone_back, pair.topic, 1)
         eventually(lambda: by_java(gone_back) == 1, 30, what="a group that went back")
         mirror.stop()

@@ -55,7 +55,7 @@ def test_extra_records_found_by_a_running_copy(rig: Rig, tmp_path: Path) -> None
         rig.copied(10)
         produce(rig.target, rig.remote, [Outgoing(b"x", b"u900"), Outgoing(b"x", b"u901")])
         rig.put(range(10, 20))
-        (part,) = mirror.eventually(lambda parts: parts[0].code == "EXTRA_RECORDS", 60)
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "EXTRA_RECORDS")
         assert saved(rig, part.message, tmp_path) == values(900, 901), "while the mirror runs"
         mirror.stop()
 
@@ -103,7 +103,7 @@ def test_source_diverged(rig: Rig, tmp_path: Path, is_refilled: bool) -> None:
         return True
 
     if is_refilled:
-        eventually(refill, 60)
+        eventually(refill)
     code, message = rig.fail_once()
     assert code == "SOURCE_DIVERGED"
     assert "[30, 50)" in message

@@ -98,6 +98,6 @@ def test_no_end_is_claimed_while_nobody_asks_for_it(rig: Rig) -> None:
             quota(rig.target_client, us, {"producer_byte_rate": None})
         count = len(more) + PARTITIONS
         eventually(lambda: sum(end_offsets(rig.target, rig.remote).values()) == count, 300)
-        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), 60)
+        mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         mirror.stop()
     rig.same()

@@ -39,8 +39,8 @@ def comes_up(mirror: Mirror, code: str, within: float = 60.0) -> None:
 
 def at_end(rig: Rig, mirror: Mirror, count: int) -> None:
     """All is copied, exactly, and nothing is wrong any more."""
-    rig.copied(count, 60)
-    mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")], 60)
+    rig.copied(count)
+    mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])
     rig.same()
     rig.offsets_are_exact()
 
@@ -74,7 +74,7 @@ def test_position_that_the_source_has_no_more(rig: Rig, tmp_path: Path) -> None:
         delete_records(rig.source, rig.topic, before=20)
         thaw([lane.pid])
         comes_up(mirror, "SOURCE_OUT_OF_RANGE")
-        (part,) = mirror.eventually(lambda parts: parts[0].code == "SOURCE_TRUNCATED", 60)
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "SOURCE_TRUNCATED")
         assert "[10, 20)" in part.message
         mirror.stop()
     assert rig.numbers() == list(range(10))
@@ -148,7 +148,7 @@ def test_state_of_another_source_cluster(rig: Rig) -> None:
         earlier, rig.source = rig.source, rebuilt
         try:
             with rig.mirror(once=True) as mirror:
-                (flow,) = mirror.wait(60)
+                (flow,) = mirror.wait()
         finally:
             rig.source = earlier
     assert (flow.state, flow.code) == ("FAILED", "CLUSTER_CHANGED")
@@ -166,10 +166,10 @@ def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]
         return what in "".join(said)
 
     with Driver(rig.config(), lanes=1) as driver:
-        rig.copied(10, 60)
+        rig.copied(10)
         driver.signal(signal.SIGSTOP)
         eventually(lambda: is_said("[CHANNEL_SILENT]"), 60, what="the end of the lane")
         driver.signal(signal.SIGCONT)
         rig.put(range(10, 20))
-        rig.copied(20, 90)
+        rig.copied(20)
     rig.same()

@@ -73,7 +73,7 @@ def test_leases_change_in_order_under_load(flow: Rig) -> None:
     mirror = Mirror(flow.config(KEYED), lanes=2, lease_s=2.0)
     with mirror, Load(flow.source, flow.topic, partitions=2, per_second=1_000) as load:
         jobs = mirror.leases.jobs
-        eventually(lambda: len(jobs) > CHANGES and jobs[CHANGES - 1].is_done, 90)
+        eventually(lambda: len(jobs) > CHANGES and jobs[CHANGES - 1].is_done)
         at_the_change = load.sent
         eventually(lambda: arrived(flow) > at_the_change, 90, what="records of the last lease")
         count = load.stop()
@@ -134,7 +134,7 @@ def test_counts_that_change_stop_the_copy_for_nothing_is_placed_anew(flow: Rig) 
     # also where the counts have become equal
     add_partitions(flow.source, flow.topic, TARGETS + 1)
     with flow.mirror(once=True, keys=KEYED) as mirror:
-        (ended,) = mirror.wait(40)
+        (ended,) = mirror.wait()
     assert {p.code for p in ended.partitions} == {"PARTITIONS_DIFFER"}
     assert arrived(flow) == 40
 
@@ -143,12 +143,12 @@ def test_copy_that_kept_partitions_does_not_begin_to_place_by_key(flow: Rig) -> 
     create_topic(flow.source, flow.topic, partitions=TARGETS)
     flow.put(range(40))
     with flow.mirror(once=True, keys=KEYED) as mirror:
-        (ended,) = mirror.wait(40)
+        (ended,) = mirror.wait()
     assert {p.code for p in ended.partitions} == {""}
     flow.put(range(40, 80))
     add_partitions(flow.target, flow.remote, TARGETS + 1)
     with flow.mirror(once=True, keys=KEYED) as mirror:
-        (ended,) = mirror.wait(40)
+        (ended,) = mirror.wait()
     assert {p.code for p in ended.partitions} == {"PARTITIONS_DIFFER"}
     assert arrived(flow) == 40
 

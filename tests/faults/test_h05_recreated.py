@@ -31,7 +31,7 @@ def recreate_source(rig: Rig) -> None:
             raise AssertionError(str(error)) from error
         return True
 
-    eventually(made, 20)  # with ZooKeeper a deleted topic is there for a while
+    eventually(made)  # with ZooKeeper a deleted topic is there for a while
 
 
 @pytest.mark.skipif(TARGET_VERSION != KAFKA_VERSION, reason="Produce takes topic ids since 4.1")

@@ -34,7 +34,7 @@ def lives(rig: Rig) -> set[bytes | None]:
 
 def run_once(rig: Rig) -> FlowSnapshot:
     with rig.mirror(once=True) as mirror:
-        (flow,) = mirror.wait(60)
+        (flow,) = mirror.wait()
     return flow
 
 
@@ -62,7 +62,7 @@ def test_created_again_under_a_running_mirror(
             held = f"{rig.remote}-{before - 1} still holds records [0, 20)"
             return all_wait(wanted, after) and all(held in p.message for p in wanted)
 
-        mirror.eventually(waits, 90)
+        mirror.eventually(waits)
         mirror.stop()
     ends = end_offsets(rig.target, rig.remote)
     assert {n: ends[n] for n in rig_end} == rig_end
@@ -88,5 +88,5 @@ def test_created_again_between_two_runs(rig: Rig, before: int, after: int, prefi
         flow = run_once(rig)
         if {p.state for p in flow.partitions} == {"DONE"}:
             break
-    eventually(lambda: lives(rig) == {NEW}, 90)
+    eventually(lambda: lives(rig) == {NEW})
     assert len(read_all(rig.target, rig.remote)) == 7 * after

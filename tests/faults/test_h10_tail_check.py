@@ -117,7 +117,7 @@ def test_really_another_tail(rig: Rig) -> None:
     rig.create()
     rig.put(range(30))
     with rig.mirror(once=True) as mirror:
-        mirror.wait(30)
+        mirror.wait()
     us = rig.claim().producer_id
     forged: list[Record] = [rig.record(n + 1000) for n in range(30, 40)]
     writer = raw.Writer(rig.target_client, rig.there, us)

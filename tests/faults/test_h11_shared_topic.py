@@ -124,7 +124,7 @@ def test_consumers_first_migration_by_hand(flow: Rig) -> None:
         mirror.eventually(is_taken_over)
         mirror.stop()
     with flow.mirror(once=True) as mirror:
-        (flow_snapshot,) = mirror.wait(30)
+        (flow_snapshot,) = mirror.wait()
         assert is_taken_over(list(flow_snapshot.partitions))
     assert flow.end() == 26
 

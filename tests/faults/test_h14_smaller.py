@@ -42,12 +42,13 @@ def test_target_with_too_few_replicas_is_waited_for(
         wide.target.kill(follower)
         try:
             wide.put(range(10, 20))
-            (told,) = mirror.eventually(lambda parts: parts[0].code == UNDER, 90)
-            assert told.state == "RETRYING"
+            (told,) = mirror.eventually(
+                lambda parts: (parts[0].state, parts[0].code) == ("RETRYING", UNDER)
+            )
             assert told.message.startswith(f"{wide.remote}")
         finally:
             wide.target.restart(follower)
-        wide.copied(20, 45)
+        wide.copied(20)
         mirror.eventually(lambda parts: not parts[0].code)
         mirror.stop()
     wide.same()

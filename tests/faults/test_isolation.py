@@ -89,15 +89,15 @@ def tried_again(rig: Rig, mirror: Mirror) -> None:
     before = mirror.partition(rig.here).term
     eventually(
         lambda: mirror.partition(rig.here).term.start >= before.start + 2,
-        10,
+        90,
         what="two more tries",
     )
     assert len(mirror.leases.jobs) == 1
 
 
 def recovered(rig: Rig, mirror: Mirror, count: int) -> None:
-    rig.copied(count, 10)
-    mirror.eventually(lambda parts: not any(part.code for part in parts), 10)
+    rig.copied(count)
+    mirror.eventually(lambda parts: not any(part.code for part in parts))
     rig.same()
     rig.offsets_are_exact()
 
@@ -302,7 +302,7 @@ def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch
         neighbours.go_on()
         # nor does the lane that comes next wait for what is not there
         kill(mirror.leases.pids())
-        mirror.eventually(lambda parts: [p.state for p in of(parts, rig.topic)] == ["RELEASED"], 10)
+        mirror.eventually(lambda parts: [p.state for p in of(parts, rig.topic)] == ["RELEASED"])
         neighbours.go_on()
         assert rig.numbers() == list(range(5))
         # it is looked for before the next refresh is due

@@ -46,11 +46,11 @@ def test_driver_killed_and_a_new_one_started(flow: Rig) -> None:
     config = flow.config()
     with Load(flow.source, flow.topic, partitions=PARTITIONS) as load:
         with Driver(config) as first:
-            eventually(lambda: first.state.records > 500, 90)
+            eventually(lambda: first.state.records > 500)
             orphans = first.state.lanes
             first.kill()
         with Driver(config) as second:
-            eventually(lambda: second.state.records > 500, 90)
+            eventually(lambda: second.state.records > 500)
             assert second.state.generation == 1
             assert not [pid for pid in orphans if is_running(pid)], "lanes outlive their driver"
             finish(flow, load)
@@ -60,7 +60,7 @@ def test_driver_killed_and_a_new_one_started(flow: Rig) -> None:
 def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> None:
     config = flow.config()
     with Load(flow.source, flow.topic, partitions=PARTITIONS) as load, Driver(config) as first:
-        eventually(lambda: first.state.records > 500, 90)
+        eventually(lambda: first.state.records > 500)
         with Driver(config) as second:
             second.until("STANDBY")
             assert "standing by: another process leads this flow" in second.state.reason
@@ -77,7 +77,7 @@ def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> Non
 def test_frozen_driver_finds_its_flow_led_by_another_and_stands_by(flow: Rig) -> None:
     config = flow.config()
     with Load(flow.source, flow.topic, partitions=PARTITIONS) as load, Driver(config) as first:
-        eventually(lambda: first.state.records > 500, 90)
+        eventually(lambda: first.state.records > 500)
         with Driver(config) as second:
             second.until("STANDBY")
             first.signal(signal.SIGSTOP)
@@ -85,7 +85,7 @@ def test_frozen_driver_finds_its_flow_led_by_another_and_stands_by(flow: Rig) ->
             first.signal(signal.SIGCONT)
             first.until("STANDBY")
             before = second.state.records
-            eventually(lambda: second.state.records > before + 500, 90)
+            eventually(lambda: second.state.records > before + 500)
             assert not first.state.lanes
             finish(flow, load)
     flow.same()

@@ -32,7 +32,7 @@ def put(rig: Rig, numbers: range, *, size: int = 0, keys: dict[int, int] | None 
         rig.put(numbers, size=size, keys=keys or {})
         return True
 
-    eventually(done, 90)
+    eventually(done)
 
 
 def open_transaction(rig: Rig, number: int) -> Producer:
@@ -76,13 +76,13 @@ def test_record_announced_behind_the_marker_of_a_newer_epoch(rig: Rig, tmp_path:
     client = open_transaction(rig, 10)
     in_a_new_epoch(rig)
     client.commit_transaction(30)
-    eventually(lambda: rig.source_end() == 12, 90)
+    eventually(lambda: rig.source_end() == 12)
     rig.copy_once()
     flag.touch()
     with rig.mirror(prelude=HOLDS_ITS_DATA.format(flag=str(flag))) as mirror:
         mirror.eventually(lambda parts: parts[0].state == "AT_END")
         rig.put(range(11, 14))
-        eventually(lambda: rows(rig)[-1].runs[-1].ordinal == 11, 90)
+        eventually(lambda: rows(rig)[-1].runs[-1].ordinal == 11)
         kill(mirror.leases.pids())
         flag.unlink()
         rig.copied(14)

@@ -102,7 +102,7 @@ def test_row_that_cannot_be_read_stops_the_flow_at_it_every_time(
     for _ in range(2):
         caplog.clear()
         with caplog.at_level(logging.WARNING), rig.mirror(once=True) as mirror:
-            (flow,) = mirror.wait(60)
+            (flow,) = mirror.wait()
         assert (flow.state, flow.code) == ("FAILED", code)
         assert f"{home}: the row at offset {offset} cannot be used" in flow.reason
         said = [line for line in caplog.messages if code in line]
@@ -119,10 +119,10 @@ def test_running_mirror_starts_nothing_by_a_map_with_a_row_that_it_cannot_read(r
         key, _ = replace(rows(rig)[-1], term=Term(99, 0)).encode()
         append(rig.target_client, home, [Record(0, rig.began_ms, key, b'{"v":9}')])
         kill(mirror.leases.pids())
-        (part,) = mirror.eventually(lambda parts: parts[0].code == "STATE_TOO_NEW", 60)
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "STATE_TOO_NEW")
         assert part.state == "FAILED"
         rig.put(range(10, 20))
-        (part,) = mirror.eventually(lambda parts: parts[0].code == "STATE_TOO_NEW", 60)
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "STATE_TOO_NEW")
         assert rig.end() == 10
         mirror.stop()
 

@@ -58,13 +58,13 @@ def test_map_deleted_under_a_running_mirror_is_reported_and_not_made_anew(rig: R
         mirror.eventually(lambda parts: parts[0].lag == 0)
         delete_topic(rig.target, map_topic(rig))
         transactions(rig, range(10, 13))
-        (part,) = mirror.eventually(lambda parts: parts[0].code == "MAP_MISSING", 60)
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "MAP_MISSING")
         assert part.lag > 0
         assert "twinlog offsets rebuild" in part.message
         mirror.stop()
     end = rig.end()
     with rig.mirror(once=True) as mirror:
-        (flow,) = mirror.wait(60)
+        (flow,) = mirror.wait()
     assert (flow.state, flow.code) == ("FAILED", "MAP_MISSING")
     assert rig.end() == end, "nothing is copied by guess"
     assert map_topic(rig) not in topic_names(rig.target)
@@ -103,7 +103,7 @@ def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
     create_topic(rig.target, rig.remote, count, replication_factor=3)
     with rig.mirror(keys=ONE_REPLICA) as mirror:
         produce(rig.source, rig.topic, [Outgoing(value=b"1", partition=p) for p in range(count)])
-        eventually(lambda: sum(end_offsets(rig.target, rig.remote).values()) == count, 60)
+        eventually(lambda: sum(end_offsets(rig.target, rig.remote).values()) == count)
         homes = {p: map_home(TopicPartition(rig.topic, p), 8) for p in range(count)}
         leads = {p: leader(rig.target, map_topic(rig), homes[p]) for p in range(count)}
         dead = leads[0]
@@ -111,7 +111,7 @@ def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
         assert 0 < len(held) < count
         rig.target.kill(dead)
         try:
-            eventually(lambda: leader(rig.target, map_topic(rig), homes[0]) == -1, 60)
+            eventually(lambda: leader(rig.target, map_topic(rig), homes[0]) == -1)
             for p in range(count):  # a marker before each record: its run must be in the map
                 for value in (b"2", b"3"):
                     produce_transaction(
@@ -148,7 +148,7 @@ def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
                 )
         finally:
             rig.target.restart(dead)
-        mirror.eventually(lambda parts: all(p.lag == 0 and not p.code for p in parts), 90)
+        mirror.eventually(lambda parts: all(p.lag == 0 and not p.code for p in parts))
         mirror.stop()
     assert set(end_offsets(rig.target, rig.remote).values()) == {4}
 
@@ -161,7 +161,7 @@ def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_p
     rig.put(range(10))
     keys = {"replication.factor": "3", "twinlog.state.topic.replication.factor": "3"}
     with rig.mirror(keys=keys, prelude=COUNTS_ROUNDS.format(path=str(counter))) as mirror:
-        rig.copied(10, 60)
+        rig.copied(10)
         mirror.eventually(lambda parts: parts[0].lag == 0)
         home = leader(rig.target, map_topic(rig), map_home(rig.here, 8))
         dead = next(n for n in (1, 2, 3) if n not in {home, leader(rig.target, rig.remote)})
@@ -182,8 +182,8 @@ def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_p
         finally:
             rig.target.restart(dead)
         written = next(numbers)
-        rig.copied(written, 90)
-        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code, 60)
+        rig.copied(written)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
         mirror.stop()
     assert rig.numbers() == list(range(written))
     rig.offsets_are_exact()

@@ -45,7 +45,7 @@ def when(server: MonitorServer, holds: Callable[[Series], bool]) -> Series:
         assert holds(found), found
         return found
 
-    return eventually(look, 15)
+    return eventually(look)
 
 
 def of(rig: Rig, topic: str) -> tuple[tuple[str, str], ...]:
@@ -66,7 +66,7 @@ def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
         rig.copied(50)
         here, there = of(rig, rig.topic), of(rig, rig.remote)
         found = when(server, lambda m: m.get(("twinlog_records_total", here)) == 50)
-        eventually(lambda: is_ready(server), 90)
+        eventually(lambda: is_ready(server))
         assert found["twinlog_lag_records", here] == found["twinlog_lag_seconds", here] == 0
         assert found[f"{MM2}record_count", there] == 50
         assert found[f"{MM2}record_rate", there] > 0
@@ -108,7 +108,7 @@ def test_a_flow_that_stands_still_is_not_ready_until_it_goes_on(rig: Rig) -> Non
     monitor = Monitor(ready_within_s=READY_WITHIN_S)
     with mirror_of(rig, monitor), served(monitor) as server:
         rig.copied(10)
-        eventually(lambda: is_ready(server), 90)
+        eventually(lambda: is_ready(server))
         rig.target.freeze(1)
         try:
             rig.put(range(10, 20), age_ms=MINUTE_MS)
@@ -124,7 +124,7 @@ def test_a_flow_that_stands_still_is_not_ready_until_it_goes_on(rig: Rig) -> Non
             assert 50 < lag_s < age_s, "the age of the last copied record"
         finally:
             rig.target.thaw(1)
-        eventually(lambda: is_ready(server), 90)
+        eventually(lambda: is_ready(server))
         rig.copied(20)
 
 
@@ -163,4 +163,4 @@ def test_an_end_that_is_not_seen_any_more_is_not_ready(rig: Rig) -> None:
         finally:
             rig.source.thaw(1)
         mirror.eventually(lambda parts: parts[0].state == "AT_END")
-        eventually(lambda: is_ready(server), 90)
+        eventually(lambda: is_ready(server))

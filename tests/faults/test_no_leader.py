@@ -125,7 +125,7 @@ def is_leaderless(part: PartitionSnapshot) -> bool:
 def finish(rig: Rig, mirror: Mirror, count: int) -> None:
     """The broker is back: everything arrives by itself, once each, and the codes go."""
     eventually(lambda: arrived(rig) >= count, 120, what=f"{count} records")
-    mirror.eventually(of(ALL, lambda p: p.state == "AT_END" and not p.code), 60)
+    mirror.eventually(of(ALL, lambda p: p.state == "AT_END" and not p.code))
     mirror.stop()
     rig.same()
 
@@ -134,7 +134,7 @@ def finish(rig: Rig, mirror: Mirror, count: int) -> None:
 def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
     with flow.mirror(keys=KEYS) as mirror:
         put(flow, ALL, b"first")
-        eventually(lambda: arrived(flow) == PARTITIONS, 60)
+        eventually(lambda: arrived(flow) == PARTITIONS)
         mirror.stop()
     put(flow, ALL, b"second")
     with Loss(flow, side) as loss:
@@ -181,7 +181,7 @@ def test_what_waits_for_a_leader_does_not_hold_up_the_others(
     keys = KEYS | {"twinlog.lane.memory.bytes": str(16 << 20)}
     with flow.mirror(keys=keys) as mirror, Loss(flow, side) as loss:
         put(flow, ALL, b"first")
-        mirror.eventually(of(ALL, lambda p: p.records == 1 and p.state == "AT_END"), 60)
+        mirror.eventually(of(ALL, lambda p: p.records == 1 and p.state == "AT_END"))
         backlog = 0
         if side == "target":
             # fill the lane's memory with what cannot be sent: it is read before anybody knows
@@ -203,7 +203,7 @@ def test_what_waits_for_a_leader_does_not_hold_up_the_others(
 def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
     with flow.mirror(keys=KEYS) as mirror, Loss(flow, "target") as loss:
         put(flow, ALL, b"first")
-        eventually(lambda: arrived(flow) == PARTITIONS, 60)
+        eventually(lambda: arrived(flow) == PARTITIONS)
         for _ in range(20):
             put(flow, ALL, BIG, 10)
         mirror.eventually(of(loss.gone, lambda p: p.records > 5))
@@ -292,7 +292,7 @@ def test_groups_of_others_are_kept_up(flow: Rig) -> None:
     keys = KEYS | GROUPS | {f"{flow.flow}.groups": group}
     with flow.mirror(keys=keys) as mirror, Loss(flow, "target") as loss:
         put(flow, ALL, b"first", 10)
-        mirror.eventually(of(ALL, lambda p: p.records == 10), 60)
+        mirror.eventually(of(ALL, lambda p: p.records == 10))
         commit(flow.source, group, flow.topic, 1)
         loss.begin()
         loss.is_told()
@@ -337,7 +337,7 @@ def test_broker_that_only_the_lane_cannot_reach(flow: Rig, side: str, tmp_path: 
     port = int(cluster.bootstrap.split(",")[LOST - 1].rpartition(":")[2])
     put(flow, ALL, b"first")
     with flow.mirror(keys=KEYS) as mirror:
-        eventually(lambda: arrived(flow) == PARTITIONS, 60)
+        eventually(lambda: arrived(flow) == PARTITIONS)
         mirror.stop()
     put(flow, ALL, b"second")
     loss = Loss(flow, side)

@@ -118,8 +118,8 @@ def test_source_that_has_the_records_again_is_copied_on(rig: Rig) -> None:
         rig.source.restart(1)
         mirror.eventually(lambda parts: parts[0].code == "SOURCE_DIVERGED")
         for start in range(30, 60, 10):
-            eventually(lambda start=start: put_again(rig, start), 90)  # type: ignore[misc]
-        rig.copied(60, 60)
+            eventually(lambda start=start: put_again(rig, start))  # type: ignore[misc]
+        rig.copied(60)
         mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
         mirror.stop()
     assert rig.numbers() == list(range(60))

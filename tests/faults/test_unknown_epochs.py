@@ -43,7 +43,7 @@ def cut_is_found(rig: Rig, mirror: Mirror) -> None:
     rewrite(rig)
     refill(rig)
     thaw(pids)
-    mirror.eventually(lambda parts: parts[0].code == "SOURCE_DIVERGED", 90)
+    mirror.eventually(lambda parts: parts[0].code == "SOURCE_DIVERGED")
     mirror.stop()
     assert rig.numbers() == before, "nothing of the new life follows the old one"
 
@@ -77,8 +77,8 @@ def test_finding_of_the_first_seconds_after_a_takeover_is_kept(rig: Rig) -> None
     rewrite(rig)
     assert rig.source_end() == 30
     with rig.mirror() as mirror:
-        mirror.eventually(lambda parts: parts[0].code in {"OTHER_WRITER", "SOURCE_DIVERGED"}, 90)
+        mirror.eventually(lambda parts: parts[0].code in {"OTHER_WRITER", "SOURCE_DIVERGED"})
         refill(rig)
-        mirror.eventually(lambda parts: parts[0].code == "SOURCE_DIVERGED", 90)
+        mirror.eventually(lambda parts: parts[0].code == "SOURCE_DIVERGED")
         mirror.stop()
     assert rig.numbers() == []

@@ -97,7 +97,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path, scratch: Path) -> Non
 @pytest.mark.timeout(120)
 def test_a_signal_while_the_clusters_start(tmp_path: Path, scratch: Path) -> None:
     with Command(tmp_path / "run", "demo") as demo:
-        eventually(lambda: any("kafka.Kafka" in _command_line(p) for p in _all(scratch)), within=90)
+        eventually(lambda: any("kafka.Kafka" in _command_line(p) for p in _all(scratch)))
         traces = Traces(demo, scratch)
         demo.terminate()
         assert demo.wait(60) == 0

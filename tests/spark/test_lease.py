@@ -178,7 +178,7 @@ def test_a_cancelled_lease_ends_its_lanes_and_is_no_failure(driver: Driver) -> N
     assert job.error is None
     driver.farewells(2)
     for lane in lanes:
-        eventually(lambda pid=lane.identity.pid: not psutil.pid_exists(pid), within=90)  # type: ignore[misc]
+        eventually(lambda pid=lane.identity.pid: not psutil.pid_exists(pid))  # type: ignore[misc]
     job.cancel()
 
 
@@ -294,5 +294,5 @@ def test_a_killed_driver_leaves_no_process_no_folder_and_said_nothing(tmp_path: 
         process.kill()
         process.wait()
         assert process.stderr.read() == ""
-    eventually(lambda: not any(psutil.pid_exists(pid) for pid in below), within=90)
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in below))
     assert list(tmp_path.iterdir()) == []

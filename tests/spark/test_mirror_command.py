@@ -147,7 +147,7 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
     produce(source_cluster, fresh_topic, orders(5000))
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     with Command(tmp_path / "run", "mirror", str(file), "--lease", "4") as mirror:
-        eventually(lambda: arrived(target_cluster, fresh_topic) > 0, within=90)
+        eventually(lambda: arrived(target_cluster, fresh_topic) > 0)
         load = Load(source_cluster, fresh_topic, 5000)
         try:
             for _ in range(4):
@@ -159,7 +159,7 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
                 )
         finally:
             load.stop()
-        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic), within=90)
+        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
         below = mirror.children()
         mirror.terminate()
         assert mirror.wait(60) == 0, mirror.stderr
@@ -177,16 +177,16 @@ def test_killed_driver_leaves_nothing_running_and_its_successor_goes_on(
     load = Load(source_cluster, fresh_topic, 2000)
     try:
         with Command(tmp_path / "first", "mirror", str(file)) as first:
-            eventually(lambda: arrived(target_cluster, fresh_topic) > 2000, within=90)
+            eventually(lambda: arrived(target_cluster, fresh_topic) > 2000)
             below = first.children()
             os.kill(first.pid, signal.SIGKILL)
             first.wait(60)
             assert all_gone(below, 60), "the JVM and its workers end with the driver"
         with Command(tmp_path / "second", "mirror", str(file)) as second:
             seen = arrived(target_cluster, fresh_topic)
-            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 1000, within=90)
+            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 1000)
             load.stop()
-            eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic), within=90)
+            eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
             second.terminate()
             assert second.wait(60) == 0, second.stderr
     finally:
@@ -202,7 +202,7 @@ def test_killed_jvm_ends_the_process_to_be_started_again(
     produce(source_cluster, fresh_topic, orders(100))
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     with Command(tmp_path / "run", "mirror", str(file), "--listen", "off") as mirror:
-        eventually(lambda: arrived(target_cluster, fresh_topic) == 100, within=90)
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 100)
         below = mirror.children()
         (jvm,) = [each for each in below if each.name() == "java"]
         jvm.kill()
@@ -222,10 +222,10 @@ def test_hangup_reads_the_configuration_again(
     path = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     flow = f"A->{alias_of(fresh_topic)}"
     with Command(tmp_path / "run", "mirror", str(path), "--listen", "off") as command:
-        eventually(lambda: f"A.{fresh_topic}" in topic_names(target_cluster), 90)
+        eventually(lambda: f"A.{fresh_topic}" in topic_names(target_cluster))
         config(tmp_path, source_cluster, target_cluster, fresh_topic, **{f"{flow}.topics": more})
         os.kill(command.pid, signal.SIGHUP)
-        eventually(lambda: len(read_all(target_cluster, f"A.{more}")) == 1, 90)
+        eventually(lambda: len(read_all(target_cluster, f"A.{more}")) == 1)
         assert f"reloaded: {flow}: {flow}.topics: " in command.stderr
         command.terminate()
         assert command.wait(60) == 0

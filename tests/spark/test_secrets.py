@@ -94,7 +94,7 @@ def test_nothing_that_spark_keeps_has_a_password(
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", options)
     monkeypatch.setenv("TMPDIR", str(scratch))
     with Command(tmp_path / "run", "mirror", str(file), "--listen", "off") as mirror:
-        eventually(lambda: arrived(target_cluster, fresh_topic) == 20, within=90)
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 20)
         below = mirror.children()
         seen = " ".join(environment_of(process) for process in below)
         kept = [path for path in scratch.rglob("*") if path.is_file()]

@@ -140,7 +140,7 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
         variables={},
     )
     eventually(lambda: manager.hears("READY=1") == 1, within=30, what="READY")
-    first = eventually(lambda: manager.output.splitlines()[:1], within=5)[0]
+    first = eventually(lambda: manager.output.splitlines()[:1])[0]
     told = re.fullmatch(r"http://127\.0\.0\.1:(\d+) serves /metrics, /healthz, /readyz", first)
     assert told is not None, first
     address = Address("127.0.0.1", int(told[1]))

@@ -109,7 +109,7 @@ def standalone(tmp_path: Path) -> Iterator[str]:
         )
     ]
     try:
-        eventually(lambda: _listens(port), within=90)
+        eventually(lambda: _listens(port))
         for number in range(2):
             place = ("--host", "127.0.0.1", "--work-dir", str(folder / f"work-{number}"))
             size = ("--cores", "2", "--memory", "1g")
@@ -154,10 +154,10 @@ def test_killed_executor_of_a_standalone_cluster_loses_and_repeats_nothing(
         try:
             seen = arrived(target_cluster, fresh_topic)
             os.kill(executors()[0].pid, signal.SIGKILL)
-            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 2000, within=90)
+            eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 2000)
         finally:
             load.stop()
-        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic), within=90)
+        eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
         mirror.terminate()
         assert mirror.wait(15) == 0, mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) > 5000

@@ -31,7 +31,7 @@ def shared_cluster(name: str, folder: Path, owner: int) -> Iterator[LocalCluster
         if _count(users, +1) == 1:
             shutil.rmtree(folder, ignore_errors=True)
             cluster = LocalCluster(
-                name, folder, jvm_flags=QUICK_JVM, owner=owner, config=SOON_CLEAN
+                name, folder, jvm_flags=QUICK_JVM, owner=owner, config=SOON_CLEAN | KEEPS
             )
             try:
                 cluster.start()
@@ -53,6 +53,10 @@ def shared_cluster(name: str, folder: Path, owner: int) -> Iterator[LocalCluster
 
 SOON_CLEAN: Final = {"log.cleaner.backoff.ms": "1000"}
 """A test that waits for compaction need not wait for 15 s."""
+
+
+KEEPS: Final = {"log.retention.ms": "-1"}
+"""Records whose timestamps are years old stay: a broker deletes such segments whenever it looks."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ __all__ = ["PATIENCE_S", "eventually"]
 
 T = TypeVar("T")
 
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 """For what takes a second here: a machine at half speed with other work is not in error."""
 
 _POLL_SECONDS = 0.05
