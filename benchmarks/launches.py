@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.copier import Launch
 from benchmarks.results import MIRROR_MAKER, TWINLOG
-from twinlog.sandbox.java import find_java
+from twinlog.java import find_java
 
 __all__ = [
     "DEFAULT_LINGER",

@@ -24,7 +24,7 @@ from benchmarks.scale import Scale
 from benchmarks.stage import BROKER_HEAP_MB
 from benchmarks.summary import median
 from benchmarks.table import render_rows, render_table
-from twinlog.sandbox.java import find_java
+from twinlog.java import find_java
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
 __all__ = ["JSON_VERSION", "Report"]

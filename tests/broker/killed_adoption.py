@@ -1,5 +1,6 @@
 """A mirror that takes over from a MirrorMaker 2 and dies of SIGKILL at the point that its command
-line names: when it has written `some rows` of the offset map, or when it is `copying`.
+line names: when it has written `some rows` of the offset map, or when it is `copying`. Or it stops
+(SIGSTOP) when it has `looked` at what there is to take over, and goes on when it is woken.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from tests.support.mirror import Mirror
@@ -19,7 +21,7 @@ from twinlog.control.adopt import adoption
 from twinlog.control.flow import flow_setup
 from twinlog.mirror.map.offset_map import ChunkRow
 
-POINTS = {"some rows": 1, "copying": None}
+POINTS = {"some rows": 1, "copying": None, "looked": None}
 """How many rows it writes."""
 
 _SURVIVES_S = 120.0
@@ -30,19 +32,31 @@ def main(config: str, point: str) -> None:
 
     def write(target: ClusterClient, topic: str, partitions: int, rows: Iterable[ChunkRow]) -> None:
         known = list(rows)
-        assert len(known) > 1, "there is nothing to take over"
+        assert len(known) > 1 or point == "looked", "there is nothing to take over"
         write_rows(target, topic, partitions, islice(known, POINTS[point]))
-        if point != "copying":
+        if point == "some rows":
             os.kill(os.getpid(), signal.SIGKILL)
+
+    look = adoption.Adopter.look
+    is_first = True
+
+    def look_and_stop(*arguments: Any) -> adoption.Adoption:
+        nonlocal is_first
+        found = look(*arguments)
+        if point == "looked" and is_first:
+            is_first = False
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return found
 
     with (
         patch.object(adoption, "QUIET_S", 0.2),
+        patch.object(adoption.Adopter, "look", look_and_stop),
         patch.object(flow_setup, "write_rows", write),
         Mirror(Path(config), adopt_mm2=True) as mirror,
     ):
         deadline = time.monotonic() + _SURVIVES_S
         while time.monotonic() < deadline:
-            if any(flow.records for flow in mirror.supervisor.snapshots()):
+            if point == "copying" and any(flow.records for flow in mirror.supervisor.snapshots()):
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(0.01)
 

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.load import Load
 from tests.support.client import produce, produce_transaction
+from tests.support.eventually import eventually
 from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
-from tests.support.topics import create_topic, delete_records, end_offsets
+from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
 from twinlog.cluster.client import ClusterClient
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
 from twinlog.control.adopt import adoption
 from twinlog.errors import AdoptionRefused
-from twinlog.mirror.names.naming import DefaultReplicationPolicy
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.exact_map import ExactMap
@@ -168,3 +170,27 @@ def test_positions_that_are_nowhere(left: Left) -> None:
     (error,) = mirror.supervisor.errors
     assert error.code == "MM2_NOT_FOUND"
     assert "there is no topic not-there" in str(error)
+
+
+def test_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
+    """With the option kept, one partition that somebody writes to must not keep the flow away."""
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    assert left.adopt().code == ""
+    with Load(left.target, left.remote) as load:
+        eventually(lambda: load.sent > 0)
+        assert left.adopt().code in {"OTHER_WRITER", "EXTRA_RECORDS"}
+    assert left.values()[:30] == values(range(30))
+
+
+def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    assert left.adopt().code == ""
+    delete_topic(left.target, offset_map_topic(left.alias))
+    with Mirror(left.file, once=True, adopt_mm2=True) as mirror:
+        (flow,) = mirror.wait()
+    assert (flow.state, flow.code) == ("FAILED", "MAP_MISSING")
+    assert left.values() == values(range(30))

@@ -8,9 +8,11 @@ import sys
 import uuid
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.client import produce
+from tests.support.eventually import eventually
 from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.topics import create_topic
 from twinlog.control.adopt import adoption
@@ -61,3 +63,25 @@ def test_the_same_command_again_finishes_what_was_begun(left: Left, point: str) 
     assert [one.code for one in left.adopt_all()] == [""] * len(PARTITIONS)
     for partition in PARTITIONS:
         assert left.values(partition) == values(range(60))
+
+
+def test_process_that_was_frozen_while_another_took_over_begins_where_that_one_is(
+    left: Left,
+) -> None:
+    for partition in PARTITIONS:
+        produce(left.source, left.topic, outgoing(range(60), partition))
+    mirror_maker_copies(left, range(20), noted=11)
+    command = [sys.executable, "-m", "tests.broker.killed_adoption", str(left.file), "looked"]
+    with subprocess.Popen(command, cwd=ROOT) as frozen:
+        try:
+            eventually(lambda: psutil.Process(frozen.pid).status() == psutil.STATUS_STOPPED)
+            assert [one.code for one in left.adopt_all()] == [""] * len(PARTITIONS)
+            frozen.send_signal(signal.SIGCONT)
+            for partition in PARTITIONS:
+                produce(left.source, left.topic, outgoing(range(60, 80), partition))
+            for partition in PARTITIONS:
+                eventually(lambda n=partition: len(left.values(n)) >= 80)  # type: ignore[misc]
+        finally:
+            frozen.kill()
+    for partition in PARTITIONS:
+        assert left.values(partition) == values(range(80))

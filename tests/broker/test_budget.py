@@ -68,8 +68,8 @@ def rates(
 ) -> dict[str, float]:
     """Bytes per second of each topic over some seconds, by what is on the target."""
     remote = {f"{rig.alias}.{topic}" for topic in topics}
-    eventually(lambda: remote <= topic_names(rig.target), 90, what="remote topics")
-    eventually(lambda: any(copied(rig, topics).values()), 90, what="first records")
+    eventually(lambda: remote <= topic_names(rig.target), what="remote topics")
+    eventually(lambda: any(copied(rig, topics).values()), what="first records")
     time.sleep(settle_s)
     began, before = time.monotonic(), copied(rig, topics)
     time.sleep(watched_s)
@@ -113,7 +113,7 @@ def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig)
         rate = full_rates(flow, MEGABYTE, flow.topic, payments)
         assert rate[payments] / rate[flow.topic] == pytest.approx(4, rel=0.15)
         produce(flow.source, quiet, [Outgoing(value=b"now")])  # which counts as a whole one
-        eventually(lambda: copied(flow, [quiet])[quiet] > 0, 30, what="the quiet topic's record")
+        eventually(lambda: copied(flow, [quiet])[quiet] > 0, what="the quiet topic's record")
 
 
 def test_whole_machine_is_used_where_nothing_binds(flow: Rig) -> None:

@@ -54,7 +54,7 @@ class Follower:
             remote = self.remote(name)
             return remote in topic_names(self.target) and end_offsets(self.target, remote) == ends
 
-        eventually(has_arrived, 90, what=f"{name} on the target")
+        eventually(has_arrived, what=f"{name} on the target")
 
     def remotes(self) -> set[str]:
         """Those that were mirrored; the checkpoints topic is made beside them."""

@@ -108,7 +108,7 @@ class Shape:
         def has_arrived() -> bool:
             return topic in topic_names(there) and end_offsets(there, topic) == {0: count}
 
-        eventually(has_arrived, 90, what=f"{count} records of {topic} in {cluster}")
+        eventually(has_arrived, what=f"{count} records of {topic} in {cluster}")
 
     def marked(self, cluster: str) -> set[str]:
         """All topics of the test that are there."""

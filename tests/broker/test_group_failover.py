@@ -154,7 +154,7 @@ def with_compaction(pair: Pair) -> None:
         found = goes_on(pair.a, group, pair.topic)
         return [value for value in found if value != b"last"] == b"2 4 5 8 9 10 11".split()
 
-    eventually(is_compacted, 90, what="compaction")
+    eventually(is_compacted, what="compaction")
 
 
 @pytest.mark.parametrize("fill", [with_transactions, with_compaction])
@@ -189,6 +189,6 @@ def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
                 commit(pair.a, copy, pair.topic, max(committed(pair.a, group, pair.topic), 0))
                 return goes_on(pair.a, copy, pair.topic) == left
 
-            eventually(is_back, 90, what=f"{group} back on A")
+            eventually(is_back, what=f"{group} back on A")
             assert goes_on(pair.a, group, pair.topic) == left
         mirror.stop()

@@ -48,7 +48,7 @@ def test_lease_changes_of_different_flows_are_apart(
 
     mirror.leases.start = noted  # type: ignore[method-assign]
     with mirror:
-        eventually(lambda: len(began) >= 4, 90, what="a first lease and a change of each flow")
+        eventually(lambda: len(began) >= 4, what="a first lease and a change of each flow")
         mirror.stop()
     first, changes = began[:2], began[2:4]
     assert first[1] - first[0] < LEASE_S / 8, "both start at once"

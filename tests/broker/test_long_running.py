@@ -52,7 +52,7 @@ def test_partitions_that_left_are_forgotten(
                 produce(rig.source, name, [Outgoing(value=b"x")])
             mirror.eventually(lambda parts: all(part.records == 1 for part in parts))
             delete_topic(rig.source, f"{rig.topic}.gone")
-            eventually(lambda: shown() == {rig.topic}, 60, what="it is not shown any more")
+            eventually(lambda: shown() == {rig.topic}, what="it is not shown any more")
             (flow,) = mirror.supervisor._flows
             assert flow.run is not None
             assert {tp.topic for tp in flow.run.partitions} == {rig.topic}

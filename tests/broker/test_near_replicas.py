@@ -61,7 +61,7 @@ def test_the_replica_in_our_rack_is_read_until_it_fails(
         keys = {f"{rig.alias}.consumer.client.rack": f"rack-{near}"}
         prelude = NOTES_WHO_BROUGHT_RECORDS.format(notes=str(notes))
         with rig.mirror(keys=keys, prelude=prelude) as mirror:
-            eventually(lambda: str(near) in brought(), 90, what="records from the near replica")
+            eventually(lambda: str(near) in brought(), what="records from the near replica")
             assert str(led_by) not in brought()
             rig.put(range(10, 20))
             mirror.eventually(lambda parts: sum(p.records for p in parts) == 20)

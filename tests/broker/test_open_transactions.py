@@ -54,7 +54,7 @@ def test_an_open_transaction_is_named(
     assert list(held_back(uncommitted)) == []
     client.abort_transaction(30)
     # the coordinator answers before the marker is in the log
-    eventually(lambda: not list(held_back(config)), 90, what="the marker of the abort")
+    eventually(lambda: not list(held_back(config)), what="the marker of the abort")
 
 
 def test_once_ends_where_an_open_transaction_begins_and_says_who_holds_it_back(

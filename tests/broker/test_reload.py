@@ -12,10 +12,11 @@ import pytest
 
 from tests.faults.load import Load
 from tests.support.client import Outgoing, produce, read_all
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.config.load import load
+from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.setups import flow_setup
 from twinlog.control.process.reload import Reloader
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -145,6 +146,37 @@ def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading
         this.write({this.there: both})
         this.asked.set()
         eventually(lambda: this.on_target("payments") == [b"p1", b"p2"])
+
+
+def test_file_that_changes_again_while_the_flow_ends(
+    two_ways: Reloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lead goes to the newest configuration, not to one in between that never runs."""
+    this = two_ways
+    this.write({this.there: this.topic("orders")})
+    ends, may_end = threading.Event(), threading.Event()
+    rest = PreparedFlow.rest
+
+    def slowly(one: PreparedFlow, *, drained: bool, successor: FlowSetup | None) -> None:
+        rest(one, drained=drained, successor=successor)
+        ends.set()
+        may_end.wait(PATIENCE_S)
+
+    monkeypatch.setattr(PreparedFlow, "rest", slowly)
+    with this.mirror() as mirror, this.reloader(mirror):
+        copies(this, mirror, this.there, "orders")
+        this.write({this.there: "nothing-of-this-name"})
+        this.asked.set()
+        eventually(ends.is_set)
+        this.write({this.there: this.topic("payments")})
+        this.asked.set()
+        (flow,) = mirror.supervisor._flows
+        in_between = flow.successor
+        eventually(lambda: flow.successor is not in_between)
+        may_end.set()
+        this.put("payments", b"p1")
+        eventually(lambda: this.on_target("payments") == [b"p1"])
+        mirror.stop()
 
 
 def test_flows_come_and_go(two_ways: Reloading) -> None:

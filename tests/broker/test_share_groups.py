@@ -46,7 +46,7 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
 
         assert take(pair.b, part, pair.remote, 1) == [b"sign"]  # now nothing of it lags
         here = stands_at(pair.a, part, pair.topic)
-        eventually(lambda: stands_at(pair.a, part, pair.topic) > here, 90, what="back on A")
+        eventually(lambda: stands_at(pair.a, part, pair.topic) > here, what="back on A")
         mirror.stop()
     produce(pair.a, pair.topic, [Outgoing(value=b"more")])
     assert take(pair.a, part, pair.topic, 1) == [b"more"]

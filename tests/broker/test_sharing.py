@@ -113,14 +113,14 @@ def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) 
     with site.load() as load, site.process() as first:
         eventually(lambda: states(first) == ["RUNNING"] * FLOWS)
         with site.process() as second:
-            eventually(lambda: leads(first, second) == [2, 2], 90, what="two flows each")
+            eventually(lambda: leads(first, second) == [2, 2], what="two flows each")
             eventually(lambda: states(first) == states(second) == HALF)
             with site.process() as third:
                 # 2, 2 and 0: the newcomer gets one or two, and then the difference is one
                 until_settled(first, second, third)
                 assert sorted(leads(first, second, third)) == [1, 1, 2]
-            eventually(lambda: sum(leads(first, second)) == FLOWS, 90, what="the third's flow")
-        eventually(lambda: leads(first) == [FLOWS], 90, what="all flows with the last process")
+            eventually(lambda: sum(leads(first, second)) == FLOWS, what="the third's flow")
+        eventually(lambda: leads(first) == [FLOWS], what="all flows with the last process")
         count = load.stop()
         eventually(lambda: site.ended(count))
     site.same()

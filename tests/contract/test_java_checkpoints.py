@@ -63,7 +63,7 @@ def test_java_translates_every_group_to_exactly_the_next_record(
 
         eventually(lambda: by_java(gone_back) == there[-1].offset + 1)
         commit(pair.a, gone_back, pair.topic, 1)
-        eventually(lambda: by_java(gone_back) == 1, 30, what="a group that went back")
+        eventually(lambda: by_java(gone_back) == 1, what="a group that went back")
         mirror.stop()
     records = checkpoints_of(pair)
     assert all(record.value is not None for record in records)

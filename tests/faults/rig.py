@@ -21,6 +21,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.faults import raw
 from tests.support import topics
 from tests.support.client import LOG_APPEND_TIME, Outgoing, Seen, eventually, producer, read_all
+from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import create_topic
@@ -248,7 +249,7 @@ class Rig:
         """The target's records by number, in its order."""
         return _plain(self.on_target())
 
-    def copied(self, count: int, within: float = 90.0) -> None:
+    def copied(self, count: int, within: float = PATIENCE_S) -> None:
         """Wait until so many records are below the target's high watermark."""
         eventually(lambda: self.end() >= count, within, what=f"{count} records on {self.remote}")
 

@@ -87,7 +87,7 @@ def test_source_that_answers_an_error_without_a_code_of_its_own(rig: Rig) -> Non
     produce_transaction(rig.source, rig.topic, [rig.outgoing(900)], commit=False)
     index = rig.source.data_folder(1) / str(rig.here) / f"{0:020}.txnindex"
     # the end of a transaction is answered before its marker is in the log
-    eventually(lambda: index.exists() and index.stat().st_size > 0, 30, what="the abort")
+    eventually(lambda: index.exists() and index.stat().st_size > 0, what="the abort")
     sound = index.read_bytes()
     with rig.mirror() as mirror:
         rig.copied(10)
@@ -168,7 +168,7 @@ def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]
     with Driver(rig.config(), lanes=1) as driver:
         rig.copied(10)
         driver.signal(signal.SIGSTOP)
-        eventually(lambda: is_said("[CHANNEL_SILENT]"), 60, what="the end of the lane")
+        eventually(lambda: is_said("[CHANNEL_SILENT]"), what="the end of the lane")
         driver.signal(signal.SIGCONT)
         rig.put(range(10, 20))
         rig.copied(20)

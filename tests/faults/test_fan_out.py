@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -62,9 +63,31 @@ def test_lanes_killed_again_and_again(flow: Rig) -> None:
             time.sleep(dice.uniform(0.2, 1.2))
             send_signals(dice.sample(mirror.leases.pids(), 1), signal.SIGKILL)
         count = load.stop()
-        eventually(lambda: arrived(flow) >= count, 90, what="everything that was produced")
+        eventually(lambda: arrived(flow) >= count, what="everything that was produced")
         mirror.stop()
     check(flow, 2)
+
+
+DIES_BETWEEN_ROWS = """
+import os, pathlib, signal
+from twinlog.lane import map_writer
+done = pathlib.Path({done!r})
+def die(*_):
+    done.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+if not done.exists():
+    map_writer.ROUND_BYTES = 0
+    map_writer.MapWriter.on_answer = die
+"""
+
+
+def test_lane_killed_between_the_first_rows_of_its_branches(flow: Rig, tmp_path: Path) -> None:
+    flow.create()
+    flow.put(range(40))
+    done = tmp_path / "done"
+    flow.copy_once(KEYED, prelude=DIES_BETWEEN_ROWS.format(done=str(done)))
+    assert done.exists()
+    check(flow, 1)
 
 
 def test_leases_change_in_order_under_load(flow: Rig) -> None:
@@ -75,9 +98,9 @@ def test_leases_change_in_order_under_load(flow: Rig) -> None:
         jobs = mirror.leases.jobs
         eventually(lambda: len(jobs) > CHANGES and jobs[CHANGES - 1].is_done)
         at_the_change = load.sent
-        eventually(lambda: arrived(flow) > at_the_change, 90, what="records of the last lease")
+        eventually(lambda: arrived(flow) > at_the_change, what="records of the last lease")
         count = load.stop()
-        eventually(lambda: arrived(flow) >= count, 90, what="everything that was produced")
+        eventually(lambda: arrived(flow) >= count, what="everything that was produced")
         tries = {attempt for job in jobs for attempt in job.attempts.values()}
         assert tries == {0}, "no lane was lost: these were changes in order"
         assert {part.code for one in mirror.snapshots for part in one.partitions} == {""}
@@ -90,7 +113,7 @@ def test_broker_forgot_us_and_our_records_are_old(flow: Rig) -> None:
     for begin in (0, 40, 80):
         flow.put(range(begin, begin + 40), age_ms=OLD)
         flow.copy_once(KEYED)
-        eventually(lambda: not known(flow), 90, what="the expiry of every producer id")
+        eventually(lambda: not known(flow), what="the expiry of every producer id")
     check(flow, 1)
 
 

@@ -13,7 +13,8 @@ from tests.support.client import eventually, produce_transaction
 from tests.support.topics import create_topic, delete_records
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import append, read_to_end
-from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
+from twinlog.control.flow.claims import FlowClaims
+from twinlog.control.flow.flow_setup import PreparedFlow
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, map_partition, run_at
 from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.mirror.state.generations import FlowHistory
@@ -260,23 +261,23 @@ def transactions(rig: Rig, at: int) -> None:
 def test_changed_isolation_waits_for_the_lanes_of_a_process_that_did_not_say_goodbye(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.flow.flow_setup.OLD_LANES_END_S", 3.0)
+    monkeypatch.setattr("twinlog.control.flow.claims.OLD_LANES_END_S", 3.0)
     monkeypatch.setattr(PreparedFlow, "close", lambda self, *, drained: self.setup.close(None))
     rig.create()
     transactions(rig, 0)
     rig.copy_once()
     transactions(rig, 10)
     waited: list[str] = []
-    check = FlowSetup._check_meaning
+    check = FlowClaims._check_meaning
 
-    def noted(setup: FlowSetup, history: FlowHistory | None, *, anew: bool) -> None:
+    def noted(claims: FlowClaims, history: FlowHistory | None, *, anew: bool) -> None:
         try:
-            check(setup, history, anew=anew)
+            check(claims, history, anew=anew)
         except Exception as error:
             waited.append(str(error))
             raise
 
-    monkeypatch.setattr(FlowSetup, "_check_meaning", noted)
+    monkeypatch.setattr(FlowClaims, "_check_meaning", noted)
     rig.copy_once({f"{rig.alias}.consumer.isolation.level": "read_uncommitted"})
     assert "isolation" in waited[0]
     assert rig.numbers() == [0, 1, 4, 5, *range(10, 16)]

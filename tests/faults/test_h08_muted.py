@@ -80,7 +80,7 @@ def test_lane_frozen_behind_a_quota_writes_nothing_twice(
         eventually(lambda: mirror.snapshots[0].state == "THROTTLED")
         pids = mirror.leases.pids()
         freeze(pids)
-        eventually(lambda: len(mirror.leases.jobs) > 1, 90, what="another lane")
+        eventually(lambda: len(mirror.leases.jobs) > 1, what="another lane")
         limit(rig, f"twinlog-{rig.flow}", None)
         rig.copied(60)
         with suppress(ProcessLookupError):  # the lease was cancelled, and its processes with it

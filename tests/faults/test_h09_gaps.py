@@ -51,7 +51,7 @@ def test_compacted_source_with_a_gap_behind_every_record(rig: Rig, tmp_path: Pat
         rig.put(numbers, age_ms=AGE_MS, size=VALUE_BYTES, keys=again)
     rig.put([RECORDS], age_ms=AGE_MS)
     left = RECORDS // 2 + 2
-    eventually(lambda: len(rig.on_source()) <= left, 90, what="a compacted source")
+    eventually(lambda: len(rig.on_source()) <= left, what="a compacted source")
     counter = tmp_path / "rounds"
     rig.copy_once(prelude=COUNTS_ROUNDS.format(path=str(counter)))
     rig.same()

@@ -86,7 +86,7 @@ def test_target_that_was_compacted(rig: Rig) -> None:
     )
     rig.put([40], keys=FOUR_KEYS)
     rig.copy_once()  # the segment before it is closed: now it can be cleaned
-    eventually(lambda: len(rig.on_target()) < 20, 90, what="a cleaned target")
+    eventually(lambda: len(rig.on_target()) < 20, what="a cleaned target")
     rig.put(range(41, 61), keys=FOUR_KEYS)
     rig.copy_once()
     rig.put([61], keys=FOUR_KEYS)
@@ -103,7 +103,7 @@ def test_source_that_was_compacted(rig: Rig) -> None:
     rig.put(range(40), keys=FOUR_KEYS)
     rig.copy_once()
     rig.put([40], keys=FOUR_KEYS)
-    eventually(lambda: len(rig.on_source()) < 20, 90, what="a cleaned source")
+    eventually(lambda: len(rig.on_source()) < 20, what="a cleaned source")
     rig.copy_once()
     # the target has the same policy, and cleans when it likes
     here, there = rig.on_source(), rig.on_target()

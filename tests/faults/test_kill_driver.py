@@ -39,7 +39,7 @@ def arrived(rig: Rig) -> int:
 
 def finish(rig: Rig, load: Load) -> None:
     count = load.stop()
-    eventually(lambda: arrived(rig) >= count, 90, what="everything that was produced")
+    eventually(lambda: arrived(rig) >= count, what="everything that was produced")
 
 
 def test_driver_killed_and_a_new_one_started(flow: Rig) -> None:
@@ -67,9 +67,9 @@ def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> Non
             assert not second.state.lanes
             first.kill()
             killed = time.monotonic()
-            eventually(lambda: second.state.generation >= 1, 90, what="the second one's lead")
+            eventually(lambda: second.state.generation >= 1, what="the second one's lead")
             assert time.monotonic() - killed < TAKES_OVER_S + 5
-            eventually(lambda: second.state.records > 0, 90, what="records of the second mirror")
+            eventually(lambda: second.state.records > 0, what="records of the second mirror")
             finish(flow, load)
     flow.same()
 
@@ -81,7 +81,7 @@ def test_frozen_driver_finds_its_flow_led_by_another_and_stands_by(flow: Rig) ->
         with Driver(config) as second:
             second.until("STANDBY")
             first.signal(signal.SIGSTOP)
-            eventually(lambda: second.state.records > 500, 90, what="records of the second mirror")
+            eventually(lambda: second.state.records > 500, what="records of the second mirror")
             first.signal(signal.SIGCONT)
             first.until("STANDBY")
             before = second.state.records

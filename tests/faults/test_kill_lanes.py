@@ -46,7 +46,7 @@ def under_load(
         while time.monotonic() < end:
             trouble(load)
         count = load.stop()
-        eventually(lambda: arrived(rig) >= count, 90, what="everything that was produced")
+        eventually(lambda: arrived(rig) >= count, what="everything that was produced")
         mirror.stop()
     rig.same()
     assert arrived(rig) == count
@@ -76,7 +76,7 @@ def test_leases_change_under_load(flow: Rig) -> None:
     mirror = Mirror(flow.config(), lanes=2, lease_s=1.0)
 
     def four_leases(_load: Load) -> None:
-        eventually(lambda: len(mirror.leases.jobs) > 4, 90, what="the fifth lease")
+        eventually(lambda: len(mirror.leases.jobs) > 4, what="the fifth lease")
 
     under_load(flow, mirror, four_leases, seconds=0.1)
 
@@ -113,3 +113,26 @@ def test_frozen_for_a_moment_again_and_again(flow: Rig) -> None:
         time.sleep(dice.uniform(0.1, 0.5))
 
     under_load(flow, mirror, trouble, seconds=8)
+
+
+FREEZES_BEFORE_ITS_HELLO = """
+import os, pathlib, signal
+done = pathlib.Path({done!r})
+if not done.exists():
+    done.touch()
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_only_lane_that_freezes_before_its_hello_is_given_up(
+    flow: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.lanes.lanes.HELLO_WITHIN_S", 15.0)
+    mirror = Mirror(flow.config(), lanes=1)
+    mirror.leases.prelude = FREEZES_BEFORE_ITS_HELLO.format(done=str(tmp_path / "done"))
+    with mirror, Load(flow.source, flow.topic, partitions=PARTITIONS, per_second=200) as load:
+        mirror.eventually(lambda parts: sum(p.records for p in parts) > 0)
+        count = load.stop()
+        eventually(lambda: arrived(flow) >= count)
+        mirror.stop()
+    flow.same()

@@ -22,7 +22,7 @@ def test_map_that_lost_a_row_behind_large_records(rig: Rig) -> None:
     for number in range(28):
         rig.put([number], size=SIZE)
     rig.put_at_once([rig.record(28, size=SIZE)], [rig.record(29, size=SIZE)])
-    eventually(lambda: rig.source_end() == 31, 90, what="the marker of the transaction")
+    eventually(lambda: rig.source_end() == 31, what="the marker of the transaction")
     for number in (30, 31):
         rig.put([number], size=SIZE)  # behind a marker: 31 and 32 at the source
     rig.copy_once()

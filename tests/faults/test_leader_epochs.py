@@ -119,7 +119,7 @@ def test_lease_change_behind_the_marker_of_a_newer_epoch(rig: Rig) -> None:
         client.commit_transaction(30)
         rig.copied(11)
         leases = len(mirror.leases.jobs)
-        eventually(lambda: len(mirror.leases.jobs) >= leases + 3, 60, what="three lease changes")
+        eventually(lambda: len(mirror.leases.jobs) >= leases + 3, what="three lease changes")
         mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
         never_diverged(mirror)
         mirror.stop()

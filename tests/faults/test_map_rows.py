@@ -9,14 +9,17 @@ import pytest
 
 from tests.faults import raw
 from tests.faults.rig import MAP_PARTITIONS, Rig, kill
+from tests.faults.surgery import cut_log
 from tests.faults.test_h03_offset_map import rows, write_row
 from tests.support.client import eventually, read_all
 from tests.support.topics import add_partitions, alter_topic_configs, create_topic, delete_topic
 from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import Run, Term, map_partition
 from twinlog.mirror.map.translation import Known, Translation, downstream_within, reach_of
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.model import TopicPartition
+from twinlog.survey.map_reader import MapReader
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -204,3 +207,53 @@ def test_six_hundred_thousand_small_records_with_every_second_one_cleaned(rig: R
     assert max(len(row.encode()[1]) for row in rows(rig)) < 16_000
     rig.offsets_are_exact()
     assert len(read_all(rig.target, rig.remote)) == rig.end() > PER_BATCH * BATCHES // 2
+
+
+def cut_home(rig: Rig, offset: int) -> TopicPartition:
+    """The map's partition loses its rows from this offset on, under a new leader epoch."""
+    home = TopicPartition(offset_map_topic(rig.alias), map_partition(rig.here, MAP_PARTITIONS))
+    rig.target.kill(1)
+    cut_log(rig.target, home, offset)
+    rig.target.restart(1)
+    return home
+
+
+def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
+    """They had been acknowledged: only the new leader epoch says that they may be gone."""
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        before = rows(rig)[-1]
+        cut_home(rig, 0)
+        eventually(lambda: [row.runs for row in rows(rig)] == [before.runs])
+        mirror.stop()
+    rig.copy_once()
+    rig.offsets_are_exact()
+
+
+def test_reader_of_the_map_sees_rows_in_the_room_of_lost_ones(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(5))
+    transactions(rig, range(5, 10))
+    rig.copy_once()
+    reader = MapReader(rig.target_client, offset_map_topic(rig.alias), MAP_PARTITIONS)
+    (known,) = reader.read().values()
+    kept = rows(rig)[-1]
+    home = cut_home(rig, 0)
+    # more than there was: the end of the log does not give it away
+    key, value = replace(kept, runs=kept.runs[:1]).encode()
+    found = eventually(lambda: append_many(rig, home, key, value, 50))
+    assert found > len(known.runs)
+    (now,) = reader.read().values()
+    assert tuple(now.runs) == kept.runs[:1]
+
+
+def append_many(rig: Rig, home: TopicPartition, key: bytes, value: bytes, count: int) -> int:
+    """The log's end behind so many rows; 0: not yet, for its leader has just come back."""
+    records = [Record(at, rig.began_ms, key, value) for at in range(count)]
+    try:
+        return append(rig.target_client, home, records) + count
+    except TwinlogError:
+        return 0

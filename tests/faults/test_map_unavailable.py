@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.faults.rig import COUNTS_ROUNDS, MAP_PARTITIONS, Rig, kill
+from tests.faults.rig import COUNTS_ROUNDS, MAP_PARTITIONS, OLD, Rig, kill
 from tests.faults.test_map_rows import transactions
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
 from tests.support.topics import (
@@ -24,6 +24,7 @@ from tests.support.topics import (
     leader,
     topic_names,
 )
+from twinlog.cli.main import run
 from twinlog.mirror.map.offset_map import map_home
 from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
@@ -176,7 +177,7 @@ def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_p
                 transactions(rig, range(n := next(numbers), n + 1))
                 return mirror.snapshots[0].partitions[0].code == "MAP_UNWRITABLE"
 
-            eventually(is_told, 90, what="the code on what waits")
+            eventually(is_told, what="the code on what waits")
             per_second = (rounds(counter) - before) / (time.monotonic() - began)
             assert per_second < 20, "it was 1,270"
         finally:
@@ -191,3 +192,20 @@ def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_p
 
 def rounds(counter: Path) -> int:
     return len(counter.read_text()) if counter.exists() else 0
+
+
+def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_anew(rig: Rig) -> None:
+    """It has made the map topic, so the next start does not miss that."""
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    rig.copy_once()
+    rig.forgotten()
+    delete_records(rig.target, rig.remote)
+    delete_topic(rig.target, map_topic(rig))
+    assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 1
+    assert map_topic(rig) in topic_names(rig.target)
+    rig.put(range(10, 20))
+    code, message = rig.fail_once()
+    assert code == "MAP_MISSING"
+    assert "twinlog offsets rebuild" in message
+    assert rig.numbers() == []

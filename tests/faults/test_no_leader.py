@@ -92,7 +92,7 @@ class Loss:
     def is_told(self) -> None:
         """The cluster has noticed."""
         one = min(self.gone)
-        eventually(lambda: leader(self._cluster, self._topic, one) == -1, 60, what="no leader")
+        eventually(lambda: leader(self._cluster, self._topic, one) == -1, what="no leader")
 
     def end(self) -> None:
         if self._is_gone and self._is_frozen:

@@ -46,7 +46,7 @@ def test_late_batch_between_two_questions(
     rig.put(range(10, 20))
     prelude = STOPS_BEFORE.format(question=question, turn=turn, topic=rig.remote, flag=str(flag))
     with rig.mirror(prelude=prelude) as mirror:
-        eventually(flag.exists, 30, what="the look at the target")
+        eventually(flag.exists, what="the look at the target")
         late = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
         late.send([rig.record(n) for n in (10, 11, 12)], 10).expect_ok()
         flag.unlink()
@@ -69,7 +69,7 @@ def test_log_that_is_filled_again_behind_the_look_at_its_end(rig: Rig, tmp_path:
     rewrite(rig)
     prelude = STOPS_BEFORE.format(question="read", turn=1, topic=rig.topic, flag=str(flag))
     with rig.mirror(prelude=prelude) as mirror:
-        eventually(flag.exists, 30, what="the look at the source")
+        eventually(flag.exists, what="the look at the source")
         put_others(rig, range(30, 80))
         flag.unlink()
         (part,) = mirror.eventually(lambda parts: parts[0].state == "FAILED")

@@ -46,8 +46,8 @@ def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
             progress = mirror.partition(rig.here).progress
             return progress is not None and progress.is_protected
 
-        eventually(is_protected, 90, what="two hours of a day are protected")
+        eventually(is_protected, what="two hours of a day are protected")
         with rig.target_forgets_after(HOUR_MS):
-            eventually(lambda: not is_protected(), 30, what="of an hour they are not")
-        eventually(is_protected, 30, what=f"of {DAY_MS} ms they are again")
+            eventually(lambda: not is_protected(), what="of an hour they are not")
+        eventually(is_protected, what=f"of {DAY_MS} ms they are again")
         mirror.stop()

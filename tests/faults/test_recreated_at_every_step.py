@@ -18,6 +18,7 @@ from tests.faults.rig import MAP_PARTITIONS, Rig
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, delete_topic
+from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
@@ -29,7 +30,7 @@ WITHIN_S: Final = 60.0
 OLD, NEW = range(15), range(100, 107)
 IN_DRIVER: Final = {
     "leads": (FlowSetup, "_lead"),
-    "claimed": (FlowSetup, "_claim"),
+    "claimed": (FlowClaims, "claim"),
     "discovered": (FlowSetup, "_discover"),
     "map-read": (MapReader, "read"),
 }

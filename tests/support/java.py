@@ -10,7 +10,7 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from twinlog.sandbox.java import find_java
+from twinlog.java import find_java
 from twinlog.sandbox.kafka_jars import find_or_fetch
 
 __all__ = ["kafka_jvm"]
@@ -23,7 +23,7 @@ def kafka_jvm(jars: Path | None = None) -> Iterator[Any]:
     """`jvm.org.apache.kafka...` of a JVM that ends with the block; the brokers' jars, or others."""
     port, token, process = launch_gateway(
         classpath=f"{jars or find_or_fetch()}/*",
-        javaopts=["-Xmx256m", "-XX:+UseSerialGC"],
+        javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
         java_path=str(find_java()),
         die_on_exit=True,
         enable_auth=True,

@@ -9,28 +9,100 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.errors import TwinlogError
 
 MAX_ATTEMPTS = 20
+START_WITHIN_S: Final = 60.0
+ROOT: Final = Path(__file__).parents[2]
 
 PROGRAM = """
-import json, logging, sys
-from twinlog.channel.frames import ChannelAddress
-from twinlog.spark.lane import run_lane
-logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s lane %(message)s")
-job = json.loads(sys.argv[1])
-run_lane(job["lane"], job["lease"], job["attempt"], ChannelAddress(**job["address"]))
+import json, sys
+from tests.support.lane_daemon import log_to_stderr, run
+log_to_stderr()
+run(json.loads(sys.argv[1]))
 """
+
+
+class _Daemon:
+    """Starts lanes that need no prelude; a process of the tests has one."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.lane_daemon"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._started: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._one_at_a_time = threading.Lock()
+        self._ended = threading.Condition()
+        self._codes: dict[int, int] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def start(self, job: dict[str, Any]) -> ForkedLane:
+        assert self._process.stdin is not None
+        with self._one_at_a_time:
+            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            self._process.stdin.flush()
+            return ForkedLane(self._started.get(timeout=START_WITHIN_S), self)
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said = json.loads(line)
+            with self._ended:
+                if "started" in said:
+                    self._codes.pop(said["started"], None)
+                    self._started.put(said["started"])
+                else:
+                    self._codes[said["ended"]] = said["code"]
+                    self._ended.notify_all()
+
+    def code(self, pid: int, within_s: float) -> int | None:
+        """How it ended; None: not yet."""
+        with self._ended:
+            self._ended.wait_for(lambda: pid in self._codes, within_s)
+            return self._codes.get(pid)
+
+
+_DAEMONS: list[_Daemon] = []
+
+
+def _forked(job: dict[str, Any]) -> ForkedLane:
+    if not _DAEMONS:
+        _DAEMONS.append(_Daemon())
+    return _DAEMONS[0].start(job)
+
+
+class ForkedLane:
+    """As much of `subprocess.Popen` as a job needs."""
+
+    def __init__(self, pid: int, daemon: _Daemon) -> None:
+        self.pid = pid
+        self._daemon = daemon
+
+    def poll(self) -> int | None:
+        return self._daemon.code(self.pid, 0.0)
+
+    def wait(self) -> int | None:
+        return self._daemon.code(self.pid, START_WITHIN_S)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
 
 @dataclass(slots=True)
@@ -42,7 +114,7 @@ class ProcessJob:
     address: ChannelAddress
     secrets: tuple[str, ...]
     prelude: str = ""
-    processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[int, subprocess.Popen[bytes] | ForkedLane] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     cancelled: bool = False
     error: TwinlogError | None = None
@@ -68,8 +140,13 @@ class ProcessJob:
             },
         }
         self.attempts[lane] = attempt
-        program = self.prelude + PROGRAM
-        self.processes[lane] = subprocess.Popen([sys.executable, "-c", program, json.dumps(job)])
+        if not self.prelude:
+            self.processes[lane] = _forked(job)
+            return
+        # it is to change what nothing has imported yet
+        command = [sys.executable, "-c", self.prelude + PROGRAM, json.dumps(job)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.processes[lane] = subprocess.Popen(command, env=environment)
 
     def _watch(self) -> None:
         while not self.cancelled:
@@ -93,7 +170,8 @@ class ProcessJob:
         self.cancelled = True
         for process in self.processes.values():
             if process.poll() is None:
-                os.kill(process.pid, signal.SIGCONT)
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGCONT)
                 process.kill()
             process.wait()
 

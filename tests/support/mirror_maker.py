@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from twinlog.java import find_java
 from twinlog.sandbox import LocalCluster
-from twinlog.sandbox.java import find_java
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 
 __all__ = ["java_process", "mirror_maker", "one_cluster_file"]

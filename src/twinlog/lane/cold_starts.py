@@ -57,6 +57,7 @@ class Starter:
             is_ours_alone=work.is_ours_alone,
             read_committed=work.read_committed,
             known_producers=frozenset(work.known_producers),
+            unmapped=frozenset(work.unmapped_targets),
         )
 
     @property

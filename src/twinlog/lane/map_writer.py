@@ -8,6 +8,9 @@ A row that was not taken is written again after a pause that grows: the map's pa
 leader, too few replicas in sync, or be gone. What waits for it for some seconds is given back with
 a code, so that people see it and the driver tries again. A round that is larger than the topic
 takes is written again row by row, so that only a row that is too large by itself is refused.
+
+A leader may be elected that lacks rows which the one before had acknowledged. So with each new
+leader epoch every copy writes its newest rows once more, under the same keys.
 """
 
 from __future__ import annotations
@@ -56,6 +59,10 @@ class _Home:
     """One partition of the map topic."""
 
     waiting: dict[PartitionCopy, None] = field(default_factory=dict)
+    copies: dict[PartitionCopy, None] = field(default_factory=dict)
+    """All whose rows are there."""
+    epoch: int = -1
+    """The leader epoch under which they are."""
     is_writing: bool = False
     row_by_row: bool = False
     not_before: float = 0.0
@@ -94,12 +101,15 @@ class MapWriter:
 
     def note(self, copy: PartitionCopy) -> None:
         """The copy's tail may have something to write."""
+        tp = TopicPartition(self.topic, map_home(copy.source, self.partitions))
+        home = self._homes.setdefault(tp, _Home())
+        home.copies[copy] = None
         if copy.tail.dirty:
-            home = TopicPartition(self.topic, map_home(copy.source, self.partitions))
-            self._homes.setdefault(home, _Home()).waiting[copy] = None
+            home.waiting[copy] = None
 
     def forget(self, copy: PartitionCopy) -> None:
         for home in self._homes.values():
+            home.copies.pop(copy, None)
             home.waiting.pop(copy, None)
             if not home.waiting:
                 home.failing_since = None  # nobody waits for it: the next one waits anew
@@ -107,12 +117,23 @@ class MapWriter:
     def pump(self, now_ms: int) -> None:
         """Start the rounds that can start now."""
         for tp, home in self._homes.items():
+            self._see_leader(tp, home)
             if not home.waiting or home.is_writing:
                 continue
             if time.monotonic() >= home.not_before and self._pump_one(tp, home, now_ms):
                 continue
             if home.is_stuck:
                 self._give_up(tp, home)
+
+    def _see_leader(self, tp: TopicPartition, home: _Home) -> None:
+        leader = self.side.leaders.get(tp)
+        if leader is None or leader.epoch <= home.epoch:
+            return
+        if home.epoch >= 0:
+            for copy in home.copies:
+                copy.tail.write_again()
+                home.waiting[copy] = None
+        home.epoch = leader.epoch
 
     def _pump_one(self, tp: TopicPartition, home: _Home, now_ms: int) -> bool:
         """False when nothing could be sent for a reason that may last."""

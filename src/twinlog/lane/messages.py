@@ -39,6 +39,8 @@ class Work:
     read_committed: bool
     producer_expiry_ms: int | None
     known_producers: tuple[int, ...]
+    unmapped_targets: tuple[TopicId, ...]
+    """Target topics whose rows were lost: a partition of them without a row is not a new one."""
     map_topic: str
     map_topic_id: TopicId
     """Rows go to this topic and to no other of its name: another lacks what is known."""

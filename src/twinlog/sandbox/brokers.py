@@ -18,8 +18,8 @@ from typing import Self
 
 from twinlog.errors import EnvironmentMissing, UsageError
 from twinlog.folders import temporary_folder
+from twinlog.java import archive_flags, class_archive
 from twinlog.sandbox import kafka_jars
-from twinlog.sandbox.class_archive import archive_flags
 from twinlog.sandbox.layout import (
     CONTROLLER,
     HOST,
@@ -289,7 +289,7 @@ class LocalCluster:
     def _spawn(self, node: Node, jars: Path) -> None:
         heap = self.heap_mb or _HEAP_MB.get(self.brokers, _HEAP_MB[3])
         node.write(self._properties(node))
-        archive = archive_flags(jars) if tuple(self.jvm_flags) == QUICK_JVM else ()
+        archive = archive_flags(class_archive(jars)) if tuple(self.jvm_flags) == QUICK_JVM else ()
         node.spawn(jars, (f"-Xmx{heap}m", *self.jvm_flags, *archive))
 
     def _wait_ready(self, nodes: Iterable[Node]) -> None:

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from twinlog.errors import EnvironmentMissing
-from twinlog.sandbox.java import find_java
+from twinlog.java import find_java
 
 __all__ = ["STORE_PASSWORD", "KeyFiles", "make_key_files"]
 

@@ -22,8 +22,8 @@ from xml.sax.saxutils import quoteattr
 
 from twinlog.errors import EnvironmentMissing
 from twinlog.folders import usable
+from twinlog.java import find_java
 from twinlog.sandbox.jar_sums import check_jars, check_known
-from twinlog.sandbox.java import find_java
 
 __all__ = ["KAFKA_VERSION", "default_cache", "find_or_fetch", "mirror_maker_jars"]
 

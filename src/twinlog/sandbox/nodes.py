@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.java import archive_flags, class_archive, find_java
 from twinlog.private_files import own_folder, write_own
-from twinlog.sandbox.class_archive import archive_flags
-from twinlog.sandbox.java import find_java
 from twinlog.sandbox.layout import log_settings, new_id, to_properties
 from twinlog.sandbox.processes import MarkedProcess, spawn
 
@@ -139,7 +138,7 @@ def _keep(file: Path, at: Path) -> None:
 
 def _run_storage_tool(node: Node, cluster_id: str, jars: Path, arguments: Iterable[str]) -> None:
     command = [str(find_java()), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"]
-    command += archive_flags(jars)
+    command += archive_flags(class_archive(jars))
     command += ["-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id]
     command += ["-c", str(node.settings), "--ignore-formatted", *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.java import class_archive
 from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
-from twinlog.sandbox.class_archive import class_archive
 from twinlog.sandbox.kafka_jars import find_or_fetch
 from twinlog.sandbox.processes import wait_until
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinlog.errors import EnvironmentMissing
+from twinlog.java import find_java
 from twinlog.private_files import own_folder
-from twinlog.sandbox.java import find_java
 from twinlog.sandbox.layout import CONTROLLER, HOST
 from twinlog.sandbox.probe import listens
 from twinlog.sandbox.processes import MarkedProcess, spawn, wait_until

@@ -95,8 +95,14 @@ class LeaseJob:
             self.done.set()
 
     def cancel(self) -> None:
-        """End the job's tasks, or keep them from starting; harmless when it has ended."""
-        self._cancelled = True
+        """End the job's tasks, or keep them from starting; harmless when it has ended. It is not
+        waited for: a JVM that stands still must not hold up the rest of this process.
+        """
+        if not self._cancelled:
+            self._cancelled = True
+            threading.Thread(target=self._cancel, name=f"{self._group}-end", daemon=True).start()
+
+    def _cancel(self) -> None:
         try:
             # a lease that is cancelled before its thread has come to start the job must not run
             scala: Any = self._context._jsc.sc()

@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -54,7 +55,12 @@ class Engine:
 
 
 def start_spark(
-    master: str | None, lanes: int, archive: Path | None = None, *, may_be_open: bool = False
+    master: str | None,
+    lanes: int,
+    archive: Path | None = None,
+    *,
+    may_be_open: bool = False,
+    jvm_options: Sequence[str] = (),
 ) -> Engine:
     """Start Spark here, or connect to a master; `lanes` is what all flows together want.
 
@@ -64,7 +70,7 @@ def start_spark(
     hush_libraries()
     read_past_accumulators()
     settings = {**SETTINGS, **_archive_settings(archive)}
-    options = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}"]
+    options = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}", *jvm_options]
     if is_local(master):
         # executors of a cluster may have another interpreter
         os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import LATEST, list_offsets
+from twinlog.cluster.logs.offsets import LATEST, OffsetResult, leader_epoch_ends, list_offsets
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import CorruptData, Fate, FlowError, PartitionError, TwinlogError
 from twinlog.mirror.map.offset_map import (
@@ -85,6 +85,8 @@ class MapReader:
         self.topic = topic
         self.partitions = partitions
         self._next = dict.fromkeys(range(partitions), 0)
+        self._epochs: dict[int, int] = {}
+        """The leader epoch under which each partition was read last."""
         self._maps: dict[PartitionKey, PartitionMap] = {}
         self._unread: dict[int, TwinlogError] = {}
         self.topic_id = NO_TOPIC_ID
@@ -98,17 +100,19 @@ class MapReader:
         with self._lock:
             self._check_topic()
             ends = self._ends()
-            if any(end < self._next[partition] for partition, end in ends.items()):
+            if self._has_lost_rows(ends):
                 log.warning("%s lost its newest rows: reading it anew", self.topic)
                 self._next, self._maps = dict.fromkeys(self._next, 0), {}
             fresh: set[PartitionKey] = set()
             for partition, end in ends.items():
                 try:
-                    self._read(partition, end, fresh)
+                    self._read(partition, end.offset, fresh)
                 except FlowError:
                     raise
                 except TwinlogError as error:
                     self._unread[partition] = error
+                else:
+                    self._epochs[partition] = end.leader_epoch
             if len(self._unread) == self.partitions:
                 raise next(iter(self._unread.values()))
             return Maps(dict(self._maps), dict(self._unread), self.partitions)
@@ -128,10 +132,29 @@ class MapReader:
             self._next[added] = 0
         self.partitions = max(self.partitions, len(found.partitions))
 
-    def _ends(self) -> dict[int, int]:
+    def _has_lost_rows(self, ends: dict[int, OffsetResult]) -> bool:
+        """A partition ends before what was read of it; or its new leader's log parts from the one
+        that was read before that, and other rows stand there now. Takes away from `ends` what
+        cannot be asked.
+        """
+        risen = {
+            TopicPartition(self.topic, partition): self._epochs[partition]
+            for partition, end in ends.items()
+            if self._epochs.get(partition, end.leader_epoch) < end.leader_epoch
+        }
+        lasts = leader_epoch_ends(self._client, risen, timeout_s=LOOK_S) if risen else {}
+        for tp, last in lasts.items():
+            if isinstance(last, TwinlogError):
+                self._unread[tp.partition] = last
+                del ends[tp.partition]
+            elif last.end_offset < self._next[tp.partition]:
+                return True
+        return any(end.offset < self._next[partition] for partition, end in ends.items())
+
+    def _ends(self) -> dict[int, OffsetResult]:
         """High watermarks: they include all that was ever acknowledged. What has none is unread."""
         before, self._unread = self._unread, {}
-        out: dict[int, int] = {}
+        out: dict[int, OffsetResult] = {}
         for partitions, timeout_s in ((self._next.keys() - before, LOOK_S), (before, 0.0)):
             tps = [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
             found = list_offsets(self._client, tps, LATEST, timeout_s=timeout_s) if tps else {}
@@ -139,7 +162,7 @@ class MapReader:
                 if isinstance(end, TwinlogError):
                     self._unread[tp.partition] = end
                 else:
-                    out[tp.partition] = end.offset
+                    out[tp.partition] = end
         return out
 
     def _read(self, partition: int, end: int, fresh: set[PartitionKey]) -> None:

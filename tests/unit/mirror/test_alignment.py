@@ -19,10 +19,17 @@ def place(
     *,
     portion: int = 3,
     holes: Sequence[int] = (),
+    is_compacted: bool = True,
 ) -> Found | None:
     """Numbers stand for records; `holes` are target offsets that were cleaned away."""
     offsets = [at for at in range(len(target) + len(holes)) if at not in holes]
-    alignment = Alignment(target_offsets=offsets, target=array("q", target), noted=noted)
+    alignment = Alignment(
+        target_offsets=offsets,
+        target=array("q", target),
+        noted=noted,
+        source_may_lack=is_compacted,
+        target_may_lack=is_compacted,
+    )
     end = source[-1][0] + 1 if source else 0
     for at in range(0, len(source), portion):
         alignment.add(source[at : at + portion])
@@ -122,6 +129,27 @@ def test_any_history_of_restarts_is_found_again() -> None:
         assert found.upstream <= at, f"{seed}: a record would be lost"
         if len(set(source)) == len(source):
             assert found.upstream == at, seed
+
+
+def test_any_history_with_a_marker_behind_every_record_is_found_again() -> None:
+    """A marker is no record that compaction took away: none on the target lies in its room."""
+    for seed in range(300):
+        chance = random.Random(seed)
+        records = chance.sample(range(1000), 60)
+        source = [(2 * at, record) for at, record in enumerate(records)]
+        target: list[int] = []
+        noted = at = -1
+        for _ in range(chance.randrange(1, 5)):
+            at = noted
+            for _ in range(chance.randrange(1, 15)):
+                at += 1
+                target.append(records[at])
+                if chance.random() < 0.1:
+                    noted = at
+        portion = chance.randrange(1, 70)
+        found = place(target, source, 2 * noted, portion=portion, is_compacted=False)
+        assert found is not None, seed
+        assert found.upstream == 2 * at, seed
 
 
 def test_identity_is_what_a_consumer_sees() -> None:

@@ -33,6 +33,7 @@ from twinlog.config.flow.schema import FlowConfig, IsolationLevel
 from twinlog.control.adopt.mm2_positions import Positions, read_positions
 from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
 from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
+from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.findings import mm2_place_unknown, with_flow
 from twinlog.mirror.map.mm2_offsets import Pair, kept
 from twinlog.mirror.map.offset_map import (
@@ -181,12 +182,14 @@ class Adopter:
             for plan in plans
             if self._is_due(plan, maps, positions, starts[plan.target], ends[plan.target])
         ]
+        problems: list[TwinlogError] = []
         if due:
-            self._refuse_growing(due, positions, ends)
+            strange = self._refuse_growing(due, maps, positions, ends)
+            problems += strange.values()
+            due = [plan for plan in due if plan.source not in strange]
         pairs, unread = self._pairs() if due else (NO_PAIRS, "")
-        adopted, problems = [], []
+        adopted = []
         for plan in due:
-            known = maps.get(_key(plan))
             try:
                 adopted.append(
                     self._adopt(
@@ -194,7 +197,7 @@ class Adopter:
                         positions.noted.get(plan.source, -1),
                         (starts[plan.target], ends[plan.target]),
                         pairs.get(plan.source, ()),
-                        is_again=known is not None and bool(known.runs),
+                        is_again=_is_ours(maps.get(_key(plan))),
                     )
                 )
             except TwinlogError as error:
@@ -252,9 +255,14 @@ class Adopter:
     def _refuse_growing(
         self,
         due: Sequence[PartitionPlan],
+        maps: Maps,
         positions: Positions,
         ends: Mapping[TopicPartition, int],
-    ) -> None:
+    ) -> dict[TopicPartition, PartitionError]:
+        """Raise AdoptionRefused where MirrorMaker 2 still writes. Returns, by source partition,
+        where somebody else does since we copied it: its own start says more of that.
+        """
+        strange: dict[TopicPartition, PartitionError] = {}
         targets = [plan.target for plan in due]
         stable = list_offsets(self.target, targets, LATEST, isolation=Isolation.READ_COMMITTED)
         time.sleep(QUIET_S)
@@ -264,10 +272,16 @@ class Adopter:
         for plan in due:
             tp, lso = plan.target, stable[plan.target]
             what = ""
-            if after[tp] != ends[tp]:
-                what = f"{tp} still grows"
-            elif noted.get(plan.source) != positions.noted.get(plan.source):
+            if noted.get(plan.source) != positions.noted.get(plan.source):
                 what = f"its position of {plan.source} still moves"
+            elif after[tp] != ends[tp]:
+                if _is_ours(maps.get(_key(plan))):
+                    strange[plan.source] = PartitionError(
+                        f"{tp}: somebody writes to it since Twinlog copied {plan.source} there",
+                        code="OTHER_WRITER",
+                    )
+                    continue
+                what = f"{tp} still grows"
             elif not isinstance(lso, TwinlogError) and lso.offset < ends[tp]:
                 what = f"a transaction is open in {tp}"
             if what:
@@ -276,6 +290,7 @@ class Adopter:
                     "adopt its positions",
                     code="MM2_RUNNING",
                 )
+        return strange
 
     def _starts(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         out: dict[TopicPartition, int] = {}
@@ -348,6 +363,8 @@ class Adopter:
             target_offsets=[record.offset for record in tail],
             target=array("q", (identity(r, with_timestamp=with_timestamp) for r in tail)),
             noted=noted,
+            source_may_lack=bool(may_lack_offsets(self.source, {tp.topic})),
+            target_may_lack=bool(may_lack_offsets(self.target, {plan.target.topic})),
         )
         begin = max(log_start, noted + 1 - LOOK_BACK)
         for _, records in read_committed(self.source, tp, begin, end, committed=self.committed):
@@ -397,6 +414,11 @@ def adopter_of(
         committed=flow.isolation_level is IsolationLevel.READ_COMMITTED,
         accept_loss=flow.accept_source_loss,
     )
+
+
+def _is_ours(known: PartitionMap | None) -> bool:
+    """Twinlog copied the partition before."""
+    return known is not None and bool(known.runs)
 
 
 def _key(plan: PartitionPlan) -> PartitionKey:

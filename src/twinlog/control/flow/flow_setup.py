@@ -14,13 +14,8 @@ Steps, each safe to repeat and to die after:
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import os
-import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -30,20 +25,19 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.internal_log import append, ensure_compacted_topic, read_to_end
+from twinlog.cluster.topics.internal_log import ensure_compacted_topic, read_to_end
 from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.adoption import NOTHING, Adoption, adopter_of, write_rows
 from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.flow_run import SILENCE_MS
-from twinlog.control.flow.leading import SetupWaiting, take_part, wait_to_lead
+from twinlog.control.flow.leading import take_part, wait_to_lead
 from twinlog.control.lanes.fan_producers import with_fan_producers
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
-from twinlog.control.loops.refusals import cluster_changed
 from twinlog.errors import Unauthorized
 from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
@@ -51,12 +45,9 @@ from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy, offset_m
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import (
     Claim,
-    FlowHistory,
-    closing,
     fan_producers,
     winning_claims,
 )
-from twinlog.model import TopicPartition
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.map_presence import is_lost, require_nothing_copied
@@ -64,12 +55,10 @@ from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.survey.newcomers import Newcomers
 from twinlog.survey.rights import denied, may
 from twinlog.survey.source_ends import with_ends
-from twinlog.wire.records import Record
 
 log = logging.getLogger(__name__)
 
 REACHED_WITHIN_S: Final = 5.0
-OLD_LANES_END_S: Final = 20.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,7 +141,7 @@ class FlowSetup:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _claimant: str = field(default_factory=lambda: uuid.uuid4().hex)
     _probed: Capabilities | None = None
-    _meaning_waits_until: float | None = None
+    _claims: FlowClaims | None = None
     _told: set[str] = field(default_factory=set)
     _is_let_in: bool = False
 
@@ -165,6 +154,15 @@ class FlowSetup:
             neighbours=self.neighbours,
             tell_once=self.tell_once,
         )
+
+    @property
+    def claims(self) -> FlowClaims:
+        """Of the flow's generations; kept between tries."""
+        if self._claims is None:
+            self._claims = FlowClaims(
+                config=self.config, claimant=self._claimant, tell_once=self.tell_once
+            )
+        return self._claims
 
     @property
     def name(self) -> str:
@@ -198,15 +196,17 @@ class FlowSetup:
             self._ensure_own_topic(target, STATE_TOPIC, 1)
             self._lead(once=once)
             map_topic = offset_map_topic(self.config.flow.source)
-            history = self._history(target).get(self.name)
-            if self.adopts is None and is_lost(target, map_topic, history):
+            history = self.claims.history(target)
+            if is_lost(target, map_topic, history):
                 known = discover(self.config, self.policy, source, target, create=False)
                 require_nothing_copied(target, map_topic, known.plans)
             map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
             map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
             adoption = self._adoption(source, target, map_reader)
             ids = source_id, target_id
-            claim, clean = self._claim(target, ids, map_reader, anew=adoption.begins_again)
+            claim, clean = self.claims.claim(
+                target, ids, map_reader, seen=history, anew=adoption.begins_again
+            )
             rows = adoption.rows(claim.generation, claim.producer_id)
             write_rows(target, map_topic, map_partitions, rows)
             capabilities = self._capabilities(target, factor)
@@ -276,10 +276,6 @@ class FlowSetup:
         self.membership = take_part(self.membership, self.target, self.config)
         wait_to_lead(self.membership, self.config, once=once)
 
-    def _history(self, target: ClusterClient) -> dict[str, FlowHistory]:
-        records = read_to_end(target, STATE_TOPIC, 0)
-        return winning_claims((record.key, record.value) for record in records)
-
     def _adoption(
         self, source: ClusterClient, target: ClusterClient, map_reader: MapReader
     ) -> Adoption:
@@ -290,77 +286,6 @@ class FlowSetup:
         for line in adoption.said():
             self.tell_once(line)
         return adoption
-
-    def _claim(
-        self, target: ClusterClient, ids: tuple[str, str], map_reader: MapReader, *, anew: bool
-    ) -> tuple[Claim, bool]:
-        """(our generation, the one before it ended in order); `anew`: under a fresh producer id."""
-        source_id, target_id = ids
-        history = self._history(target).get(self.name)
-        last = None if history is None else history.latest
-        if last is not None and last.source_cluster_id not in ("", source_id):
-            raise cluster_changed(self.config, last.source_cluster_id, source_id)
-        self._check_meaning(history, anew=anew)
-        # the state topic may have lost its newest claims, or all: rows of the map name theirs
-        maps = map_reader.read()
-        if last is None:
-            maps.require_all()  # they alone say which generations there were
-        in_map = maps.newest_generation()
-        lost_claims = last is not None and in_map > last.generation
-        if lost_claims:
-            self.tell_once(
-                f"{self.name}: {STATE_TOPIC} lost claims of this flow: the offset map knows "
-                f"generation {in_map}; it goes on with the next one, under a new producer id"
-            )
-        before = max(in_map, -1 if last is None else last.generation)
-        claim = Claim(
-            flow=self.name,
-            generation=before + 1,
-            claimant=self._claimant,
-            producer_id=admin.init_producer_id(target).producer_id
-            if last is None or anew or lost_claims
-            else last.producer_id,
-            meaning=self._meaning(),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started_ms=int(time.time() * 1000),
-            source_cluster_id=source_id,
-            target_cluster_id=target_id,
-        )
-        _write(target, claim.encode())
-        won = self._history(target)[self.name].latest
-        if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
-            raise SetupWaiting(f"another process claimed generation {claim.generation} first")
-        is_clean = before < 0 if history is None else history.is_closed
-        return claim, is_clean and not lost_claims
-
-    def _check_meaning(self, history: FlowHistory | None, *, anew: bool) -> None:
-        """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
-        if history is None or history.latest is None or history.is_closed:
-            return
-        if history.latest.meaning == self._meaning() and not anew:
-            return
-        if self._meaning_waits_until is None:
-            self._meaning_waits_until = time.monotonic() + OLD_LANES_END_S
-        if time.monotonic() < self._meaning_waits_until:
-            raise SetupWaiting(
-                f"{self.name}: its isolation, start or policy changed, and the process before did "
-                "not end in "
-                "order: waiting until its lanes have surely stopped"
-            )
-
-    def _meaning(self) -> str:
-        """What decides which record is which ordinal; a change takes effect at a drained position
-        only.
-        """
-        parts = [
-            self.config.isolation_level.value,
-            str(self.config.start),
-            self.config.policy.kind.value,
-            self.config.policy.separator,
-            *filter(None, [self.config.policy.custom]),
-        ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def _capabilities(self, target: ClusterClient, factor: int) -> Capabilities:
         if self._probed is None:
@@ -416,7 +341,9 @@ class FlowSetup:
     ) -> Work:
         expiry = self._expiry(target) if capabilities.producers_listed else None
         rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
-        claims = [history.latest for history in winning_claims(rows).values()]
+        histories = winning_claims(rows)
+        claims = [history.latest for history in histories.values()]
+        unmapped = histories[self.name].unmapped if self.name in histories else ()
         known = {claim.producer_id for claim in claims if claim is not None}
         known.update(fan_producers(rows).values())
         return Work(
@@ -428,6 +355,7 @@ class FlowSetup:
             read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
             producer_expiry_ms=expiry,
             known_producers=tuple(sorted(known)),
+            unmapped_targets=tuple(sorted(unmapped)),
             map_topic=map_reader.topic,
             map_topic_id=map_reader.topic_id,
             map_partitions=map_reader.partitions,
@@ -459,7 +387,7 @@ class FlowSetup:
         with self._lock:
             try:
                 if generation is not None:
-                    _write(self._clients()[1], closing(self.name, generation))
+                    self.claims.end(self._clients()[1], generation)
             finally:
                 if self.membership is not None:
                     self.membership.leave()
@@ -471,17 +399,22 @@ class FlowSetup:
         with self._lock:
             try:
                 if generation is not None:
-                    _write(self._clients()[1], closing(self.name, generation))
+                    self.claims.end(self._clients()[1], generation)
             finally:
                 self._disconnect()
-                if successor is not None and successor.source == self.source:
-                    successor.newcomers = self.newcomers
-                if successor is not None and self.membership is not None:
-                    if successor.target == self.target:
-                        successor.membership = self.membership
-                    else:
-                        self.membership.leave()
-                    self.membership = None
+                if successor is not None:
+                    self.hand_on(successor)
+
+    def hand_on(self, successor: FlowSetup) -> None:
+        """What outlives a change of the configuration: the membership, and which topics are new."""
+        if successor.source == self.source:
+            successor.newcomers = self.newcomers
+        if self.membership is not None:
+            if successor.target == self.target:
+                successor.membership = self.membership
+            else:
+                self.membership.leave()
+            self.membership = None
 
     def _disconnect(self) -> None:
         for client in (self._source_client, self._target_client, self._map_client):
@@ -489,9 +422,3 @@ class FlowSetup:
                 client.close()
         self._source_client = self._target_client = self._map_client = None
         self._is_let_in = False  # addresses may lead elsewhere when they are dialled again
-
-
-def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:
-    key, value = row
-    record = Record(offset=0, timestamp=int(time.time() * 1000), key=key, value=value)
-    append(client, TopicPartition(STATE_TOPIC, 0), [record])

@@ -66,8 +66,10 @@ class ManagedFlow:
         is_left = self.lost_lead or bool(self.hands_over_to)
         return is_left or self.is_removed or self.successor is not None
 
-    def begin_again(self) -> None:
-        """As if it had never run."""
+    def begin_again(self, heir: FlowSetup | None) -> None:
+        """As if it had never run. `heir`: the successor that has our membership."""
+        if self.successor is not None and self.successor is not heir:  # it changed once more
+            (heir or self.setup).hand_on(self.successor)
         if self.run is not None:
             self.errors.update(self.run.errors)
             self.former = [*self.run.partitions.values()]

@@ -335,7 +335,7 @@ class Supervisor:
 
         def done(_: object) -> None:
             if goes_on:
-                flow.begin_again()
+                flow.begin_again(successor)
             elif flow.is_removed and self._stop_at is None:
                 self._flows.remove(flow)
             else:

@@ -14,6 +14,8 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
+HELLO_WITHIN_S: Final = 300.0
+"""A cluster may take minutes to give executors; a lane that froze before its hello never comes."""
 
 
 class Job(Protocol):
@@ -65,6 +67,8 @@ class Lease:
     waiting: dict[int, Lane] = field(default_factory=dict)
     fell_silent: bool = False
     """A lane was given up though its process may live: nothing will start it again."""
+    was_heard: bool = False
+    """A lane has said hello."""
 
     def join(self, lane: Lane) -> bool:
         """Whether it is its number's lane from now on; else it waits for the one before it.
@@ -72,6 +76,7 @@ class Lease:
         A lane that lives is not displaced: who says hello in its name may be anybody who has read
         its secret. Its end is known by its connection, or by its silence.
         """
+        self.was_heard = True
         number = lane.key.lane
         lane.is_waiting = number in self.lanes
         if not lane.is_waiting:
@@ -100,7 +105,8 @@ class Lease:
     @property
     def is_deserted(self) -> bool:
         """No lane is left, and none will come."""
-        return self.fell_silent and not self.lanes
+        never_came = not self.was_heard and self.age_s > HELLO_WITHIN_S
+        return (self.fell_silent or never_came) and not self.lanes
 
     @property
     def ready_lanes(self) -> list[Lane]:

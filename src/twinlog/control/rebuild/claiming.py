@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinlog.control.flow.flow_setup import REACHED_WITHIN_S, FlowSetup
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.model import TopicId
+from twinlog.survey.map_presence import is_lost
 from twinlog.survey.map_reader import MapReader
 
 
@@ -36,9 +39,11 @@ class ClaimingSetup(FlowSetup):
             lane_target=setup.lane_target,
         )
 
-    def claim(self) -> Claimed:
+    def claim(self, held: Iterable[TopicId]) -> Claimed:
         """Lead the flow and claim a generation, by the steps of `prepare`, which are safe to repeat
         and to die after. Raises NotLeader while another process leads it.
+
+        `held`: the flow's target topics that ever held a record.
         """
         with self._lock:
             source, target = self._clients()
@@ -48,9 +53,14 @@ class ClaimingSetup(FlowSetup):
             self._ensure_own_topic(target, STATE_TOPIC, 1)
             self._lead(once=True)
             map_topic = offset_map_topic(self.config.flow.source)
+            history = self.claims.history(target)
+            if history is not None and history.latest and is_lost(target, map_topic, history):
+                self.claims.note_lost_map(target, history.latest.generation, held)
             map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
             map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
-            claim, clean = self._claim(target, (source_id, target_id), map_reader, anew=False)
+            claim, clean = self.claims.claim(
+                target, (source_id, target_id), map_reader, seen=history, anew=False
+            )
             return Claimed(
                 generation=claim.generation,
                 clean=clean,

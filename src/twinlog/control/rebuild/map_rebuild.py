@@ -6,7 +6,9 @@ Order, and why a death between two steps does no harm:
    ids is refused: nothing else says whose the records are.
 2. We join the flow's group and claim a generation, as a mirror does; while one runs this ends with
    NOT_LEADER. Died here: the next claim is one higher. Where the generation before did not end in
-   order, we wait until nothing of its lanes can arrive any more.
+   order, we wait until nothing of its lanes can arrive any more. Before a deleted map topic is made
+   anew the state topic says whose rows were lost: a mirror then starts no partition of these topics
+   without a row, wherever we die.
 3. Partition by partition: both logs are read; the target's end must be where it was when all is
    compared; its rows are written. A process that was frozen and writes them when another one leads
    writes rows of an older term: void where the other one wrote any. Where it did not, it copied
@@ -29,7 +31,8 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.config.flow.schema import IsolationLevel
-from twinlog.control.flow.flow_setup import OLD_LANES_END_S, FlowSetup
+from twinlog.control.flow.claims import OLD_LANES_END_S
+from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.leading import SetupWaiting, StandingBy
 from twinlog.control.rebuild.claiming import Claimed, ClaimingSetup
 from twinlog.control.rebuild.logs import Log, moved
@@ -41,7 +44,7 @@ from twinlog.mirror.map.rebuilt_rows import Described, rows
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
-from twinlog.model import TopicPartition, sequence_of
+from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
@@ -90,6 +93,8 @@ class MapRebuild:
         self._ours: frozenset[int] = frozenset()
         self._described = Described()
         self._compacted: set[str] = set()
+        self._targets: frozenset[TopicId] = frozenset()
+        """Of the whole flow."""
 
     def plan(self, topics: re.Pattern[str] | None) -> list[PartitionPlan]:
         """The partitions that the flow mirrors and that are on both sides; creates nothing."""
@@ -102,6 +107,7 @@ class MapRebuild:
         plans = [
             plan for plan in found.plans if topics is None or topics.fullmatch(plan.source.topic)
         ]
+        self._targets = frozenset(plan.target_topic_id for plan in found.plans)
         self._ours = self._producers()
         self._described = self._read_map()
         return sorted(plans, key=lambda plan: plan.source)
@@ -112,7 +118,7 @@ class MapRebuild:
         deadline = time.monotonic() + OLD_LANES_END_S + 2 * SETUP_TRIES_S
         while self._claimed is None:
             try:
-                self._claimed = self._setup.claim()
+                self._claimed = self._setup.claim(self._targets)
             except StandingBy as error:
                 raise NotLeader(f"{error.message}; nothing was changed") from error
             except SetupWaiting:

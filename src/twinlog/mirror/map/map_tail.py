@@ -202,6 +202,14 @@ class MapTail:
         self.chunk += 1
         self.dirty = True
 
+    def write_again(self) -> None:
+        """Rows that were acknowledged may be gone: write those that are remembered as they are."""
+        self._full = [*self._closed, *self._full]
+        self._closed = []
+        for full in self._full:
+            full.is_sent = False
+        self.dirty = True
+
     def place(self, mark: Mark) -> None:
         """Note how far the copy got, to be written with the next row or by itself."""
         if mark != self.mark:

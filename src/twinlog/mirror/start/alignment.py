@@ -9,7 +9,8 @@ source, backwards, record by record, as `tail_check` compares:
 
 A place is taken when everything before it fits as well, up to the beginning of what is compared; or
 else up to a jump back that a restart explains (the record before it, 42, lies at or behind the one
-after it, 39). Where compaction made holes, as many records of the other side may be missing. Of
+after it, 39). Where compaction made holes, as many records of the other side may be missing; where
+a topic is not compacted, markers lie there, and nothing is missing. Of
 several such places the lowest is taken: nothing is skipped.
 """
 
@@ -55,6 +56,11 @@ class Alignment:
     """Identities of the target's last records."""
     noted: int
     """The upstream offset that surely was copied; -1: none."""
+    source_may_lack: bool
+    """Records may be missing between its offsets: it is compacted. Else what is between them is a
+    marker, or was rolled back.
+    """
+    target_may_lack: bool
     source_offsets: array[int] = field(default_factory=lambda: array("q"))
     source: array[int] = field(default_factory=lambda: array("q"))
     _suspects: list[tuple[int, int]] = field(default_factory=list)
@@ -81,7 +87,8 @@ class Alignment:
             )
             if following <= self.noted:
                 continue
-            skipped = self._skipped(at, following - self.source_offsets[at] - 1)
+            hole = following - self.source_offsets[at] - 1 if self.source_may_lack else 0
+            skipped = self._skipped(at, hole)
             if skipped is None:
                 continue
             last = len(self.target) - 1 - skipped
@@ -132,10 +139,14 @@ class Alignment:
         if self.source[here - 1] == self.target[there - 1]:
             return 1, 1
         hole_there = self.target_offsets[there] - self.target_offsets[there - 1] - 1
+        if not self.target_may_lack:
+            hole_there = 0
         for back in range(1, min(hole_there, here - 1, HOLES_LOOKED_INTO) + 2):
             if back > here:
                 break
             hole = self.source_offsets[here] - self.source_offsets[here - back] - back
+            if not self.source_may_lack:
+                hole = 0
             for skip in range(min(hole, HOLES_LOOKED_INTO) + 1):
                 if there - 1 - skip < 0:
                     return back, there

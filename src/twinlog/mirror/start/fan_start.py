@@ -64,11 +64,7 @@ def find_fan_start(
     go on: the others then wait for it, for they are read together.
     """
     tp = requests[0].source
-    if len({bool(one.runs) for one in requests}) > 1:  # they are written together, first
-        raise CorruptData(
-            f"{tp}: the offset map has rows for some of its target partitions only",
-            code="STATE_CORRUPT",
-        )
+    requests = _beginning_together(requests)
     source_ids = source.topic_ids({tp.topic})
     target_ids = target.topic_ids({requests[0].target.topic})
     check_ids(requests[0], source_ids, target_ids)
@@ -100,6 +96,24 @@ def find_fan_start(
         )
         points.append(point)
     return FanStart(points=tuple(points))
+
+
+def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartRequest]:
+    """The first rows of all branches say how far the source was read, and are written in the order
+    of the branches, not in one batch. Who died between two left a branch without: it has written
+    nothing, and begins where the others did.
+    """
+    firsts = [one.runs[0] for one in requests if one.runs]
+    if not firsts or len(firsts) == len(requests):
+        return requests
+    begins = [first.upstream for first in firsts if not is_record(first)]
+    if not begins:
+        raise CorruptData(
+            f"{requests[0].source}: the offset map has rows for some of its target partitions "
+            "only, and they do not say where the others began",
+            code="STATE_CORRUPT",
+        )
+    return [one if one.runs else replace(one, began_at=min(begins)) for one in requests]
 
 
 class BranchLook(Look):

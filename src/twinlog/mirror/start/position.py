@@ -94,6 +94,14 @@ class Look:
     def _first(self) -> StartPoint:
         end = self.there.log_end
         holds = findings.Span(self.there.log_start, end)
+        if self._has_lost_its_rows():
+            raise PartitionError(
+                f"{self.request.target}: the offset map topic was deleted, and the one of now has "
+                f"no row of this partition, which holds {holds}: where to resume in "
+                f"{self.request.source} is not known. Run twinlog offsets rebuild: it makes the "
+                "rows anew, or says why it cannot",
+                code="MAP_MISSING",
+            )
         if self.rules.is_ours_alone and end > self.there.log_start:
             if self._lacks_its_beginning():
                 raise self._written_by_name(holds)
@@ -136,10 +144,17 @@ class Look:
             return False
         return sequences_ahead(first.base_sequence, sequence_of(first.base_offset)) > 0
 
+    def _has_lost_its_rows(self) -> bool:
+        is_unmapped = self.request.target_topic_id in self.rules.unmapped
+        return is_unmapped and self.there.log_end > 0 and not self._had_a_row()
+
     def _was_emptied(self) -> bool:
         """Our records were in this very log, and no row of any life of it is in the map."""
-        known = self.request.began_at >= 0 or self.request.is_another
-        return self.producer is not None and self.there.log_end > 0 and not known
+        return self.producer is not None and self.there.log_end > 0 and not self._had_a_row()
+
+    def _had_a_row(self) -> bool:
+        """Of an earlier life of the source topic or of this one."""
+        return self.request.began_at >= 0 or self.request.is_another
 
     def _written_by_name(self, holds: findings.Span) -> PartitionError:
         """A lane had a batch on its way when the topic was deleted and created again, and its

@@ -55,3 +55,5 @@ class StartRules:
     read_committed: bool
     known_producers: frozenset[int] = frozenset()
     """Producer ids of other flows of ours: their records are not foreign."""
+    unmapped: frozenset[TopicId] = frozenset()
+    """Target topics whose rows of the offset map were lost."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.errors import CorruptData
+from twinlog.model import TopicId
 
 STATE_VERSION: Final = 1
 
@@ -55,6 +56,14 @@ def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
     return _json(["flow", flow, "closed", generation]), _json({"v": STATE_VERSION})
 
 
+def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[bytes, bytes]:
+    """The record that says: this generation found the offset map topic deleted, and makes it anew.
+    It had rows of these target topics.
+    """
+    value = {"v": STATE_VERSION, "targets": sorted(targets)}
+    return _json(["flow", flow, "map-lost", generation]), _json(value)
+
+
 def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
     """The record that gives a producer id to the source partitions of this number (`fan_out`)."""
     key = ["flow", flow, "producer", number, claimant]
@@ -82,23 +91,34 @@ class FlowHistory:
     latest: Claim | None
     is_closed: bool
     """The latest generation ended in order."""
+    unmapped: frozenset[TopicId] = frozenset()
+    """Target topics whose rows were lost with the offset map topic: a partition of them that has no
+    row is not a new one.
+    """
 
 
 def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[str, FlowHistory]:
     """The history of every flow, from (key, value) in log order."""
     claims: dict[tuple[str, int], Claim] = {}
     closed: set[tuple[str, int]] = set()
+    unmapped: dict[str, set[TopicId]] = {}
     for key, value in records:
         if key is None or value is None:
             continue
         parts, fields = read_row(key, value)
         if parts[2] == "closed":
             closed.add((parts[1], parts[3]))
+        elif parts[2] == "map-lost":
+            unmapped.setdefault(parts[1], set()).update(map(TopicId, fields["targets"]))
         elif parts[2] == "generation":
             claims.setdefault((parts[1], parts[3]), _claim(parts, fields))
     out: dict[str, FlowHistory] = {}
     for (flow, generation), claim in sorted(claims.items()):
-        out[flow] = FlowHistory(latest=claim, is_closed=(flow, generation) in closed)
+        out[flow] = FlowHistory(
+            latest=claim,
+            is_closed=(flow, generation) in closed,
+            unmapped=frozenset(unmapped.get(flow, ())),
+        )
     return out
 
 

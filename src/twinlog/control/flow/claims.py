@@ -1,0 +1,161 @@
+"""Which generation of a flow is ours: a claim in the state topic, and what must be true before.
+
+The first claim of a number in the log wins. So what was looked at to decide on it must not have
+changed in between: a claim that another process wrote since makes it look again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.flow.leading import SetupWaiting
+from twinlog.control.loops.refusals import cluster_changed
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.generations import (
+    Claim,
+    FlowHistory,
+    closing,
+    losing_map,
+    winning_claims,
+)
+from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.map_reader import MapReader
+from twinlog.wire.records import Record
+
+OLD_LANES_END_S: Final = 20.0
+"""Longer than lanes of a process that is gone can still write."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowClaims:
+    """The claims of one flow, as this process reads and writes them."""
+
+    config: FlowConfig
+    claimant: str
+    tell_once: Callable[[str], None]
+    _waits: tuple[int, float] = (-1, 0.0)
+    """The generation whose lanes are waited for, and until when (monotonic)."""
+
+    @property
+    def name(self) -> str:
+        return str(self.config.flow)
+
+    def history(self, target: ClusterClient) -> FlowHistory | None:
+        """What the state topic says now."""
+        records = read_to_end(target, STATE_TOPIC, 0)
+        rows = ((record.key, record.value) for record in records)
+        return winning_claims(rows).get(self.name)
+
+    def end(self, target: ClusterClient, generation: int) -> None:
+        """All lanes of a generation have drained."""
+        _write(target, closing(self.name, generation))
+
+    def note_lost_map(
+        self, target: ClusterClient, generation: int, targets: Iterable[TopicId]
+    ) -> None:
+        """Before the map topic is made anew: whoever starts a partition by it knows that rows of
+        these topics were lost. Written twice it says the same.
+        """
+        _write(target, losing_map(self.name, generation, targets))
+
+    def claim(
+        self,
+        target: ClusterClient,
+        ids: tuple[str, str],
+        map_reader: MapReader,
+        *,
+        seen: FlowHistory | None,
+        anew: bool,
+    ) -> tuple[Claim, bool]:
+        """(our generation, the one before it ended in order); `anew`: under a fresh producer id.
+
+        `seen`: the history before anything was looked at. What a generation claimed since has
+        copied was not looked at: so none may have been.
+        """
+        source_id, target_id = ids
+        # the map before the claims: a generation that it names was claimed before
+        maps = map_reader.read()
+        history = self.history(target)
+        last = None if history is None else history.latest
+        if last != (None if seen is None else seen.latest):
+            raise SetupWaiting(f"{self.name}: another process led this flow meanwhile")
+        if last is not None and last.source_cluster_id not in ("", source_id):
+            raise cluster_changed(self.config, last.source_cluster_id, source_id)
+        self._check_meaning(history, anew=anew)
+        # the state topic may have lost its newest claims, or all: rows of the map name theirs
+        if last is None:
+            maps.require_all()  # they alone say which generations there were
+        in_map = maps.newest_generation()
+        lost_claims = last is not None and in_map > last.generation
+        if lost_claims:
+            self.tell_once(
+                f"{self.name}: {STATE_TOPIC} lost claims of this flow: the offset map knows "
+                f"generation {in_map}; it goes on with the next one, under a new producer id"
+            )
+        before = max(in_map, -1 if last is None else last.generation)
+        claim = Claim(
+            flow=self.name,
+            generation=before + 1,
+            claimant=self.claimant,
+            producer_id=admin.init_producer_id(target).producer_id
+            if last is None or anew or lost_claims
+            else last.producer_id,
+            meaning=self._meaning(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=int(time.time() * 1000),
+            source_cluster_id=source_id,
+            target_cluster_id=target_id,
+        )
+        _write(target, claim.encode())
+        after = self.history(target)
+        won = None if after is None else after.latest
+        if won is None or (won.generation, won.claimant) != (claim.generation, claim.claimant):
+            raise SetupWaiting(f"another process claimed generation {claim.generation} first")
+        is_clean = before < 0 if history is None else history.is_closed
+        return claim, is_clean and not lost_claims
+
+    def _check_meaning(self, history: FlowHistory | None, *, anew: bool) -> None:
+        """A changed meaning waits until no lane of the old one can still send (H3, a4)."""
+        if history is None or history.latest is None or history.is_closed:
+            return
+        if history.latest.meaning == self._meaning() and not anew:
+            return
+        if self._waits[0] != history.latest.generation:
+            self._waits = history.latest.generation, time.monotonic() + OLD_LANES_END_S
+        if time.monotonic() < self._waits[1]:
+            raise SetupWaiting(
+                f"{self.name}: its isolation, start or policy changed, and the process before did "
+                "not end in "
+                "order: waiting until its lanes have surely stopped"
+            )
+
+    def _meaning(self) -> str:
+        """What decides which record is which ordinal; a change takes effect at a drained position
+        only.
+        """
+        parts = [
+            self.config.isolation_level.value,
+            str(self.config.start),
+            self.config.policy.kind.value,
+            self.config.policy.separator,
+            *filter(None, [self.config.policy.custom]),
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:
+    key, value = row
+    record = Record(offset=0, timestamp=int(time.time() * 1000), key=key, value=value)
+    append(client, TopicPartition(STATE_TOPIC, 0), [record])

@@ -1,0 +1,53 @@
+"""Archives Spark's classes, so that every later start of a mirror maps them: done once for an
+installation, by `python -m twinlog.spark.preparation`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from twinlog.errors import EnvironmentMissing
+from twinlog.folders import usable
+from twinlog.spark.gateway import spark_archive
+from twinlog.spark.session import forget_gateway, start_spark
+
+__all__ = ["prepare"]
+
+_ENDS_WITHIN_S = 120.0
+
+
+def prepare() -> None:
+    """Write the archive, unless it is there. Raises EnvironmentMissing."""
+    archive = spark_archive()
+    if archive.exists():
+        return
+    new = archive.with_suffix(".new")
+    with usable(archive.parent, "run it as a user who may write there"):
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        # what can be known now is not found out after a minute; and where this JVM writes none, an
+        # empty file says so
+        new.write_bytes(b"")
+        new.unlink()
+    engine = start_spark(None, 1, jvm_options=[f"-XX:ArchiveClassesAtExit={new}"])
+    try:
+        # what a lane's task loads
+        engine.context.parallelize([""], 1).mapPartitionsWithIndex(_nothing)._jrdd.count()
+        engine.context.stop()
+    finally:
+        forget_gateway()
+        engine.gateway.stop(_ENDS_WITHIN_S)
+    with usable(archive.parent, "run it as a user who may write there"):
+        new.touch()  # this JVM may write none, and then will not the next time either
+        new.replace(archive)
+
+
+def _nothing(index: int, _: Iterable[str]) -> list[int]:
+    return [index]
+
+
+if __name__ == "__main__":
+    try:
+        prepare()
+    except EnvironmentMissing as error:
+        sys.exit(f"twinlog: {error}")

@@ -1,0 +1,67 @@
+"""How long a changed meaning waits for lanes of a process that did not say goodbye."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from twinlog.config.load import load
+from twinlog.control.flow import claims
+from twinlog.control.flow.claims import FlowClaims
+from twinlog.control.flow.leading import SetupWaiting
+from twinlog.mirror.state.generations import Claim, FlowHistory, losing_map, winning_claims
+from twinlog.model import TopicId
+
+CLAIM = Claim(
+    flow="A->B",
+    generation=3,
+    claimant="c",
+    producer_id=9,
+    meaning="another",
+    host="h",
+    pid=1,
+    started_ms=0,
+    source_cluster_id="a",
+    target_cluster_id="b",
+)
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> FlowClaims:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+        "A->B.enabled = true\nA->B.topics = t\n"
+    )
+    (flow,) = load(file, environment={}).flows
+    return FlowClaims(config=flow, claimant="c", tell_once=lambda _: None)
+
+
+def history(generation: int) -> FlowHistory:
+    return FlowHistory(latest=replace(CLAIM, generation=generation), is_closed=False)
+
+
+def test_each_generation_is_waited_for_anew(
+    ours: FlowClaims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("twinlog.control.flow.claims.time.monotonic", lambda: now)
+    with pytest.raises(SetupWaiting):
+        ours._check_meaning(history(3), anew=False)
+    now += claims.OLD_LANES_END_S
+    ours._check_meaning(history(3), anew=False)
+    with pytest.raises(SetupWaiting, match="did not end in order"):
+        ours._check_meaning(history(4), anew=False)
+
+
+def test_rows_lost_with_the_map_topic_stay_known() -> None:
+    one, other = TopicId("1" * 32), TopicId("2" * 32)
+    rows = [
+        CLAIM.encode(),
+        losing_map(CLAIM.flow, 3, [one]),
+        losing_map(CLAIM.flow, 4, [other]),
+        losing_map("X->Y", 1, [TopicId("3" * 32)]),
+    ]
+    assert winning_claims(rows)[CLAIM.flow].unmapped == {one, other}
