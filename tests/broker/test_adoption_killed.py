@@ -11,12 +11,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.client import produce
+from tests.support.client import produce, producer
 from tests.support.eventually import eventually
 from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
+from tests.support.settings import settings_for
 from tests.support.topics import create_topic
+from twinlog.cluster.client import ClusterClient
 from twinlog.control.adopt import adoption
+from twinlog.mirror.names.naming import DefaultReplicationPolicy
+from twinlog.mirror.start.tail_check import TAIL_RECORDS
+from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.exact_map import ExactMap
 
 pytestmark = pytest.mark.broker
 
@@ -65,11 +71,23 @@ def test_the_same_command_again_finishes_what_was_begun(left: Left, point: str) 
         assert left.values(partition) == values(range(60))
 
 
-def test_process_that_was_frozen_while_another_took_over_begins_where_that_one_is(
+def put_transactions(left: Left, numbers: range) -> None:
+    """One of each record: a marker lies behind it."""
+    client = producer(left.source, config={"transactional.id": f"test-{left.topic}"})
+    client.init_transactions(30)
+    for one in outgoing(numbers):
+        client.begin_transaction()
+        client.produce(left.topic, one.value, one.key, partition=0, timestamp=one.timestamp or 0)
+        client.commit_transaction(30)
+
+
+def test_process_that_was_frozen_while_another_took_over_takes_none_of_its_rows_away(
     left: Left,
 ) -> None:
+    end = 20 + TAIL_RECORDS + 50  # more than a start compares, and so could put right
     for partition in PARTITIONS:
-        produce(left.source, left.topic, outgoing(range(60), partition))
+        produce(left.source, left.topic, outgoing(range(20), partition))
+    put_transactions(left, range(20, end))
     mirror_maker_copies(left, range(20), noted=11)
     command = [sys.executable, "-m", "tests.broker.killed_adoption", str(left.file), "looked"]
     with subprocess.Popen(command, cwd=ROOT) as frozen:
@@ -77,11 +95,14 @@ def test_process_that_was_frozen_while_another_took_over_begins_where_that_one_i
             eventually(lambda: psutil.Process(frozen.pid).status() == psutil.STATUS_STOPPED)
             assert [one.code for one in left.adopt_all()] == [""] * len(PARTITIONS)
             frozen.send_signal(signal.SIGCONT)
-            for partition in PARTITIONS:
-                produce(left.source, left.topic, outgoing(range(60, 80), partition))
-            for partition in PARTITIONS:
-                eventually(lambda n=partition: len(left.values(n)) >= 80)  # type: ignore[misc]
+            put_transactions(left, range(end, end + 5))
+            eventually(lambda: len(left.values()) >= end + 5)
         finally:
             frozen.kill()
-    for partition in PARTITIONS:
-        assert left.values(partition) == values(range(80))
+    assert left.values() == values(range(end + 5))
+    here = TopicPartition(left.remote, 0)
+    with ClusterClient(settings_for(left.target.bootstrap)) as client:
+        exact = ExactMap(client, DefaultReplicationPolicy(), left.alias)
+        for number in range(20, end + 5, 10):
+            found = exact.downstream({here: number + (number - 20)})[here]
+            assert (found.offset, found.is_exact) == (number, True)
