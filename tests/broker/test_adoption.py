@@ -194,3 +194,15 @@ def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:
         (flow,) = mirror.wait()
     assert (flow.state, flow.code) == ("FAILED", "MAP_MISSING")
     assert left.values() == values(range(30))
+
+
+def test_topic_that_was_made_anew_since_is_copied_whole(left: Left) -> None:
+    """With the option kept: what is noted for MirrorMaker 2 by then is from Twinlog."""
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    assert left.adopt().code == ""
+    assert left.noted()[-1] == 29
+    delete_topic(left.target, left.remote)
+    assert left.adopt().code == ""
+    assert left.values() == values(range(30))

@@ -59,7 +59,7 @@ def test_nothing_lacks() -> None:
 
 def test_what_was_not_tried_is_said_to_be_untested() -> None:
     assert "## Other implementations (untested)" in PAGE
-    operations = (DOCS / "operations.md").read_text()
-    (masters,) = (part for part in operations.split("\n\n") if "--master yarn" in part)
+    page = (DOCS / "spark.md").read_text()
+    (masters,) = (part for part in page.split("\n\n") if "--master yarn" in part)
     assert "--master k8s://" in masters
     assert "not tried" in masters

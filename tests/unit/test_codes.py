@@ -1,4 +1,4 @@
-"""Every code is raised somewhere, explained in docs/operations.md, and named in a test."""
+"""Every code is raised somewhere, explained in docs/codes.md, and named in a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twinlog.mirror.copy.refusals import REFUSALS
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = sorted((ROOT / "src" / "twinlog").rglob("*.py"))
 TESTS: Final = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve()]
-OPERATIONS: Final = ROOT / "docs" / "operations.md"
+CODES: Final = ROOT / "docs" / "codes.md"
 
 A_CODE: Final = re.compile(r"[A-Z][A-Z0-9_]{3,}")
 
@@ -58,7 +58,7 @@ def literals() -> frozenset[str]:
 @cache
 def explained() -> frozenset[str]:
     """The codes of the first cells of the tables under "Codes"."""
-    text = OPERATIONS.read_text()
+    text = CODES.read_text()
     rows = re.findall(r"^\| ([^|]+) \|", text[text.index("## Codes") :], re.MULTILINE)
     return frozenset(code for row in rows for code in re.findall(r"`([A-Z][A-Z0-9_]+)`", row))
 

@@ -19,7 +19,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 SOURCES = sorted((ROOT / "src" / "twinlog").rglob("*.py"))
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+PAGE_OF_CODES = (ROOT / "docs" / "codes.md").read_text()
 
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 CODE = re.compile(r'\bcode(?:: str)? ?= ?"([A-Z][A-Z_]+)"')
@@ -31,13 +31,13 @@ def codes() -> set[str]:
 
 
 def test_every_code_is_explained() -> None:
-    explained = set(re.findall(r"`([A-Z_]+)`", OPERATIONS))
+    explained = set(re.findall(r"`([A-Z_]+)`", PAGE_OF_CODES))
     assert {*codes(), *WarningCode} - explained == set()
 
 
 def test_no_code_is_explained_that_does_not_exist() -> None:
     text = "\n".join(path.read_text() for path in SOURCES)
-    table = OPERATIONS[OPERATIONS.index("## Codes") :]
+    table = PAGE_OF_CODES[PAGE_OF_CODES.index("## Codes") :]
     first_cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
     explained = {code for cell in first_cells for code in re.findall(r"`([A-Z_]+)`", cell)}
     assert {code for code in explained if f'"{code}"' not in text and code not in text} == set()
@@ -71,7 +71,7 @@ def test_flow_and_partition_states_are_explained() -> None:
     states |= {"STANDBY"}
     states |= {"PENDING", "COPYING", "AT_END", "DRAINING", "DONE", "RETRYING", "TAKEN_OVER"}
     states |= {"RELEASED", "NEW", "BEHIND", "NOT_RUNNING"}
-    assert {state for state in states if f"`{state}`" not in OPERATIONS} == set()
+    assert {state for state in states if f"`{state}`" not in PAGE_OF_CODES} == set()
     assert "state" in FlowSnapshot.__slots__
 
 

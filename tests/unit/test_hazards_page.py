@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 SOURCE = ROOT / "src" / "twinlog"
 PAGE = (ROOT / "docs" / "hazards.md").read_text()
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+CODES = (ROOT / "docs" / "codes.md").read_text()
 
 TEST = re.compile(r"`([\w/]+/test_\w+\.py)(?:::(\w+))?`")
 FILE = re.compile(r"`(\w[\w/]*\.py)`")
@@ -56,7 +56,7 @@ def test_every_named_file_of_code_exists() -> None:
 
 
 def test_every_named_code_is_explained() -> None:
-    assert {code for code in CODE.findall(PAGE) if f"`{code}`" not in OPERATIONS} == set()
+    assert {code for code in CODE.findall(PAGE) if f"`{code}`" not in CODES} == set()
 
 
 def test_every_hazard_names_tests() -> None:

@@ -48,7 +48,7 @@ from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicPartition
 
 
-class Stays:
+class Assignments:
     """All partitions that are in this lane."""
 
     def __init__(

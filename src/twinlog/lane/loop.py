@@ -28,7 +28,7 @@ from twinlog.errors import (
     DriverSilent,
     TwinlogError,
 )
-from twinlog.lane.assignments import Stays
+from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import Round
 from twinlog.lane.messages import (
@@ -96,7 +96,7 @@ class LaneLoop:
             user_timeout_ms=USER_TIMEOUT_MS,
             before_sending=self._check_silence,
         )
-        self._stays = Stays(
+        self._assignments = Assignments(
             work, self._source_cluster, self._target_cluster, self._background, self._send
         )
         self._hurry_until = 0.0
@@ -111,9 +111,9 @@ class LaneLoop:
         self._target_cluster.need_topics((*self._work.target_topics, self._work.map_topic))
         next_progress = next_mark = 0.0
         try:
-            while not (self._is_stopping and self._stays.is_empty):
+            while not (self._is_stopping and self._assignments.is_empty):
                 self._check_silence()
-                if self._stays.target.in_flight_bytes >= SATURATED_BYTES:
+                if self._assignments.target.in_flight_bytes >= SATURATED_BYTES:
                     time.sleep(GATHER_S)
                 for key, mask in self._selector.select(self._turn_s()):
                     if callable(key.data):
@@ -126,11 +126,11 @@ class LaneLoop:
                 if now >= next_progress:
                     self._on_channel()  # also keeps the signs of life going
                     next_progress = now + PROGRESS_S
-                    self._stays.report()
+                    self._assignments.report()
                 if now >= next_mark:
                     next_mark = now + MARK_S
-                    self._stays.place_marks()
-            self._stays.report()
+                    self._assignments.place_marks()
+            self._assignments.report()
             self._channel.flush()
         finally:
             self._background.close()
@@ -139,7 +139,7 @@ class LaneLoop:
             self._selector.close()
 
     def _turn_s(self) -> float:
-        if self._stays.is_releasing:
+        if self._assignments.is_releasing:
             return RELEASING_TURN_S
         turn_s = PACED_TURN_S if self._work.has_budget else IDLE_TURN_S
         for side in (self._source_cluster, self._target_cluster):
@@ -155,12 +155,12 @@ class LaneLoop:
             raise DriverSilent(f"nothing was heard from the driver for {silent:.1f} s")
 
     def _pump(self) -> None:
-        self._stays.pump(hurry=time.monotonic() < self._hurry_until)
+        self._assignments.pump(hurry=time.monotonic() < self._hurry_until)
         for side in (self._source_cluster, self._target_cluster):
             for node, error in side.take_broken():
                 self._on_broken(side, node, error)
             side.tend()
-        self._stays.settle()
+        self._assignments.settle()
         self._be_ready()
         if self._channel.wants_write:
             self._channel.flush()
@@ -191,14 +191,14 @@ class LaneLoop:
                 case Take():
                     # more may come: a fetch that waits long at the broker would keep them waiting
                     self._hurry_until = time.monotonic() + HURRY_S
-                    self._stays.take(message)
+                    self._assignments.take(message)
                 case Pace():
-                    self._stays.source.pace.set_rates(message.bytes_per_second)
+                    self._assignments.source.pace.set_rates(message.bytes_per_second)
                 case Release():
-                    self._stays.release(message.partitions)
+                    self._assignments.release(message.partitions)
                 case Stop():
                     self._is_stopping = True
-                    self._stays.release_all()
+                    self._assignments.release_all()
                 case _:
                     raise CorruptData(f"the driver sent {type(message).__name__}: unexpected here")
 
@@ -216,7 +216,7 @@ class LaneLoop:
                 side.flush(node, connection)
             if mask & selectors.EVENT_READ:
                 if side is self._source_cluster:
-                    self._stays.source.on_readable(node, connection)
+                    self._assignments.source.on_readable(node, connection)
                 else:
                     self._on_target_readable(connection)
         except (Disconnected, CorruptData) as error:
@@ -228,11 +228,11 @@ class LaneLoop:
         for at, (context, view) in enumerate(answers):
             try:
                 if isinstance(context, Sent):
-                    muted_ms = self._stays.target.on_answer(context, view, now_ms)
+                    muted_ms = self._assignments.target.on_answer(context, view, now_ms)
                 else:
-                    muted_ms = self._stays.map.on_answer(context, view)
+                    muted_ms = self._assignments.map.on_answer(context, view)
                 if muted_ms > 0:
-                    self._stays.target.on_throttled(connection, muted_ms)
+                    self._assignments.target.on_throttled(connection, muted_ms)
             except CorruptData:
                 connection.put_back(context for context, _ in answers[at:])
                 raise
@@ -241,8 +241,8 @@ class LaneLoop:
         unanswered = side.drop(node)
         log.info("connection lost flow=%s node=%s error=%s", self._work.flow, node, error)
         if side is self._source_cluster:
-            self._stays.source.on_disconnected(node)
+            self._assignments.source.on_disconnected(node)
             return
         sent = [context for context in unanswered if isinstance(context, Sent)]
-        self._stays.map.on_disconnected([one for one in unanswered if isinstance(one, Round)])
-        self._stays.target.on_disconnected(node, sent, error, int(time.time() * 1000))
+        self._assignments.map.on_disconnected([one for one in unanswered if isinstance(one, Round)])
+        self._assignments.target.on_disconnected(node, sent, error, int(time.time() * 1000))

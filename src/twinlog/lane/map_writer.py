@@ -22,12 +22,17 @@ from typing import Final
 
 from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.sides.cluster_side import ClusterSide
-from twinlog.lane.sides.target_side import STALE_LEADER, produce_version
+from twinlog.lane.sides.target_side import produce_version
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.refusals import UNDER_MIN_ISR
 from twinlog.mirror.map.offset_map import Run, map_home
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
-from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, lookup
+from twinlog.wire.error_codes import (
+    MESSAGE_TOO_LARGE,
+    STALE_LEADER,
+    TOPIC_AUTHORIZATION_FAILED,
+    lookup,
+)
 from twinlog.wire.produce import PRODUCE, produce_answer, produce_request
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
@@ -35,7 +40,6 @@ from twinlog.wire.records import Record, encode_batch
 ROUND_BYTES: Final = 512 * 1024
 """A round is closed when it holds so much; a row has at most about 12 KB."""
 
-MESSAGE_TOO_LARGE: Final = 10
 NO_LEADER: Final = "has no leader"
 
 FIRST_PAUSE_S: Final = 0.05

@@ -14,17 +14,20 @@ from twinlog.config.keys.flow_keys import FLOW_KEYS
 from twinlog.config.keys.key_types import KeyDefinition, Support
 from twinlog.config.keys.own_keys import OWN_KEYS
 from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
+from twinlog.config.pages import first_keys
 from twinlog.config.pages.proofs import EVERY_KEY, tested_in
 
 _TOP: Final = """\
 # Configuration
 
-This page is made from the tables in `src/twinlog/config/` (`python -m
-twinlog.config.pages.keys_page`); a test fails when it is not current. The last column of each table
-names the test, below `tests/`, in which a key acts; `test_every_key` sets each key of every table
-and looks what is told about it.
+Twinlog reads the `mm2.properties` file that MirrorMaker 2 reads.
 
-Twinlog reads the `mm2.properties` file that MirrorMaker 2 reads, by MirrorMaker 2's rules:
+"""
+
+_RULES: Final = """\
+## How a file is read
+
+By MirrorMaker 2's rules:
 
 - `clusters = A, B` names the clusters, `A.bootstrap.servers` says where one is.
 - `A->B.enabled = true` turns the flow from A to B on.
@@ -51,6 +54,11 @@ On the command line, for `mirror` and `check`:
   every line of the file.
 - Several files run side by side in one process, each read alone: nothing of one reaches another.
   A flow may be on in one of them only.
+
+The tables are made from those in `src/twinlog/config/` (`python -m
+twinlog.config.pages.keys_page`); a test fails when they are not current. The last column of each
+names the test, below `tests/`, in which a key acts; `test_every_key` sets each key of every table
+and looks what is told about it.
 
 """
 
@@ -107,7 +115,7 @@ Kerberos (`GSSAPI`) and Java classes
 
 def render() -> str:
     """The whole page."""
-    return _TOP + "\n".join(_parts()) + "\n" + _SECURITY
+    return _TOP + first_keys.render() + _RULES + "\n".join(_parts()) + "\n" + _SECURITY
 
 
 def _parts() -> Iterator[str]:

@@ -26,6 +26,13 @@ from twinlog.mirror import findings
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.start.divergence import source_diverged
 from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.wire.error_codes import (
+    CORRUPT_MESSAGE,
+    OFFSET_OUT_OF_RANGE,
+    STALE_LEADER,
+    TOPIC_AUTHORIZATION_FAILED,
+    lookup,
+)
 from twinlog.wire.fetch import (
     FETCH,
     READ_COMMITTED,
@@ -51,13 +58,6 @@ THROTTLED_BYTES: Final = 256 << 10
 MIN_ROOM_BYTES: Final = 1 << 20
 RESTLESS_S: Final = 5.0
 """A partition that lost its broker is likely to find another within this time."""
-
-STALE_LEADER: Final = frozenset({3, 5, 6, 9, 56, 74, 75, 78, 100, 103})
-"""Unknown topic or id, no leader, not the leader, fenced or unknown epoch: look who leads now."""
-
-OFFSET_OUT_OF_RANGE: Final = 1
-CORRUPT_MESSAGE: Final = 2
-UNAUTHORIZED: Final = 29
 
 
 @dataclass(slots=True)
@@ -379,7 +379,7 @@ class SourceSide:
                     fate=Fate.RETRIABLE,
                 ),
             )
-        elif error == UNAUTHORIZED:
+        elif error == TOPIC_AUTHORIZATION_FAILED:
             self.on_trouble(
                 tp,
                 PartitionError(
@@ -399,7 +399,9 @@ class SourceSide:
         else:
             self.on_trouble(
                 tp,
-                PartitionError(f"{tp}: the source answered error {error}", code="SOURCE_REFUSED"),
+                PartitionError(
+                    f"{tp}: the source answered with {lookup(error).name}", code="SOURCE_REFUSED"
+                ),
             )
 
     @staticmethod

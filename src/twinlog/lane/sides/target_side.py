@@ -26,6 +26,7 @@ from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.refusals import BROKEN_LOG
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.error_codes import STALE_LEADER
 from twinlog.wire.produce import (
     PRODUCE,
     VERSION_BY_ID,
@@ -41,8 +42,6 @@ SEEN_WITHIN_S: Final = 0.1
 """By name: for how long an answer says that the topic is still the same. A topic that is deleted
 and created again takes longer; what is sent meanwhile is refused.
 """
-
-STALE_LEADER: Final = frozenset({3, 5, 6, 9, 74, 75, 100})
 
 
 @dataclass(slots=True)
