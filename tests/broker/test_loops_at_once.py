@@ -21,7 +21,7 @@ from tests.support.circle import (
     refused,
     three_clusters,
 )
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, delete_topic, end_offsets
 from twinlog.cluster.client import ClusterClient
@@ -69,10 +69,10 @@ def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPat
         is_first = not hasattr(seen, "wrote")
         seen.wrote = True
         if is_first:
-            both.wait(60)
+            both.wait(PATIENCE_S)
         write_copies(client, rows, now_ms)
         if is_first:
-            both.wait(60)
+            both.wait(PATIENCE_S)
 
     monkeypatch.setattr(WRITTEN, write)
     with ThreadPoolExecutor(2) as pool:

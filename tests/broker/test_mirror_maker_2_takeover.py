@@ -16,7 +16,7 @@ import pytest
 from tests.support.client import Outgoing, produce, producer, read_all
 from tests.support.clusters import private_cluster
 from tests.support.command import Command
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import EmittingMirror
 from tests.support.mirror_maker import mirror_maker, one_cluster_file
 from tests.support.settings import settings_for
@@ -121,7 +121,7 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
         with Command(tmp_path / "ours", *arguments) as ours:
             eventually(lambda: copied(cluster) > taken_over_at + 200, WAIT_S)
             ours.terminate()
-            assert ours.wait(60) == 0, ours.stderr
+            assert ours.wait() == 0, ours.stderr
         assert_copy_is_the_beginning_of_the_source(cluster)
         assert positions(cluster) == last_copied(cluster), "a stop in order notes the last record"
         handed_back_at = copied(cluster)
@@ -175,7 +175,7 @@ def groups_behind_the_takeover_skip_nothing_and_read_little_again(
 
 def stop_in_order(running: subprocess.Popen[bytes]) -> None:
     running.terminate()
-    running.wait(60)
+    running.wait(PATIENCE_S)
 
 
 def adopt(properties: Path) -> None:

@@ -88,7 +88,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path, scratch: Path) -> Non
         eventually(lambda: "identical: " in demo.stdout, within=150)
         traces = Traces(demo, scratch)
         os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it: to everybody in the group
-        assert demo.wait(60) == 0
+        assert demo.wait() == 0
     assert demo.stdout.splitlines()[-1] == "source and target are identical"
     assert traces.are_gone()
     assert left_in(scratch) == []
@@ -100,7 +100,7 @@ def test_a_signal_while_the_clusters_start(tmp_path: Path, scratch: Path) -> Non
         eventually(lambda: any("kafka.Kafka" in _command_line(p) for p in _all(scratch)))
         traces = Traces(demo, scratch)
         demo.terminate()
-        assert demo.wait(60) == 0
+        assert demo.wait() == 0
     assert "nothing is left behind" in demo.stdout
     assert traces.are_gone()
     assert left_in(scratch) == []

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.spark.lane_entries import CODEC, MODULE, Bomb, Finish, Finished
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from twinlog.channel.client import ChannelClient
 from twinlog.channel.peer import Peer
 from twinlog.channel.server import (
@@ -101,7 +101,7 @@ def driver(engine: Engine) -> Iterator[Driver]:
 def finish(job: LeaseJob, peers: list[Peer]) -> None:
     for peer in peers:
         peer.send(Finish())
-    assert job.done.wait(30)
+    assert job.done.wait(PATIENCE_S)
 
 
 def test_every_lane_comes_to_its_end(driver: Driver) -> None:
@@ -133,7 +133,7 @@ def test_a_killed_worker_is_tried_again_and_its_neighbour_stays(driver: Driver) 
 def test_nothing_that_executors_answer_is_run_here(driver: Driver, tmp_path: Path) -> None:
     driver.address = replace(driver.address, host=str(tmp_path))
     job = driver.lease(11, "hostile", lanes=1)
-    assert job.done.wait(60)
+    assert job.done.wait(PATIENCE_S)
     assert job.error is None
     # what it sends is a bomb indeed
     pickle.loads(pickle.dumps(Bomb(f"{tmp_path}/control")))  # noqa: S301
@@ -174,7 +174,7 @@ def test_a_cancelled_lease_ends_its_lanes_and_is_no_failure(driver: Driver) -> N
     job = driver.lease(5, "until_told")
     lanes = driver.hellos(2)
     job.cancel()
-    assert job.done.wait(30)
+    assert job.done.wait(PATIENCE_S)
     assert job.error is None
     driver.farewells(2)
     for lane in lanes:
@@ -185,7 +185,7 @@ def test_a_cancelled_lease_ends_its_lanes_and_is_no_failure(driver: Driver) -> N
 def test_a_lease_that_is_cancelled_at_once_never_starts_a_lane(driver: Driver) -> None:
     job = driver.lease(6, "until_told")
     job.cancel()
-    assert job.done.wait(30)
+    assert job.done.wait(PATIENCE_S)
     time.sleep(0.5)
     started = [event for event in driver.events.queue if isinstance(event, LaneConnected)]
     assert len(started) == len([e for e in driver.events.queue if isinstance(e, LaneGone)])
@@ -214,7 +214,7 @@ def test_a_python_that_does_not_start_is_named(
         python.chmod(mode)
     monkeypatch.setattr(driver.engine.context, "pythonExec", str(python))
     job = driver.lease(8, "until_told", lanes=1)
-    assert job.done.wait(120)
+    assert job.done.wait(PATIENCE_S)
     assert job.error is not None
     assert job.error.code == "LEASE"
     assert f"the lanes' Python {why.format(python=python)}" in job.error.message
@@ -223,7 +223,7 @@ def test_a_python_that_does_not_start_is_named(
 
 def test_an_error_of_ours_keeps_its_code_across_spark(driver: Driver) -> None:
     job = driver.lease(7, "refuse", lanes=1)
-    assert job.done.wait(60)
+    assert job.done.wait(PATIENCE_S)
     assert job.error is not None
     assert job.error.code == "CHANNEL_UNREACHABLE"
     assert "lane 0 of 127.0.0.1: no way" in job.error.message
@@ -232,7 +232,7 @@ def test_an_error_of_ours_keeps_its_code_across_spark(driver: Driver) -> None:
 
 def test_any_other_error_is_one_line(driver: Driver) -> None:
     job = driver.lease(8, "stumble", lanes=1)
-    assert job.done.wait(60)
+    assert job.done.wait(PATIENCE_S)
     assert job.error is not None
     assert job.error.code == "LEASE"
     assert "ValueError: lane 0 is broken" in job.error.message

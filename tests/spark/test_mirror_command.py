@@ -162,8 +162,8 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
         eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
         below = mirror.children()
         mirror.terminate()
-        assert mirror.wait(60) == 0, mirror.stderr
-        assert all_gone(below, 60), "no process is left"
+        assert mirror.wait() == 0, mirror.stderr
+        assert all_gone(below), "no process is left"
     assert assert_identical(source_cluster, target_cluster, fresh_topic) > 9000
     assert len(mirror.stdout.splitlines()) < 20
 
@@ -180,15 +180,15 @@ def test_killed_driver_leaves_nothing_running_and_its_successor_goes_on(
             eventually(lambda: arrived(target_cluster, fresh_topic) > 2000)
             below = first.children()
             os.kill(first.pid, signal.SIGKILL)
-            first.wait(60)
-            assert all_gone(below, 60), "the JVM and its workers end with the driver"
+            first.wait()
+            assert all_gone(below), "the JVM and its workers end with the driver"
         with Command(tmp_path / "second", "mirror", str(file)) as second:
             seen = arrived(target_cluster, fresh_topic)
             eventually(lambda: arrived(target_cluster, fresh_topic) > seen + 1000)
             load.stop()
             eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
             second.terminate()
-            assert second.wait(60) == 0, second.stderr
+            assert second.wait() == 0, second.stderr
     finally:
         load.stop()
     assert_identical(source_cluster, target_cluster, fresh_topic)
@@ -206,10 +206,10 @@ def test_killed_jvm_ends_the_process_to_be_started_again(
         below = mirror.children()
         (jvm,) = [each for each in below if each.name() == "java"]
         jvm.kill()
-        assert mirror.wait(60) == 1, mirror.stderr
+        assert mirror.wait() == 1, mirror.stderr
         assert "Spark's JVM ended by itself" in mirror.stderr
         assert mirror.stderr.rstrip().endswith("[SPARK_DIED]")
-        assert all_gone(below, 60)
+        assert all_gone(below)
 
 
 def test_hangup_reads_the_configuration_again(
@@ -228,7 +228,7 @@ def test_hangup_reads_the_configuration_again(
         eventually(lambda: len(read_all(target_cluster, f"A.{more}")) == 1)
         assert f"reloaded: {flow}: {flow}.topics: " in command.stderr
         command.terminate()
-        assert command.wait(60) == 0
+        assert command.wait() == 0
 
 
 def test_the_script_of_mirror_maker_1_runs_with_its_old_arguments(

@@ -100,7 +100,7 @@ def test_nothing_that_spark_keeps_has_a_password(
         kept = [path for path in scratch.rglob("*") if path.is_file()]
         guilty = [path for path in kept if PASSWORD.encode() in path.read_bytes()]
         mirror.terminate()
-        assert mirror.wait(15) == 0, mirror.stderr
+        assert mirror.wait() == 0, mirror.stderr
     assert len(below) >= 3, "a JVM, a daemon, a worker"
     assert "spark.eventLog" in seen
     assert PASSWORD not in seen

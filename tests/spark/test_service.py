@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.client import Outgoing, produce
 from tests.support.command import ENTRY, all_gone, write_config
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.monitor import ask, series
 from tests.support.topics import create_topic
 from twinlog.control.watch.monitor_server import Address
@@ -80,7 +80,7 @@ class Manager:
             except BlockingIOError:
                 return self.heard.count(line)
 
-    def exit_code(self, within: float) -> int:
+    def exit_code(self, within: float = PATIENCE_S) -> int:
         try:
             return self.running.wait(within)
         except subprocess.TimeoutExpired:
@@ -166,7 +166,7 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
 
     below = psutil.Process(manager.running.pid).children(recursive=True)
     manager.running.send_signal(signal.SIGTERM)
-    assert manager.exit_code(within=20) == 0, manager.output
+    assert manager.exit_code() == 0, manager.output
     assert manager.hears("STOPPING=1") == 1
     assert manager.hears("READY=1") == 2
     assert all_gone(below), "Spark's JVM and its workers have ended with it"
@@ -183,7 +183,7 @@ def test_a_wrong_configuration_is_never_ready_and_ends_with_2(
     config = tmp_path / "mm2.properties"
     config.write_text("clusters = A, B\nA->B.enabled = perhaps\n")
     manager.start(config, "--listen", "off", variables={})
-    assert manager.exit_code(within=20) == 2, "RestartPreventExitStatus=2"
+    assert manager.exit_code() == 2, "RestartPreventExitStatus=2"
     assert manager.hears("READY=1") == 0
     assert "[CONFIG_INVALID]" in manager.output
 
@@ -198,7 +198,7 @@ def test_what_starting_again_may_mend_ends_with_1(
         *("--listen", "off", "--log-file", str(log)),
         variables={"JAVA_HOME": str(tmp_path / "no-java")},
     )
-    assert manager.exit_code(within=20) == 1, "Restart=on-failure"
+    assert manager.exit_code() == 1, "Restart=on-failure"
     assert "[ENVIRONMENT]" in manager.output
     assert re.search(r"mirror_fails\n(.*\n)+.*\[ENVIRONMENT\]", log.read_text())
     assert manager.hears("STOPPING=1") == 1

@@ -47,6 +47,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.fixture(autouse=True)
+def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dozen JVMs that live for seconds: launchers, daemons, executors."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What an operator sets for the master, the workers and the mirror."""
@@ -159,7 +165,7 @@ def test_killed_executor_of_a_standalone_cluster_loses_and_repeats_nothing(
             load.stop()
         eventually(lambda: caught_up(source_cluster, target_cluster, fresh_topic))
         mirror.terminate()
-        assert mirror.wait(15) == 0, mirror.stderr
+        assert mirror.wait() == 0, mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) > 5000
 
 
@@ -178,14 +184,14 @@ def test_executors_need_only_a_python_and_the_archive(
     assert b"No module named 'twinlog'" in without.stderr
     archive = tmp_path / "executors.zip"
     with Command(tmp_path / "pack", "pack", "--output", str(archive)) as packing:
-        assert packing.wait(60) == 0, packing.stderr
+        assert packing.wait() == 0, packing.stderr
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     produce(source_cluster, fresh_topic, orders(3000))
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
     arguments = ("mirror", str(file), "--once", "--master", master, "--archive", str(archive))
     with Command(tmp_path / "run", *arguments) as mirror:
-        assert mirror.wait(120) == 0, mirror.stderr
+        assert mirror.wait() == 0, mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000
 
 
@@ -203,11 +209,11 @@ def test_a_master_without_a_secret_is_refused_unless_named(
     with standalone(tmp_path) as master:
         arguments = ("mirror", str(file), "--once", "--master", master)
         with Command(tmp_path / "refused", *arguments) as mirror:
-            assert mirror.wait(120) == 2, mirror.stderr
+            assert mirror.wait() == 2, mirror.stderr
         assert "[SPARK_UNAUTHENTICATED]" in mirror.stderr
         assert "`spark.authenticate.secret` in conf/spark-defaults.conf" in mirror.stderr
         assert arrived(target_cluster, fresh_topic) == 0
         with Command(tmp_path / "named", *arguments, "--allow-unauthenticated-spark") as mirror:
-            assert mirror.wait(120) == 0, mirror.stderr
+            assert mirror.wait() == 0, mirror.stderr
     assert "whoever reaches Spark's ports" in mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000

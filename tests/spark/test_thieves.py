@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.spark.lane_entries import CODEC, MODULE, Finish
+from tests.support.eventually import PATIENCE_S
 from tests.support.thief import Refused, needs_root, steal
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected
 from twinlog.spark import authentication
@@ -60,7 +61,7 @@ class Loot:
             for port in sorted({connection.laddr.port for connection in sockets(engine)}):
                 self._try(port, BLOCK)
             connected.peer.send(Finish())
-            assert job.done.wait(30)
+            assert job.done.wait(PATIENCE_S)
         finally:
             server.close()
 

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import psutil
 
+from tests.support.eventually import PATIENCE_S
+
 ENTRY = [str(Path(sys.executable).with_name("twinlog"))]
 
 
@@ -69,7 +71,7 @@ class Command:
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
-    def wait(self, within: float) -> int:
+    def wait(self, within: float = PATIENCE_S) -> int:
         """Its exit code."""
         try:
             return self.process.wait(within)
@@ -95,7 +97,7 @@ def _is_daemon(process: psutil.Process) -> bool:
     return "twinlog.spark.daemon" in process.cmdline()
 
 
-def all_gone(processes: Sequence[psutil.Process], within: float = 10.0) -> bool:
+def all_gone(processes: Sequence[psutil.Process], within: float = PATIENCE_S) -> bool:
     """True when none of them runs any more."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
