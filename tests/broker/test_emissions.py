@@ -26,7 +26,7 @@ from twinlog.wire.mm2_records import Heartbeat, OffsetSync
 
 pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 
-WAIT_S = 40.0
+WAIT_S = 180.0
 NO_HEARTBEATS = "emit.heartbeats.enabled = false"
 
 

@@ -24,7 +24,7 @@ from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 
-WAIT_S = 90.0
+WAIT_S = 180.0
 GROUP = "mirrormaker2-cluster"
 STRIMZI = "A->B.MirrorSourceConnector"
 OWN_NAME = "bills to B"

@@ -24,7 +24,7 @@ from twinlog.wire.mm2_records import OffsetSync
 
 pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 
-WAIT_S = 90.0
+WAIT_S = 180.0
 RECORDS = 50
 STOPPED_AT = 30
 
