@@ -67,6 +67,9 @@ ELSEWHERE = {
 """Of Connect's own table for source connectors, and of a filter."""
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "unit" / "config" / "examples").glob("*.properties"))
+NO_SCAN = {"plugin.discovery": "service_load"}
+"""For each file Java looks for plugins, by default by reading every class of every jar."""
+
 FILLED_IN = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias", "enabled")
 """What Java sets itself where nobody else did."""
 
@@ -174,7 +177,7 @@ class Judge:
 
     def read(self, properties: Mapping[str, str]) -> Any:
         made = self._properties()
-        lines = (f"{key} = {value}" for key, value in properties.items())
+        lines = (f"{key} = {value}" for key, value in {**properties, **NO_SCAN}.items())
         made.load(self._reader("\n".join(lines)))
         return self.config(made)
 

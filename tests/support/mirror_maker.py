@@ -45,6 +45,7 @@ def one_cluster_file(path: Path, cluster: LocalCluster, **more: str) -> Path:
         "A->B.enabled": "true",
         "replication.factor": "1",
         "refresh.topics.interval.seconds": "1",
+        "plugin.discovery": "service_load",  # by default it reads every class of every jar
     }
     lines |= {f"{name}.replication.factor": "1" for name in _ONE_BROKER}
     lines |= {key.replace("_", "."): value for key, value in more.items()}
