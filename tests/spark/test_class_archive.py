@@ -31,13 +31,11 @@ def test_it_is_made_by_the_setup_and_mapped() -> None:
     assert str(archive) in maps_of_the_jvm()
 
 
-@pytest.mark.parametrize("what", ["nothing", "damaged"])
-def test_without_one_it_starts_as_before(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_with_a_damaged_one_it_starts_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     archive = tmp_path / "classes.jsa"
-    if what == "damaged":
-        archive.write_bytes(b"no archive" * 1000)
+    archive.write_bytes(b"no archive" * 1000)
     monkeypatch.setattr(gateway, "spark_archive", lambda: archive)
     assert str(archive) not in maps_of_the_jvm()
     said = capfd.readouterr()
