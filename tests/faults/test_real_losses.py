@@ -142,12 +142,18 @@ def test_target_truncated_under_a_running_mirror(losing_target: Rig, lease_s: fl
     assert "POSITION_REGRESSED" not in mirror.snapshots[0].errors, "a newer leader proves the loss"
 
 
+KEEPS_LEADERLESS = (
+    "from twinlog.lane.watches import no_leader\nno_leader.NO_LEADER_AFTER_S = 600.0\n"
+)
+"""However long the election takes: the partition is to be in its lane at the end of it."""
+
+
 def test_target_truncated_while_nothing_was_written(losing_target: Rig) -> None:
     """The next record that is to be sent makes the lane look what the new leader has."""
     rig = losing_target
     rig.create()
     put(rig, range(40))
-    with rig.mirror(keys=SAFE) as mirror:
+    with rig.mirror(keys=SAFE, prelude=KEEPS_LEADERLESS) as mirror:
         rig.copied(40, WITHIN_S)
         with lost_tail(rig.target, rig.remote):
             put(rig, range(40, 60))
