@@ -47,6 +47,11 @@ COMPACTED: Final = {
 DAY_MS: Final = 86_400_000
 OLD: Final = 3 * DAY_MS
 """The broker has forgotten a producer whose last record is so old by its next check."""
+KEEPS_LEADERLESS: Final = """
+from twinlog.lane.watches import no_leader
+no_leader.NO_LEADER_AFTER_S = 600.0
+"""
+"""Prelude of lanes that keep a partition however long it has no leader."""
 
 MAP_PARTITIONS: Final = 8
 

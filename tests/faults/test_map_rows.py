@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.faults import raw
-from tests.faults.rig import MAP_PARTITIONS, Rig, kill
+from tests.faults.rig import KEEPS_LEADERLESS, MAP_PARTITIONS, Rig, kill
 from tests.faults.surgery import cut_log
 from tests.faults.test_h03_offset_map import rows, write_row
 from tests.support.client import eventually, read_all
@@ -222,7 +222,7 @@ def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
     """They had been acknowledged: only the new leader epoch says that they may be gone."""
     rig.create()
     rig.put(range(10))
-    with rig.mirror() as mirror:
+    with rig.mirror(prelude=KEEPS_LEADERLESS) as mirror:
         rig.copied(10)
         mirror.eventually(lambda parts: parts[0].state == "AT_END")
         before = rows(rig)[-1]

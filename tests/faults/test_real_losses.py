@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.test_group_failover import commit, committed
-from tests.faults.rig import COMPACTED, Rig, kill
+from tests.faults.rig import COMPACTED, KEEPS_LEADERLESS, Rig, kill
 from tests.faults.unclean import LostTail, create_on_two, lost_tail
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
@@ -140,12 +140,6 @@ def test_target_truncated_under_a_running_mirror(losing_target: Rig, lease_s: fl
         refilled(rig, mirror, 210)
         mirror.stop()
     assert "POSITION_REGRESSED" not in mirror.snapshots[0].errors, "a newer leader proves the loss"
-
-
-KEEPS_LEADERLESS = (
-    "from twinlog.lane.watches import no_leader\nno_leader.NO_LEADER_AFTER_S = 600.0\n"
-)
-"""However long the election takes: the partition is to be in its lane at the end of it."""
 
 
 def test_target_truncated_while_nothing_was_written(losing_target: Rig) -> None:

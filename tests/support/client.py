@@ -211,7 +211,7 @@ def read_all(
         seen: list[Seen] = []
 
         def all_read() -> bool:
-            for message in client.consume(10_000, 0.2):
+            for message in client.consume(10_000, 0.02):  # it waits until it has so many
                 _take(message, seen, unread)
             return not unread
 
