@@ -282,6 +282,8 @@ def committed(cluster: LocalCluster, group: str, topic: str, partition: int) -> 
     client = consumer(cluster, config={"group.id": group})
     try:
         (found,) = client.committed([Assigned(topic, partition)], timeout=30)
+    except KafkaException as error:
+        raise AssertionError("its coordinator is only coming up") from error
     finally:
         client.close()
     return max(found.offset, -1)

@@ -147,7 +147,7 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
     produce(source_cluster, fresh_topic, orders(5000))
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     with Command(tmp_path / "run", "mirror", str(file), "--lease", "4") as mirror:
-        eventually(lambda: arrived(target_cluster, fresh_topic) > 0)
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 5000)
         load = Load(source_cluster, fresh_topic, 5000)
         try:
             for _ in range(4):

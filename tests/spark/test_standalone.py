@@ -155,7 +155,7 @@ def test_killed_executor_of_a_standalone_cluster_loses_and_repeats_nothing(
     produce(source_cluster, fresh_topic, orders(3000))
     file = config(tmp_path, source_cluster, target_cluster, fresh_topic)
     with Command(tmp_path / "run", "mirror", str(file), "--master", master) as mirror:
-        eventually(lambda: arrived(target_cluster, fresh_topic) > 0, within=120)
+        eventually(lambda: arrived(target_cluster, fresh_topic) == 3000)
         load = Load(source_cluster, fresh_topic, 3000)
         try:
             seen = arrived(target_cluster, fresh_topic)
