@@ -153,7 +153,7 @@ def test_other_lane_was_first_with_records_whose_timestamps_are_newer(
         thaw(mirror.leases.pids())
         rig.copied(22)
         mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
-        assert mirror.snapshots[0].errors["OTHER_WRITER"] >= 1
+        eventually(lambda: mirror.snapshots[0].errors.get("OTHER_WRITER", 0) >= 1)
         mirror.stop()
     assert rig.numbers() == list(range(22)), "13 to 15, the newest of their keys, are there"
     known = rig.map().runs
