@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.test_group_failover import commit, committed
 from tests.support.client import Outgoing, produce, read_all
+from tests.support.groups import commit, committed
 from tests.support.led import led_flow
 from tests.support.mirror import Mirror
 from tests.support.rights import SecuredPair, secured_pair

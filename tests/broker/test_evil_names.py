@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_group_failover import Pair, commit
 from tests.support.client import Outgoing, consumer, eventually, produce
+from tests.support.groups import Pair, commit
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.cli.main import run

@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-from tests.broker.test_group_failover import commit, committed
 from tests.broker.test_least_privilege import PAGE, Flow, warned
 from tests.support.client import Outgoing, Seen, produce, read_all
 from tests.support.eventually import eventually
+from tests.support.groups import commit, committed
 from tests.support.mirror import EmittingMirror
 from tests.support.rights import Grant, SecuredPair, secured_pair
 from tests.support.share import begin_at, stands_at

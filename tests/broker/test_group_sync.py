@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from tests.broker.test_group_failover import Pair, commit, committed, goes_on
 from tests.support.client import Outgoing, consumer, eventually, produce
+from tests.support.groups import Pair, commit, committed, goes_on
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, delete_records
 from twinlog.sandbox import LocalCluster

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from tests.broker.test_group_failover import commit, committed
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import eventually
+from tests.support.groups import commit, committed
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.rights import SECRET, Grant, SecuredPair, secured_pair
 from tests.support.settings import settings_for

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from tests.broker.test_group_failover import Pair, commit
-from tests.broker.test_group_failover import committed as committed_there
 from tests.support.client import Outgoing, consumer, produce, read_all
 from tests.support.eventually import eventually
+from tests.support.groups import Pair, commit, commit_all
+from tests.support.groups import committed as committed_there
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, partition_count, topic_configs, topic_names
 from twinlog.config.advice.canonical import canonical
@@ -87,13 +87,9 @@ def test_it_goes_on_where_the_group_stood_and_commits_how_far_it_came(
     create_topic(source_cluster, fresh_topic, 3)
     create_topic(target_cluster, fresh_topic, 3)
     produce(source_cluster, fresh_topic, records(3, 50))
-    before = consumer(source_cluster, config={"group.id": group})
     # the third partition was never read: it begins as auto.offset.reset says
-    before.commit(
-        offsets=[TopicPartition(fresh_topic, 0, 20), TopicPartition(fresh_topic, 1, 50)],
-        asynchronous=False,
-    )
-    before.close()
+    read = [TopicPartition(fresh_topic, 0, 20), TopicPartition(fresh_topic, 1, 50)]
+    commit_all(source_cluster, group, read)
     config = a_pair(
         tmp_path,
         source_cluster,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.test_group_failover import commit, committed, goes_on
 from tests.support.client import Outgoing, consumer, eventually, produce, produce_transaction
+from tests.support.groups import commit, committed, goes_on
 from tests.support.mirror import Mirror
 from tests.support.share import begin_at, stands_at
 from tests.support.topics import create_topic

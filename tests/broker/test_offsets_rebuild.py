@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.broker.test_group_failover import commit, goes_on
 from tests.faults.raw import Writer
 from tests.faults.rig import COMPACTED, MAP_PARTITIONS, Rig
 from tests.support.client import Outgoing, eventually, produce, producer, read_all
+from tests.support.groups import commit, goes_on
 from tests.support.topics import create_topic, delete_records, delete_topic, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import append, read_to_end

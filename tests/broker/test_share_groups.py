@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_group_failover import Pair, commit, committed, numbered, with_transactions
 from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.groups import Pair, commit, committed, numbered, with_transactions
 from tests.support.mirror import Mirror
 from tests.support.share import begin_at, from_the_start, in_group, stands_at, take
 from tests.support.topics import create_topic, delete_records

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_group_failover import Pair, committed
 from tests.faults import surgery
 from tests.faults.load import Load
 from tests.faults.rig import Rig
 from tests.faults.rig import kill as kill_pids
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
+from tests.support.groups import Pair, committed
 from tests.support.mirror import Mirror
 from tests.support.share import begin_at
 from tests.support.topics import create_topic

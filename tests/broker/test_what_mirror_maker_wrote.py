@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition as Committed
 
-from tests.support.client import Outgoing, consumer, produce, read_all
+from tests.support.client import Outgoing, produce, read_all
 from tests.support.clusters import private_cluster
 from tests.support.eventually import eventually
+from tests.support.groups import commit
 from tests.support.mirror_maker import mirror_maker, one_cluster_file
 from tests.support.topics import create_topic, topic_names
 from twinlog.cli.main import run
@@ -60,9 +60,7 @@ def test_heartbeats_offset_syncs_and_checkpoints(
 ) -> None:
     create_topic(cluster, "orders")
     produce(cluster, "orders", [Outgoing(value=b"%d" % n) for n in range(RECORDS)])
-    group = consumer(cluster, config={"group.id": "app"})
-    group.commit(offsets=[Committed("orders", 0, STOPPED_AT)], asynchronous=False)
-    group.close()
+    commit(cluster, "app", "orders", STOPPED_AT)
     with mirror_maker(properties), MirrorClient({"bootstrap.servers": cluster.bootstrap}) as client:
 
         def checkpointed() -> GroupOffsets:

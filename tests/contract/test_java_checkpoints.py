@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.test_group_failover import Pair, commit, with_transactions
 from tests.support.client import eventually, read_all
+from tests.support.groups import Pair, commit, with_transactions
 from tests.support.java import kafka_jvm
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
