@@ -21,7 +21,7 @@ _BY_FILE: Final = {
         "emit.heartbeats.enabled emit.offset-syncs.enabled offset-syncs.topic.location "
         "offset.lag.max heartbeats.replication.enabled source.cluster.alias target.cluster.alias"
     ),
-    "broker/test_group_failover.py": (
+    "faults/test_real_losses.py": (
         "groups emit.checkpoints.interval.seconds refresh.groups.interval.seconds "
         "sync.group.offsets.enabled sync.group.offsets.interval.seconds"
     ),
