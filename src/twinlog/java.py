@@ -17,7 +17,15 @@ from typing import Final
 
 from twinlog.errors import EnvironmentMissing
 
-__all__ = ["MINIMUM_JAVA", "archive_flags", "class_archive", "find_java", "java_command"]
+__all__ = [
+    "MINIMUM_JAVA",
+    "archive_flags",
+    "class_archive",
+    "find_java",
+    "install_archive",
+    "java_command",
+    "unfinished",
+]
 
 MINIMUM_JAVA: Final = 17
 """What Kafka 4 brokers and Spark 4 ask for."""
@@ -61,6 +69,20 @@ def archive_flags(archive: Path) -> tuple[str, ...]:
     """JVM flags that use it; none where none could be made."""
     is_made = archive.exists() and archive.stat().st_size > 0
     return (f"-XX:SharedArchiveFile={archive}",) if is_made else ()
+
+
+def unfinished(archive: Path) -> Path:
+    """What a JVM is told to write at its end; two setups at once write two."""
+    return archive.with_suffix(f".{os.getpid()}")
+
+
+def install_archive(archive: Path) -> None:
+    """The JVM that was to write it has ended. One that wrote none will not the next time either:
+    then it is empty.
+    """
+    new = unfinished(archive)
+    new.touch()
+    new.replace(archive)
 
 
 def _major_version(java: Path) -> int:

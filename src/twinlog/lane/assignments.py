@@ -279,7 +279,7 @@ class Assignments:
         self.source.add(copy)
         for part in copy.parts:
             self.target.add(part)
-            self.map.note(part)
+            self.map.add(part)
 
     # -- one partition
 

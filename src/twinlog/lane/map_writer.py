@@ -103,13 +103,19 @@ class MapWriter:
     """A row was refused for good, or cannot be written for some seconds."""
     _homes: dict[TopicPartition, _Home] = field(default_factory=dict)
 
+    def add(self, copy: PartitionCopy) -> None:
+        """From now on its rows are written, until it is forgotten."""
+        self._home(copy).copies[copy] = None
+        self.note(copy)
+
     def note(self, copy: PartitionCopy) -> None:
         """The copy's tail may have something to write."""
-        tp = TopicPartition(self.topic, map_home(copy.source, self.partitions))
-        home = self._homes.setdefault(tp, _Home())
-        home.copies[copy] = None
         if copy.tail.dirty:
-            home.waiting[copy] = None
+            self._home(copy).waiting[copy] = None
+
+    def _home(self, copy: PartitionCopy) -> _Home:
+        tp = TopicPartition(self.topic, map_home(copy.source, self.partitions))
+        return self._homes.setdefault(tp, _Home())
 
     def forget(self, copy: PartitionCopy) -> None:
         for home in self._homes.values():

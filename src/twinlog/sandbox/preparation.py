@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from twinlog.errors import EnvironmentMissing
-from twinlog.java import class_archive
+from twinlog.java import class_archive, install_archive, unfinished
 from twinlog.sandbox.brokers import QUICK_JVM, LocalCluster
 from twinlog.sandbox.kafka_jars import find_or_fetch
 from twinlog.sandbox.processes import wait_until
@@ -30,8 +30,7 @@ def prepare() -> None:
 
 def _write(archive: Path) -> None:
     """A broker writes the archive of the classes that it has loaded, when it ends in order."""
-    new = archive.with_suffix(".new")
-    flags = (*QUICK_JVM, f"-XX:ArchiveClassesAtExit={new}")
+    flags = (*QUICK_JVM, f"-XX:ArchiveClassesAtExit={unfinished(archive)}")
     with (
         TemporaryDirectory(prefix="twinlog-classes-") as folder,
         LocalCluster("classes", Path(folder) / "cluster", jvm_flags=flags) as cluster,
@@ -39,8 +38,7 @@ def _write(archive: Path) -> None:
         os.kill(cluster.broker_pids[1], signal.SIGTERM)
         if not wait_until(lambda: not cluster.broker_pids, within=_ENDS_WITHIN_S):
             return  # the next setup tries again
-    new.touch()  # this JVM may write none, and then will not the next time either
-    new.replace(archive)
+    install_archive(archive)
 
 
 if __name__ == "__main__":

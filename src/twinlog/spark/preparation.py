@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from twinlog.errors import EnvironmentMissing
 from twinlog.folders import usable
+from twinlog.java import install_archive, unfinished
 from twinlog.spark.gateway import spark_archive
 from twinlog.spark.session import forget_gateway, start_spark
 
@@ -22,12 +23,10 @@ def prepare() -> None:
     archive = spark_archive()
     if archive.exists():
         return
-    new = archive.with_suffix(".new")
+    new = unfinished(archive)
     with usable(archive.parent, "run it as a user who may write there"):
         archive.parent.mkdir(parents=True, exist_ok=True)
-        # what can be known now is not found out after a minute; and where this JVM writes none, an
-        # empty file says so
-        new.write_bytes(b"")
+        new.touch()  # what can be known now is not found out after a minute
         new.unlink()
     engine = start_spark(None, 1, jvm_options=[f"-XX:ArchiveClassesAtExit={new}"])
     try:
@@ -37,9 +36,10 @@ def prepare() -> None:
     finally:
         forget_gateway()
         engine.gateway.stop(_ENDS_WITHIN_S)
-    with usable(archive.parent, "run it as a user who may write there"):
-        new.touch()  # this JVM may write none, and then will not the next time either
-        new.replace(archive)
+    if engine.gateway.process.returncode != 0:  # it was killed, perhaps while it wrote
+        new.unlink(missing_ok=True)
+        raise EnvironmentMissing("the archive of Spark's classes was not written; run it again")
+    install_archive(archive)
 
 
 def _nothing(index: int, _: Iterable[str]) -> list[int]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -169,6 +169,9 @@ class Adopter:
     committed: bool
     """MirrorMaker 2 copied no records of transactions that were rolled back."""
     accept_loss: bool = False
+    _source_may_lack: set[str] = field(default_factory=set)
+    """Topics that are compacted, among those that are taken over."""
+    _target_may_lack: set[str] = field(default_factory=set)
 
     def look(self, plans: Sequence[PartitionPlan], maps: Maps) -> Adoption:
         """All partitions that are to be taken over. Raises AdoptionRefused where none may be."""
@@ -187,6 +190,10 @@ class Adopter:
             strange = self._refuse_growing(due, maps, positions, ends)
             problems += strange.values()
             due = [plan for plan in due if plan.source not in strange]
+        if due:
+            topics = ({plan.source.topic for plan in due}, {plan.target.topic for plan in due})
+            self._source_may_lack = may_lack_offsets(self.source, topics[0])
+            self._target_may_lack = may_lack_offsets(self.target, topics[1])
         pairs, unread = self._pairs() if due else (NO_PAIRS, "")
         adopted = []
         for plan in due:
@@ -363,8 +370,8 @@ class Adopter:
             target_offsets=[record.offset for record in tail],
             target=array("q", (identity(r, with_timestamp=with_timestamp) for r in tail)),
             noted=noted,
-            source_may_lack=bool(may_lack_offsets(self.source, {tp.topic})),
-            target_may_lack=bool(may_lack_offsets(self.target, {plan.target.topic})),
+            source_may_lack=tp.topic in self._source_may_lack,
+            target_may_lack=plan.target.topic in self._target_may_lack,
         )
         begin = max(log_start, noted + 1 - LOOK_BACK)
         for _, records in read_committed(self.source, tp, begin, end, committed=self.committed):

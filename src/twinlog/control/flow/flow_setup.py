@@ -135,15 +135,19 @@ class FlowSetup:
     """Where the MirrorMaker 2 keeps its positions whose work is taken over."""
     membership: Membership | None = None
     newcomers: Newcomers = field(default_factory=Newcomers)
+    claims: FlowClaims = field(init=False)
     _source_client: ClusterClient | None = None
     _target_client: ClusterClient | None = None
     _map_client: ClusterClient | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _claimant: str = field(default_factory=lambda: uuid.uuid4().hex)
     _probed: Capabilities | None = None
-    _claims: FlowClaims | None = None
     _told: set[str] = field(default_factory=set)
     _is_let_in: bool = False
+
+    def __post_init__(self) -> None:
+        self.claims = FlowClaims(
+            config=self.config, claimant=uuid.uuid4().hex, tell_once=self.tell_once
+        )
 
     @property
     def guard(self) -> LoopGuard:
@@ -154,15 +158,6 @@ class FlowSetup:
             neighbours=self.neighbours,
             tell_once=self.tell_once,
         )
-
-    @property
-    def claims(self) -> FlowClaims:
-        """Of the flow's generations; kept between tries."""
-        if self._claims is None:
-            self._claims = FlowClaims(
-                config=self.config, claimant=self._claimant, tell_once=self.tell_once
-            )
-        return self._claims
 
     @property
     def name(self) -> str:
