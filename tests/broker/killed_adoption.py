@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
 from twinlog.cluster.client import ClusterClient
 from twinlog.control.adopt import adoption
@@ -24,7 +25,7 @@ from twinlog.mirror.map.offset_map import ChunkRow
 POINTS = {"some rows": 1, "copying": None, "looked": None}
 """How many rows it writes."""
 
-_SURVIVES_S = 120.0
+_SURVIVES_S = PATIENCE_S / 2
 
 
 def main(config: str, point: str) -> None:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.support.client import produce, producer
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic
@@ -57,7 +57,10 @@ def mirror_maker_copies(left: Left, numbers: range, noted: int) -> None:
 
 def is_killed(left: Left, point: str) -> None:
     command = [sys.executable, "-m", "tests.broker.killed_adoption", str(left.file), point]
-    assert subprocess.run(command, cwd=ROOT, check=False, timeout=120).returncode == -signal.SIGKILL
+    assert (
+        subprocess.run(command, cwd=ROOT, check=False, timeout=PATIENCE_S).returncode
+        == -signal.SIGKILL
+    )
 
 
 @pytest.mark.parametrize("point", ["some rows", "copying"])

@@ -157,7 +157,7 @@ def test_quota_of_request_time_slows_down_and_breaks_nothing(
         quota(client, f"twinlog-{flow.flow}", quotas)
     try:
         with flow.mirror(lanes=1) as mirror:
-            mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), 25)
+            mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
             assert {p.code for p in mirror.snapshots[0].partitions} == {""}
             mirror.stop()
         flow.same()

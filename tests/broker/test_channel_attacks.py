@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Outgoing, produce, read_all
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.channel.client import ChannelClient
@@ -58,7 +58,7 @@ class Copying:
         values = [b"%d" % number for number in range(self.produced, self.produced + 100)]
         produce(self.source, self.topic, [Outgoing(value=value) for value in values])
         self.produced += len(values)
-        eventually(lambda: len(self.arrived()) >= self.produced, within=120)
+        eventually(lambda: len(self.arrived()) >= self.produced)
         assert self.arrived() == [b"%d" % number for number in range(self.produced)]
 
     def arrived(self) -> list[bytes]:
@@ -89,7 +89,7 @@ def test_resets_before_any_word_do_not_end_a_mirror(
         one.more()
         for number in range(600):
             address = one.mirror.server.address
-            sock = socket.create_connection((address.host, address.port), timeout=10)
+            sock = socket.create_connection((address.host, address.port), timeout=PATIENCE_S)
             if number % 2:
                 sock.sendall(b"\x16\x03\x01\x02\x00")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)

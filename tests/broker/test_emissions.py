@@ -26,7 +26,6 @@ from twinlog.wire.mm2_records import Heartbeat, OffsetSync
 
 pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 
-WAIT_S = 180.0
 NO_HEARTBEATS = "emit.heartbeats.enabled = false"
 
 
@@ -110,8 +109,8 @@ def test_heartbeats_of_both_directions_arrive_and_tell_the_topology(
         "heartbeats.replication.enabled = true", "refresh.topics.interval.seconds = 1"
     )
     with EmittingMirror(path, lanes=1) as mirror:
-        eventually(lambda: len(heartbeats_of(alone, pair)) >= 4, WAIT_S)
-        eventually(lambda: remote in topic_names(alone) and bool(read_all(alone, remote)), WAIT_S)
+        eventually(lambda: len(heartbeats_of(alone, pair)) >= 4)
+        eventually(lambda: remote in topic_names(alone) and bool(read_all(alone, remote)))
         assert run(["topology", str(path), "--format", "json"]) == 0
         mirror.stop()
     for seen, beat in heartbeats_of(alone, pair):
@@ -131,7 +130,7 @@ def test_heartbeats_and_offset_syncs_can_be_turned_off(pair: Pair) -> None:
     produce(pair.source, pair.topic, records(range(5)))
     path = pair.configure(NO_HEARTBEATS, "emit.offset-syncs.enabled = false")
     with EmittingMirror(path, lanes=1) as mirror:
-        mirror.eventually(lambda parts: all(part.records == 5 for part in parts), WAIT_S)
+        mirror.eventually(lambda parts: all(part.records == 5 for part in parts))
         time.sleep(2)
         mirror.stop()
     for cluster in (pair.source, pair.target):
@@ -164,9 +163,9 @@ def test_offset_syncs_are_of_copied_records_and_go_on_after_a_restart(
     produce_transaction(pair.source, pair.topic, records(range(45, 50)), commit=True)
     produce(pair.source, pair.topic, records(range(50, 90)))
     with EmittingMirror(path, lanes=1) as mirror:
-        eventually(lambda: places(pair).get(b"u89") is not None, WAIT_S)
+        eventually(lambda: places(pair).get(b"u89") is not None)
         last = places(pair)[b"u89"]
-        eventually(lambda: _newest(syncs_in(cluster, topic)) == last, WAIT_S)
+        eventually(lambda: _newest(syncs_in(cluster, topic)) == last)
         mirror.stop()
     syncs = syncs_in(cluster, topic)
     where = places(pair)

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from tests.support.client import Outgoing, Seen, consumer, eventually, produce, read_all
+from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
 from tests.support.topics import admin, create_topic, end_offsets, topic_names
 from twinlog.sandbox import QUICK_JVM, LocalCluster
@@ -192,7 +193,7 @@ def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
         at = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
         (answer,) = client.alter_consumer_group_offsets([at]).values()
         # a coordinator that is still coming up says so in here only
-        return all(one.error is None for one in answer.result(30).topic_partitions)
+        return all(one.error is None for one in answer.result(PATIENCE_S).topic_partitions)
 
     eventually(is_taken)
 
@@ -201,7 +202,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> int:
     """-1 where the group has no offset, or nobody ever committed one on the cluster."""
     client = consumer(cluster, config={"group.id": group})
     try:
-        (found,) = client.committed([TopicPartition(topic, 0)], timeout=30)
+        (found,) = client.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
         return max(found.offset, -1)
     finally:
         client.close()

@@ -9,7 +9,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as Assigned
 
 from tests.support.client import Outgoing, consumer, produce, read_all
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import admin, create_topic
 from twinlog.sandbox import LocalCluster
@@ -20,7 +20,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> list[int]:
     client = consumer(cluster, config={"group.id": group})
     try:
         wanted = [Assigned(topic, partition) for partition in range(3)]
-        return [one.offset for one in client.committed(wanted, timeout=30)]
+        return [one.offset for one in client.committed(wanted, timeout=PATIENCE_S)]
     except KafkaException:
         return []
     finally:
@@ -39,7 +39,9 @@ def test_offset_0_of_an_empty_partition_is_translated_and_what_was_not_committed
     client = admin(source_cluster)
 
     def is_taken() -> bool:
-        answers = [done.result(30) for done in client.alter_consumer_group_offsets([at]).values()]
+        answers = [
+            done.result(PATIENCE_S) for done in client.alter_consumer_group_offsets([at]).values()
+        ]
         return all(one.error is None for answer in answers for one in answer.topic_partitions)
 
     eventually(is_taken)

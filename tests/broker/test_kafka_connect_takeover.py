@@ -24,7 +24,6 @@ from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 
-WAIT_S = 180.0
 GROUP = "mirrormaker2-cluster"
 STRIMZI = "A->B.MirrorSourceConnector"
 OWN_NAME = "bills to B"
@@ -90,20 +89,20 @@ def is_copied(cluster: LocalCluster, topic: str, remote: str) -> bool:
 
 
 def assert_copied(cluster: LocalCluster, topic: str, remote: str) -> None:
-    eventually(lambda: is_copied(cluster, topic, remote), WAIT_S)
+    eventually(lambda: is_copied(cluster, topic, remote))
     here, there = read_all(cluster, topic), read_all(cluster, remote)
     assert [one[2:6] for one in there] == [one[2:6] for one in here], "each record once"
 
 
 def wait_for_state(worker: ConnectWorker, name: str, state: str) -> None:
-    eventually(lambda: worker.state(name) == state, WAIT_S)
+    eventually(lambda: worker.state(name) == state)
 
 
 def wait_for_no_tasks(cluster: LocalCluster, name: str) -> None:
     """The group gives its work out anew."""
     with ClusterClient(settings_for(cluster.bootstrap)) as client:
         group = Coordinators(client)
-        eventually(lambda: not connect_group(group, GROUP).may_run(name), WAIT_S)
+        eventually(lambda: not connect_group(group, GROUP).may_run(name))
 
 
 def a_resource(folder: Path, cluster: LocalCluster) -> Path:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.support.client import Outgoing, consumer, produce, read_all
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.groups import Pair, commit, commit_all
 from tests.support.groups import committed as committed_there
 from tests.support.mirror import Mirror
@@ -75,7 +75,7 @@ def committed(cluster: LocalCluster, group: str, topic: str, partitions: int) ->
     client = consumer(cluster, config={"group.id": group})
     try:
         asked = [TopicPartition(topic, each) for each in range(partitions)]
-        return {one.partition: one.offset for one in client.committed(asked, timeout=20)}
+        return {one.partition: one.offset for one in client.committed(asked, timeout=PATIENCE_S)}
     finally:
         client.close()
 

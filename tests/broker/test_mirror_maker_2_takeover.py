@@ -43,7 +43,6 @@ pytestmark = [
     pytest.mark.xdist_group("mirror-maker-jvm"),
 ]
 
-WAIT_S = 180.0
 PARTITIONS = 2
 POSITIONS = "mm2-offsets.A.internal"
 QUIET = 25
@@ -110,26 +109,26 @@ def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
     produce(cluster, "quiet", [Outgoing(key=b"q", value=b"%d" % n) for n in range(QUIET)])
     with traffic(cluster):
         with mirror_maker(properties) as running:
-            eventually(lambda: len(positions(cluster)) == PARTITIONS + 1, WAIT_S)
+            eventually(lambda: len(positions(cluster)) == PARTITIONS + 1)
             with pytest.raises(AdoptionRefused, match="run MirrorSourceConnector; stop it first"):
                 adopt(properties)
             assert run(["check", str(properties), "--adopt-mm2"]) == 1
             assert "[MM2_RUNNING]" in capsys.readouterr().out
             stop_in_order(running)
-        eventually(lambda: not has_workers(properties), WAIT_S)
+        eventually(lambda: not has_workers(properties))
         taken_over_at = copied(cluster)
         arguments = ("mirror", str(properties), "--adopt-mm2", "--listen", "off")
         with Command(tmp_path / "ours", *arguments) as ours:
-            eventually(lambda: copied(cluster) > taken_over_at + 200, WAIT_S)
+            eventually(lambda: copied(cluster) > taken_over_at + 200)
             ours.terminate()
             assert ours.wait() == 0, ours.stderr
         assert_copy_is_the_beginning_of_the_source(cluster)
         assert positions(cluster) == last_copied(cluster), "a stop in order notes the last record"
         handed_back_at = copied(cluster)
         with mirror_maker(properties) as running:
-            eventually(lambda: noted_of(cluster, "orders") > handed_back_at, WAIT_S)
-            eventually(lambda: is_killed_ahead_of_its_notes(cluster, running), WAIT_S)
-    eventually(lambda: not has_workers(properties), WAIT_S)
+            eventually(lambda: noted_of(cluster, "orders") > handed_back_at)
+            eventually(lambda: is_killed_ahead_of_its_notes(cluster, running))
+    eventually(lambda: not has_workers(properties))
     assert_copy_is_the_beginning_of_the_source(cluster)  # what MirrorMaker 2 copied after us, too
     names = set(topic_names(cluster))
     assert run(["check", str(properties), "--adopt-mm2"]) == 0

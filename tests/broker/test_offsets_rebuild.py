@@ -16,6 +16,7 @@ import pytest
 from tests.faults.raw import Writer
 from tests.faults.rig import COMPACTED, MAP_PARTITIONS, Rig
 from tests.support.client import Outgoing, eventually, produce, producer, read_all
+from tests.support.eventually import PATIENCE_S
 from tests.support.groups import commit, goes_on
 from tests.support.topics import create_topic, delete_records, delete_topic, topic_names
 from twinlog.cli.main import run
@@ -31,7 +32,6 @@ from twinlog.wire.records import Record
 pytestmark = [pytest.mark.broker]
 
 ROOT = Path(__file__).parents[2]
-PATIENT_S = 90.0
 
 
 @pytest.fixture
@@ -252,14 +252,14 @@ def test_compacted_source(rig: Rig, capsys: pytest.CaptureFixture[str], when: st
     if when != "after":
         rig.put([70])  # a new segment: all before it is cleaned
         wanted = [n for n in range(60) if n not in gone]
-        eventually(lambda: _shown(rig) == [*wanted, 70], PATIENT_S, what="compaction")
+        eventually(lambda: _shown(rig) == [*wanted, 70], PATIENCE_S, what="compaction")
     rig.copy_once()
     whole = rig.numbers()
     if when != "before":
         rig.put([71], keys={71: 3})
         rig.put([72], keys={72: 7})
         rig.put([73])
-        eventually(lambda: 3 not in _shown(rig) and 7 not in _shown(rig), PATIENT_S)
+        eventually(lambda: 3 not in _shown(rig) and 7 not in _shown(rig), PATIENCE_S)
     lose_map(rig)
     rebuild(rig, capsys)
     rig.offsets_are_exact()
@@ -282,11 +282,10 @@ def _shown(rig: Rig) -> list[int]:
 
 def is_killed(rig: Rig, rows: int) -> None:
     command = [sys.executable, "-m", "tests.broker.killed_rebuild", str(rig.config()), str(rows)]
-    done = subprocess.run(command, cwd=ROOT, check=False, timeout=180)
+    done = subprocess.run(command, cwd=ROOT, check=False, timeout=PATIENCE_S)
     assert done.returncode == -signal.SIGKILL
 
 
-@pytest.mark.timeout(400)
 def test_killed_at_any_row_and_begun_again(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     rig.create()
     put_transactions(rig, range(850), every_third_aborted=False)
@@ -382,15 +381,15 @@ def test_running_mirror_is_left_alone(rig: Rig, capsys: pytest.CaptureFixture[st
     rig.create()
     rig.put(range(10))
     with rig.mirror() as mirror:
-        rig.copied(10, PATIENT_S)
+        rig.copied(10, PATIENCE_S)
         before = state_rows(rig)
         capsys.readouterr()
         assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 1
         assert "NOT_LEADER" in capsys.readouterr().err
         assert state_rows(rig) == before
         rig.put(range(10, 20))
-        rig.copied(20, PATIENT_S)
-        mirror.stop(PATIENT_S)
+        rig.copied(20, PATIENCE_S)
+        mirror.stop(PATIENCE_S)
     rig.same()
 
 

@@ -91,7 +91,6 @@ def test_without_the_sync_they_are_listed_with_the_reason(
             lambda: (
                 [flow.skipped_groups for flow in mirror.snapshots] == [{pair.group: WITHOUT_SYNC}]
             ),
-            30,
         )
         mirror.stop()
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.clusters import private_cluster
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.groups import commit
 from tests.support.mirror_maker import mirror_maker, one_cluster_file
 from tests.support.topics import create_topic, topic_names
@@ -24,7 +24,6 @@ from twinlog.wire.mm2_records import OffsetSync
 
 pytestmark = [pytest.mark.broker, pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 
-WAIT_S = 180.0
 RECORDS = 50
 STOPPED_AT = 30
 
@@ -69,9 +68,9 @@ def test_heartbeats_offset_syncs_and_checkpoints(
             except TwinlogError:
                 return {}
 
-        eventually(lambda: "A.heartbeats" in topic_names(cluster), WAIT_S)
-        eventually(lambda: bool(read_all(cluster, "A.heartbeats")), WAIT_S)
-        eventually(checkpointed, WAIT_S)
+        eventually(lambda: "A.heartbeats" in topic_names(cluster))
+        eventually(lambda: bool(read_all(cluster, "A.heartbeats")))
+        eventually(checkpointed)
         found = checkpointed()
         hops = client.replication_hops("A")
         sources = client.upstream_clusters()
@@ -83,14 +82,14 @@ def test_heartbeats_offset_syncs_and_checkpoints(
             return {one["flow"]: one for one in flows}
 
         # the beats of the two directions are two connectors of MirrorMaker 2, one starts later
-        seen = eventually(lambda: complete(topology()), WAIT_S)
+        seen = eventually(lambda: complete(topology()))
     (place,) = found.values()
     assert set(found) == {TopicPartition("A.orders", 0)}
     assert place.upstream_offset == STOPPED_AT
     assert 0 < place.offset <= STOPPED_AT
     assert (hops, sources) == (1, {"A"})
     assert (seen["A->B"]["hops"], seen["A->B"]["copies"]) == (1, True)
-    assert seen["A->B"]["last_heartbeat_ms"] > time.time() * 1000 - 2 * WAIT_S * 1000
+    assert seen["A->B"]["last_heartbeat_ms"] > time.time() * 1000 - 2 * PATIENCE_S * 1000
     assert seen["B->A"]["copies"] is False, "MirrorMaker 2 runs it to beat into A"
 
     records = read_all(cluster, "mm2-offset-syncs.B.internal")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.faults.rig import Rig
+from tests.support.eventually import PATIENCE_S
+from twinlog.cluster.groups.membership import Membership
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
@@ -69,3 +72,20 @@ def rig(fault_source: LocalCluster, fault_target: LocalCluster, tmp_path: Path) 
     """One flow of its own between the two, with a topic."""
     with Rig(fault_source, fault_target, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror leads on while the target's brokers restart, which coordinate its group as well: its
+    lanes stay, as where the coordinator is another broker.
+    """
+    lasting = partial(Membership, session_timeout_ms=int(PATIENCE_S * 1000))
+    monkeypatch.setattr("twinlog.control.flow.leading.Membership", lasting)
+
+
+@pytest.fixture
+def patient_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes that a test freezes are not given up, however long what it does meanwhile takes."""
+    for module in ("flow_run", "flow_setup"):
+        patience_ms = int(PATIENCE_S * 1000)
+        monkeypatch.setattr(f"twinlog.control.flow.{module}.SILENCE_MS", patience_ms)

@@ -50,8 +50,8 @@ class Driver:
                 state, reason, generation, records, lanes = json.loads(line)
                 self.state = State(state, reason, generation, records, tuple(lanes))
 
-    def until(self, state: str, within: float = 90.0) -> State:
-        eventually(lambda: self.state.state == state, within, what=f"{state}, not {self.state}")
+    def until(self, state: str) -> State:
+        eventually(lambda: self.state.state == state, what=f"{state}, not {self.state}")
         return self.state
 
     @property

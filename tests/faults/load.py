@@ -13,6 +13,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaError, Message
 
 from tests.support.client import producer
+from tests.support.eventually import PATIENCE_S
 from twinlog.sandbox import LocalCluster
 
 BURST_S: Final = 0.02
@@ -35,7 +36,9 @@ class Load:
         self._partitions = partitions
         self._burst = max(1, int(per_second * BURST_S))
         # delivery outlives the restart of a broker
-        self._client = producer(cluster, codec="lz4", config={"message.timeout.ms": 60_000})
+        self._client = producer(
+            cluster, codec="lz4", config={"message.timeout.ms": int(PATIENCE_S * 1000)}
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failed: list[KafkaError] = []
@@ -73,8 +76,8 @@ class Load:
     def stop(self) -> int:
         """How many records the topic got; all of them are in it."""
         self._stop.set()
-        self._thread.join(10)
-        left = self._client.flush(60)
+        self._thread.join(PATIENCE_S)
+        left = self._client.flush(PATIENCE_S)
         assert not left, f"{left} records were not acknowledged"
         assert not self._failed, self._failed[0]
         return self.sent
@@ -90,4 +93,4 @@ class Load:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)

@@ -175,7 +175,7 @@ class Rig:
         `before` is called when everything but the commit is done.
         """
         client = producer(self.source, config={"transactional.id": f"test-{secrets.token_hex(4)}"})
-        client.init_transactions(20)
+        client.init_transactions(PATIENCE_S)
         client.begin_transaction()
         for batch in batches:
             for r in batch:
@@ -183,9 +183,9 @@ class Rig:
                 client.produce(
                     self.topic, r.value, r.key, partition=0, timestamp=r.timestamp, headers=headers
                 )
-            client.flush(20)
+            client.flush(PATIENCE_S)
         before()
-        client.commit_transaction(20)
+        client.commit_transaction(PATIENCE_S)
 
     # -- the mirror ----------------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ def alter_broker_configs(cluster: LocalCluster, configs: Mapping[str, str]) -> N
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=entries)
     client = topics.admin(cluster)
     for answer in client.incremental_alter_configs([resource]).values():
-        answer.result(20)
+        answer.result(PATIENCE_S)
 
 
 def _numbered(seen: Sequence[Seen]) -> list[Numbered]:

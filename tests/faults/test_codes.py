@@ -32,9 +32,9 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
 
 
-def comes_up(mirror: Mirror, code: str, within: float = 60.0) -> None:
+def comes_up(mirror: Mirror, code: str) -> None:
     """The code was counted; a passing one may be gone again when it is looked for."""
-    eventually(lambda: mirror.snapshots[0].errors.get(code, 0) > 0, within, what=code)
+    eventually(lambda: mirror.snapshots[0].errors.get(code, 0) > 0, what=code)
 
 
 def at_end(rig: Rig, mirror: Mirror, count: int) -> None:
@@ -60,6 +60,7 @@ HotConnection.submit = freeze_then_submit
 """A fetch that is on its way already would still be answered with what is deleted meanwhile."""
 
 
+@pytest.mark.usefixtures("patient_driver")
 def test_position_that_the_source_has_no_more(rig: Rig, tmp_path: Path) -> None:
     rig.create()
     rig.put(range(10))
@@ -105,6 +106,7 @@ def _write(index: Path, data: bytes) -> None:
         file.write(data)
 
 
+@pytest.mark.usefixtures("patient_driver")
 def test_batch_of_another_lane_of_ours_with_other_bounds(rig: Rig) -> None:
     """A lane that was given up had sent the same records, cut into other batches: ours is refused
     and nothing is there twice.

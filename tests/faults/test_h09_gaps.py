@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException, Producer
 
 from tests.faults.rig import COUNTS_ROUNDS, MAP_PARTITIONS, Rig
 from tests.support.client import eventually, producer, read_all
+from tests.support.eventually import PATIENCE_S
 from tests.support.topics import alter_topic_configs
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK
@@ -21,7 +22,6 @@ RECORDS = 20_000
 PER_BATCH = 100
 VALUE_BYTES = 200
 AGE_MS = RECORDS * 1_000
-PATIENT_S = 60.0
 """How fast 300 transactions go is the machine's affair; what is left of them on the target is ours.
 """
 
@@ -79,7 +79,7 @@ def test_compacted_source_with_a_gap_behind_every_record(rig: Rig, tmp_path: Pat
 def transactional(rig: Rig) -> Producer:
     """A client under one id: it ends what the one before it left open."""
     client = producer(rig.source, linger_ms=0, config={"transactional.id": f"pairs-{rig.alias}"})
-    client.init_transactions(PATIENT_S)
+    client.init_transactions(PATIENCE_S)
     return client
 
 
@@ -95,13 +95,13 @@ def test_transactional_source_with_a_marker_behind_every_pair(rig: Rig) -> None:
                 client.produce(rig.topic, out.value, out.key, 0, timestamp=out.timestamp)
             try:
                 if at % 10 == 9:
-                    client.abort_transaction(PATIENT_S)
+                    client.abort_transaction(PATIENCE_S)
                 else:
-                    client.commit_transaction(PATIENT_S)
+                    client.commit_transaction(PATIENCE_S)
             except KafkaException:
                 client = transactional(rig)  # whatever became of it: the next one goes on
-        rig.copied(len(read_all(rig.source, rig.topic)), PATIENT_S)
-        mirror.eventually(lambda parts: parts[0].lag == 0, PATIENT_S)
+        rig.copied(len(read_all(rig.source, rig.topic)), PATIENCE_S)
+        mirror.eventually(lambda parts: parts[0].lag == 0, PATIENCE_S)
         mirror.stop()
     rig.same()
     rig.offsets_are_exact()

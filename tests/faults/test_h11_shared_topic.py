@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 FOREIGN = b"foreign"
 TAKEN_OVER = "TAKEN_OVER"
-LOOKS_S = 8.0
 """The lane looks every two seconds."""
 
 
@@ -111,7 +110,7 @@ def test_consumers_first_migration_by_hand(flow: Rig) -> None:
         flow.copied(20)
         mirror.eventually(lambda parts: parts[0].state == "AT_END")
         write_foreign(flow)
-        mirror.eventually(is_taken_over, LOOKS_S)
+        mirror.eventually(is_taken_over)
         write_foreign(flow)
         time.sleep(2.5)
         assert is_taken_over([p for one in mirror.snapshots for p in one.partitions])
@@ -135,10 +134,10 @@ def test_source_that_goes_on_after_that_stops_the_partition_with_the_range(flow:
     with mirror:
         flow.copied(20)
         write_foreign(flow)
-        mirror.eventually(is_taken_over, LOOKS_S)
+        mirror.eventually(is_taken_over)
         flow.put(range(20, 25))
         (part,) = mirror.eventually(
-            lambda parts: parts[0].state == "FAILED" and parts[0].code == TAKEN_OVER, LOOKS_S
+            lambda parts: parts[0].state == "FAILED" and parts[0].code == TAKEN_OVER
         )
         assert f"upstream records [20, 25) of {flow.topic}-0" in part.message
         assert "from offset 20 on" in part.message
@@ -155,7 +154,7 @@ def test_lease_change_after_that_keeps_it(flow: Rig) -> None:
     with mirror:
         flow.copied(20)
         write_foreign(flow)
-        mirror.eventually(is_taken_over, LOOKS_S)
+        mirror.eventually(is_taken_over)
         leases = len(mirror.leases.jobs)
         eventually(lambda: len(mirror.leases.jobs) > leases + 1, what="two lease changes")
         mirror.eventually(is_taken_over)
@@ -173,12 +172,12 @@ def test_markers_and_rolled_back_records_at_the_source_are_nothing_new(flow: Rig
     with flow.mirror() as mirror:
         flow.copied(5)
         write_foreign(flow)
-        mirror.eventually(is_taken_over, LOOKS_S)
+        mirror.eventually(is_taken_over)
         produce_transaction(flow.source, flow.topic, batch, commit=False)
         time.sleep(4)
         mirror.eventually(is_taken_over)
         produce_transaction(flow.source, flow.topic, batch, commit=True)
-        mirror.eventually(lambda parts: parts[0].code == TAKEN_OVER, LOOKS_S)
+        mirror.eventually(lambda parts: parts[0].code == TAKEN_OVER)
         mirror.stop()
     assert flow.end() == 8
 

@@ -92,7 +92,6 @@ def test_frozen_lane_is_replaced_and_harmless_when_it_goes_on(flow: Rig) -> None
         # its partitions go to the other lane once it must have stopped, though it never said so
         eventually(
             lambda: all(e > before[p] for p, e in end_offsets(flow.target, flow.remote).items()),
-            25,
             what="partitions of the frozen lane",
         )
         send_signals(pids, signal.SIGCONT)

@@ -77,7 +77,6 @@ def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(r
         rig.copy_once()
     eventually(
         lambda: len([row for row in rows(rig) if row.term == older.term]) == 1,
-        60,
         what="compaction of the map",
     )
     translations_are_right(rig)
@@ -200,7 +199,7 @@ def test_six_hundred_thousand_small_records_with_every_second_one_cleaned(rig: R
     def left() -> int:
         return sum(batch.records for batch in raw.batches(rig.source_client, rig.here))
 
-    eventually(lambda: left() <= most, 120, what="compaction of the source")
+    eventually(lambda: left() <= most, what="compaction of the source")
     with rig.mirror(once=True) as mirror:
         (flow,) = mirror.wait(300)
     assert [(p.state, p.code, p.message) for p in flow.partitions] == [("DONE", "", "")]
@@ -218,6 +217,7 @@ def cut_home(rig: Rig, offset: int) -> TopicPartition:
     return home
 
 
+@pytest.mark.usefixtures("lasting_lead")
 def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
     """They had been acknowledged: only the new leader epoch says that they may be gone."""
     rig.create()

@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as Assigned
 
 from tests.faults.rig import MAP_PARTITIONS, Rig
 from tests.support.client import Outgoing, consumer, eventually, produce
+from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, end_offsets, leader
@@ -28,7 +29,7 @@ from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 PARTITIONS: Final = 6
 ALL: Final = set(range(PARTITIONS))
@@ -124,7 +125,7 @@ def is_leaderless(part: PartitionSnapshot) -> bool:
 
 def finish(rig: Rig, mirror: Mirror, count: int) -> None:
     """The broker is back: everything arrives by itself, once each, and the codes go."""
-    eventually(lambda: arrived(rig) >= count, 120, what=f"{count} records")
+    eventually(lambda: arrived(rig) >= count, what=f"{count} records")
     mirror.eventually(of(ALL, lambda p: p.state == "AT_END" and not p.code))
     mirror.stop()
     rig.same()
@@ -168,7 +169,6 @@ def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
             lambda: (
                 not any(isinstance(a, TwinlogError) for a in admin.log_ends(client, tps).values())
             ),
-            60,
         )
 
 
@@ -209,7 +209,7 @@ def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
         mirror.eventually(of(loss.gone, lambda p: p.records > 5))
         loss.begin()
         put(flow, loss.gone, BIG, 2)  # however far the copy was, something waits
-        mirror.eventually(of(loss.live, lambda p: p.records == 201), 180)
+        mirror.eventually(of(loss.live, lambda p: p.records == 201))
         mirror.eventually(of(loss.gone, is_leaderless), SHORT)
         loss.end()
         finish(flow, mirror, 201 * PARTITIONS + 2 * len(loss.gone))
@@ -233,7 +233,7 @@ def test_once_ends_beside_partitions_without_a_leader(
         assert {p for p, (_, code) in found.items() if code == "NO_LEADER"} == loss.gone
         loss.end()
     with flow.mirror(once=True, keys=KEYS) as mirror:
-        (ended,) = mirror.wait(90)
+        (ended,) = mirror.wait()
     assert [(p.state, p.code) for p in ended.partitions] == [("DONE", "")] * PARTITIONS
     flow.same()
 
@@ -247,7 +247,7 @@ def test_once_ends_when_the_leader_came_back_meanwhile(flow: Rig) -> None:
         with flow.mirror(once=True, keys=KEYS) as mirror:
             mirror.eventually(of(loss.live, lambda p: p.state == "DONE"), SHORT)
             loss.end()
-            (ended,) = mirror.wait(90)
+            (ended,) = mirror.wait()
         assert [(p.state, p.code) for p in ended.partitions] == [("DONE", "")] * PARTITIONS
     flow.same()
 
@@ -273,7 +273,7 @@ def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
         return True
 
     try:
-        eventually(is_taken, 120)
+        eventually(is_taken)
     finally:
         client.close()
 
@@ -281,7 +281,7 @@ def commit(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
 def committed(cluster: LocalCluster, group: str, topic: str, partition: int) -> int:
     client = consumer(cluster, config={"group.id": group})
     try:
-        (found,) = client.committed([Assigned(topic, partition)], timeout=30)
+        (found,) = client.committed([Assigned(topic, partition)], timeout=PATIENCE_S)
     except KafkaException as error:
         raise AssertionError("its coordinator is only coming up") from error
     finally:
@@ -307,7 +307,7 @@ def test_groups_of_others_are_kept_up(flow: Rig) -> None:
                 what="the group's offset of a partition that is led",
             )
         loss.end()
-        eventually(lambda: committed(flow.target, group, flow.remote, min(loss.gone)) == 7, 120)
+        eventually(lambda: committed(flow.target, group, flow.remote, min(loss.gone)) == 7)
         mirror.stop()
 
 

@@ -20,7 +20,6 @@ from twinlog.cluster.client import ClusterClient
 pytestmark = [
     pytest.mark.faults,
     pytest.mark.broker,
-    pytest.mark.timeout(600),
 ]
 
 RECORD: Final = 400_000
@@ -55,7 +54,7 @@ def watch_until(rig: Rig, mirror: Mirror, count: int) -> set[str]:
         seen.update(flow.state for flow in mirror.snapshots)
         return rig.end() >= count
 
-    eventually(copied, 300, what=f"{count} records under the quota")
+    eventually(copied, what=f"{count} records under the quota")
     return seen
 
 

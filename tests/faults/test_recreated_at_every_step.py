@@ -26,7 +26,6 @@ from twinlog.survey.map_reader import MapReader
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
-WITHIN_S: Final = 60.0
 OLD, NEW = range(15), range(100, 107)
 IN_DRIVER: Final = {
     "leads": (FlowSetup, "_lead"),
@@ -98,7 +97,7 @@ def started(rig: Rig, what: str, step: str, folder: Path) -> Iterator[Mirror]:
         reached, done = folder / "reached", folder / "done"
         prelude = WAITS.format(reached=str(reached), done=str(done), name=IN_LANE[step])
         with rig.mirror(prelude=prelude) as mirror:
-            eventually(reached.exists, WITHIN_S, what=step)
+            eventually(reached.exists, what=step)
             recreate(rig, what)
             done.touch()
             yield mirror
@@ -109,7 +108,7 @@ def started(rig: Rig, what: str, step: str, folder: Path) -> Iterator[Mirror]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, _then(getattr(owner, name), rig, what, happened))
         with rig.mirror() as mirror:
-            eventually(happened.is_set, WITHIN_S, what=step)
+            eventually(happened.is_set, what=step)
             yield mirror
             mirror.stop()
 
@@ -155,7 +154,7 @@ def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
             is_code = is_settled(snapshot, "SOURCE_RECREATED")
             return is_code and f"{flow.remote}-0" in snapshot.partitions[0].message
 
-        eventually(is_said, WITHIN_S, what="SOURCE_RECREATED")
+        eventually(is_said, what="SOURCE_RECREATED")
     found = flow.numbers()
     assert found == [*OLD[: len(found)]], "nothing of the new life is in the old copy"
     assert len(found) >= 10
@@ -164,8 +163,8 @@ def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
 @every_step
 def test_target(flow: Rig, step: str, tmp_path: Path) -> None:
     with started(flow, "target", step, tmp_path) as mirror:
-        eventually(lambda: flow.numbers() == [*OLD], WITHIN_S, what="the copy anew")
-        eventually(lambda: is_settled(mirror.snapshots[0]), WITHIN_S)
+        eventually(lambda: flow.numbers() == [*OLD], what="the copy anew")
+        eventually(lambda: is_settled(mirror.snapshots[0]))
         if step == "discovered":
             eventually(lambda: mirror.snapshots[0].errors.get("TARGET_RECREATED", 0) > 0)
     flow.same()
@@ -187,9 +186,9 @@ def test_own_topic(flow: Rig, what: str, step: str, tmp_path: Path) -> None:
         return any(codes) and snapshot.state != "STARTING"
 
     with started(flow, what, step, tmp_path) as mirror:
-        eventually(lambda: bool(mirror.snapshots) and is_exact(mirror), WITHIN_S)
+        eventually(lambda: bool(mirror.snapshots) and is_exact(mirror))
     with flow.mirror() as mirror:
-        eventually(lambda: bool(mirror.snapshots) and is_exact(mirror), WITHIN_S)
+        eventually(lambda: bool(mirror.snapshots) and is_exact(mirror))
         mirror.stop()
     found = flow.numbers()
     assert found == [*OLD[: len(found)]]

@@ -16,7 +16,11 @@ from tests.faults.test_h06_source_loss import put_others, rewrite
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, delete_records
 
-pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.broker,
+    pytest.mark.usefixtures("patient_driver"),
+]
 
 KEYED = {"twinlog.target.partitions": "keyed"}
 LATEST = {"twinlog.start": "latest"}

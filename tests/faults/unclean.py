@@ -13,12 +13,11 @@ from typing import Final
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import PartitionMetadata
 
-from tests.support.client import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.topics import admin, create_topic, leader
 from twinlog.sandbox import LocalCluster
 
 ONE_IS_ENOUGH: Final = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
-WITHIN_S: Final = 90.0
 
 
 def create_on_two(
@@ -39,21 +38,17 @@ class LostTail:
         (self.follows,) = {*self._partition().replicas} - {self.leads}
 
     def _partition(self) -> PartitionMetadata:
-        found = admin(self.cluster).list_topics(self.topic, timeout=30).topics[self.topic]
+        found = admin(self.cluster).list_topics(self.topic, timeout=PATIENCE_S).topics[self.topic]
         return found.partitions[0]
 
     def both_in_sync(self) -> None:
-        eventually(
-            lambda: {*self._partition().isrs} == {self.leads, self.follows}, WITHIN_S, what="ISR"
-        )
+        eventually(lambda: {*self._partition().isrs} == {self.leads, self.follows}, what="ISR")
 
     def leader_alone(self) -> None:
         """The follower is down; what is written from now on is on the leader only."""
         self.both_in_sync()
         self.cluster.kill(self.follows)
-        eventually(
-            lambda: [*self._partition().isrs] == [self.leads], WITHIN_S, what="the leader alone"
-        )
+        eventually(lambda: [*self._partition().isrs] == [self.leads], what="the leader alone")
 
     def leader_dies(self) -> None:
         """The partition has no leader: the one that is back may have less."""
@@ -61,7 +56,7 @@ class LostTail:
             return
         self.cluster.kill(self.leads)
         self.cluster.restart(self.follows)
-        eventually(lambda: leader(self.cluster, self.topic) == -1, WITHIN_S, what="no leader")
+        eventually(lambda: leader(self.cluster, self.topic) == -1, what="no leader")
 
     def elect(self) -> None:
         """The one that has less leads; the other one comes back and cuts its log."""
@@ -70,13 +65,13 @@ class LostTail:
             one = TopicPartition(self.topic, 0)
             client = admin(self.cluster)  # must outlive the answer
             try:
-                client.elect_leaders(ElectionType.UNCLEAN, [one]).result(WITHIN_S)
+                client.elect_leaders(ElectionType.UNCLEAN, [one]).result(PATIENCE_S)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError._TIMED_OUT:
                     raise
             return leader(self.cluster, self.topic) == self.follows
 
-        eventually(is_elected, WITHIN_S, what="an unclean election")
+        eventually(is_elected, what="an unclean election")
 
 
 @contextmanager

@@ -65,12 +65,11 @@ def left_in(folder: Path) -> list[str]:
     return [str(path) for path in found if "hsperfdata" not in str(path)]
 
 
-@pytest.mark.timeout(300)
 def test_ends_identical_after_its_time(tmp_path: Path, scratch: Path) -> None:
     with Command(tmp_path / "run", "demo", "--seconds", "8", "--rate", "300") as demo:
-        eventually(lambda: "Mirroring" in demo.stdout, within=150)
+        eventually(lambda: "Mirroring" in demo.stdout)
         traces = Traces(demo, scratch)
-        assert demo.wait(90) == 0
+        assert demo.wait() == 0
     lines = demo.stdout.splitlines()
     assert lines[-1] == "source and target are identical"
     assert "compared in key, value, headers, timestamp and order" in lines[-2]
@@ -82,10 +81,9 @@ def test_ends_identical_after_its_time(tmp_path: Path, scratch: Path) -> None:
     assert left_in(scratch) == []
 
 
-@pytest.mark.timeout(300)
 def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path, scratch: Path) -> None:
     with Command(tmp_path / "run", "demo") as demo:
-        eventually(lambda: "identical: " in demo.stdout, within=150)
+        eventually(lambda: "identical: " in demo.stdout)
         traces = Traces(demo, scratch)
         os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it: to everybody in the group
         assert demo.wait() == 0
@@ -94,7 +92,6 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path, scratch: Path) -> Non
     assert left_in(scratch) == []
 
 
-@pytest.mark.timeout(120)
 def test_a_signal_while_the_clusters_start(tmp_path: Path, scratch: Path) -> None:
     with Command(tmp_path / "run", "demo") as demo:
         eventually(lambda: any("kafka.Kafka" in _command_line(p) for p in _all(scratch)))

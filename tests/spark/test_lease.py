@@ -74,7 +74,7 @@ class Driver:
     def hellos(self, count: int) -> list[Peer]:
         found: list[Peer] = []
         while len(found) < count:
-            event = self.events.get(timeout=60)
+            event = self.events.get(timeout=PATIENCE_S)
             if isinstance(event, LaneConnected):
                 found.append(event.peer)
         return found
@@ -83,7 +83,7 @@ class Driver:
         """Lanes that are gone; what they said before is in `said`."""
         found: list[Peer] = []
         while len(found) < count:
-            event = self.events.get(timeout=60)
+            event = self.events.get(timeout=PATIENCE_S)
             if isinstance(event, LaneMessage):
                 self.said.append(event.message)
             if isinstance(event, LaneGone):

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 
 from tests.support.client import Outgoing, Seen, produce, produce_transaction, read_all
 from tests.support.command import ENTRY, Command, all_gone, write_config
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.topics import create_topic, end_offsets, topic_configs, topic_names
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.sandbox import LocalCluster
@@ -119,7 +119,7 @@ def test_once_copies_what_is_there_and_tells_it_as_json(
     arguments = ("mirror", str(file), "--once", "--format", "json", "--listen", "off")
 
     with Command(tmp_path / "first", *arguments) as first:
-        assert first.wait(90) == 0, first.stderr
+        assert first.wait() == 0, first.stderr
     (flow,) = first.json["flows"]
     assert first.json["command"] == "mirror"
     assert (flow["flow"], flow["partitions"], flow["records"], flow["failed"]) == (
@@ -135,7 +135,7 @@ def test_once_copies_what_is_there_and_tells_it_as_json(
 
     produce(source_cluster, fresh_topic, orders(100, begin=7000))
     with Command(tmp_path / "second", *arguments) as second:
-        assert second.wait(90) == 0, second.stderr
+        assert second.wait() == 0, second.stderr
     assert second.json["flows"][0]["records"] == 100, "it goes on where the first run ended"
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 2140
 
@@ -154,8 +154,7 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
                 seen = arrived(target_cluster, fresh_topic)
                 os.kill(eventually(mirror.lane_pids)[0], signal.SIGKILL)
                 eventually(
-                    lambda seen=seen: arrived(target_cluster, fresh_topic) > seen + 1000,  # type: ignore[misc]
-                    within=90,
+                    lambda seen=seen: arrived(target_cluster, fresh_topic) > seen + 1000  # type: ignore[misc]
                 )
         finally:
             load.stop()
@@ -260,7 +259,7 @@ def test_the_script_of_mirror_maker_1_runs_with_its_old_arguments(
         env={**os.environ, "TWINLOG": ENTRY[0]},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

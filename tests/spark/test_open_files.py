@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
+
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 START = """
@@ -24,7 +26,7 @@ else:
 
 def started_under(limit: str) -> subprocess.CompletedProcess[str]:
     command = ["/bin/sh", "-c", f'ulimit {limit}; exec "$0" -c "$1"', sys.executable, START]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
 
 
 @pytest.mark.parametrize("limit", [64, 256, 320])

@@ -11,6 +11,7 @@ import pytest
 from tests.spark.test_mirror_command import PARTITIONS, alias_of, config, orders
 from tests.support.client import produce, read_all
 from tests.support.command import ENTRY
+from tests.support.eventually import PATIENCE_S
 from tests.support.read_only import WHERE_FILES_ARE_MADE, as_it_is, scratch, with_mounts
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
@@ -38,7 +39,7 @@ def test_installation_home_and_working_folder_may_be_read_only(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert "Read-only" not in done.stderr

@@ -139,7 +139,7 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
         *("--listen", "127.0.0.1:0", "--log-file", str(log), "--log-format", "json"),
         variables={},
     )
-    eventually(lambda: manager.hears("READY=1") == 1, within=30, what="READY")
+    eventually(lambda: manager.hears("READY=1") == 1, what="READY")
     first = eventually(lambda: manager.output.splitlines()[:1])[0]
     told = re.fullmatch(r"http://127\.0\.0\.1:(\d+) serves /metrics, /healthz, /readyz", first)
     assert told is not None, first
@@ -150,15 +150,15 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
         found = series(ask(address, "/metrics").body)
         return sum(value for (name, _), value in found.items() if name == "twinlog_records_total")
 
-    eventually(lambda: copied() == 100, within=60, what="100 records in /metrics")
+    eventually(lambda: copied() == 100, what="100 records in /metrics")
     assert ask(address, "/readyz").status == ask(address, "/healthz").status == 200
     running = f"STATUS=A->S{fresh_topic[-8:]} RUNNING"
-    eventually(lambda: manager.hears(running), within=20, what=running)
+    eventually(lambda: manager.hears(running), what=running)
     fed = manager.hears("WATCHDOG=1")
-    eventually(lambda: manager.hears("WATCHDOG=1") >= fed + 2, within=5, what="the watchdog")
+    eventually(lambda: manager.hears("WATCHDOG=1") >= fed + 2, what="the watchdog")
 
     manager.running.send_signal(signal.SIGHUP)
-    eventually(lambda: manager.hears("READY=1") == 2, within=10, what="the end of the reload")
+    eventually(lambda: manager.hears("READY=1") == 2, what="the end of the reload")
     reload = manager.heard.index("RELOADING=1")
     assert manager.heard[reload + 1].startswith("MONOTONIC_USEC=")
     assert "READY=1" in manager.heard[reload:]

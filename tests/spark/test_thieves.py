@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +57,19 @@ class Loot:
             )
             job = starter.start(1, 1)
             (self.secret,) = job._own
-            connected = events.get(timeout=60)
+            connected = events.get(timeout=PATIENCE_S)
             assert isinstance(connected, LaneConnected)
-            for port in sorted({connection.laddr.port for connection in sockets(engine)}):
-                self._try(port, BLOCK)
+            with ThreadPoolExecutor() as pool:  # some ports never answer a stranger
+                ports = {connection.laddr.port for connection in sockets(engine)}
+                list(pool.map(self._try, sorted(ports)))
             connected.peer.send(Finish())
             assert job.done.wait(PATIENCE_S)
         finally:
             server.close()
 
-    def _try(self, port: int, block: str) -> None:
+    def _try(self, port: int) -> None:
         try:
-            self.blocks.append(steal(port, block))
+            self.blocks.append(steal(port, BLOCK))
         except Refused as refused:
             self.refusals.append(str(refused))
 

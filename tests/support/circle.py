@@ -107,7 +107,7 @@ class Circle:
 
 def once(config: Path) -> list[FlowSnapshot]:
     with Mirror(config, once=True, lanes=1) as mirror:
-        return mirror.wait(60)
+        return mirror.wait()
 
 
 def copied(config: Path) -> None:

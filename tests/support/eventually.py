@@ -10,8 +10,8 @@ __all__ = ["PATIENCE_S", "eventually"]
 
 T = TypeVar("T")
 
-PATIENCE_S = 180.0
-"""For what takes a second here: a machine at half speed with other work is not in error."""
+PATIENCE_S = 400.0
+"""For what takes a second here: a machine that stands still for minutes is not in error."""
 
 _POLL_SECONDS = 0.05
 

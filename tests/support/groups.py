@@ -15,6 +15,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as Assigned
 
 from tests.support.client import Outgoing, consumer, eventually, produce, produce_transaction
+from tests.support.eventually import PATIENCE_S
 from tests.support.topics import admin, create_topic
 from twinlog.sandbox import LocalCluster
 
@@ -82,7 +83,7 @@ def commit_all(cluster: LocalCluster, group: str, places: list[Assigned]) -> Non
         at = ConsumerGroupTopicPartitions(group, places)
         try:
             asked = client.alter_consumer_group_offsets([at]).values()
-            answers = [done.result(30) for done in asked]
+            answers = [done.result(PATIENCE_S) for done in asked]
         except KafkaException as error:
             raise AssertionError("its coordinator is only coming up") from error
         # which it may say in here only
@@ -95,7 +96,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> int:
     """-1 where the group has no offset, or its coordinator is not up yet."""
     client = consumer(cluster, config={"group.id": group})
     try:
-        (found,) = client.committed([Assigned(topic, 0)], timeout=30)
+        (found,) = client.committed([Assigned(topic, 0)], timeout=PATIENCE_S)
         return max(found.offset, -1)
     except KafkaException:
         return -1

@@ -19,7 +19,6 @@ from twinlog.sandbox.layout import HOST, free_ports
 
 __all__ = ["ConnectWorker", "connect_worker"]
 
-_START_S = 90.0
 _ANSWER_S = 30.0
 _BAD = 400
 _SOURCE_CONNECTOR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
@@ -38,11 +37,11 @@ class ConnectWorker:
         whole = {"connector.class": _SOURCE_CONNECTOR, "tasks.max": "1", **config}
         whole |= {"key.converter": _BYTES, "value.converter": _BYTES}
         # refused (409) while the group is being given its work
-        eventually(lambda: self._ask("PUT", _path(name, "config"), whole), _START_S)
+        eventually(lambda: self._ask("PUT", _path(name, "config"), whole))
 
     def tell(self, name: str, verb: str) -> None:
         """`pause`, `resume` or `stop`."""
-        eventually(lambda: self._ask("PUT", _path(name, verb)), _START_S)
+        eventually(lambda: self._ask("PUT", _path(name, verb)))
 
     def state(self, name: str) -> str:
         """As the status topic says it. AssertionError: it is not known yet."""
@@ -102,5 +101,5 @@ def connect_worker(
     file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
     with java_process("org.apache.kafka.connect.cli.ConnectDistributed", file) as process:
         worker = ConnectWorker(port=port, process=process)
-        eventually(worker.is_up, _START_S, what="the worker answers")
+        eventually(worker.is_up, what="the worker answers")
         yield worker

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.eventually import PATIENCE_S
 from twinlog.channel.frames import ChannelAddress
 from twinlog.channel.lane_secrets import LaneSecrets
 from twinlog.errors import TwinlogError
 
 MAX_ATTEMPTS = 20
-START_WITHIN_S: Final = 60.0
 ROOT: Final = Path(__file__).parents[2]
 
 PROGRAM = """
@@ -57,7 +57,7 @@ class _Daemon:
         with self._one_at_a_time:
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
             self._process.stdin.flush()
-            return ForkedLane(self._started.get(timeout=START_WITHIN_S), self)
+            return ForkedLane(self._started.get(timeout=PATIENCE_S), self)
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -98,7 +98,7 @@ class ForkedLane:
         return self._daemon.code(self.pid, 0.0)
 
     def wait(self) -> int | None:
-        return self._daemon.code(self.pid, START_WITHIN_S)
+        return self._daemon.code(self.pid, PATIENCE_S)
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

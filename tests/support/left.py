@@ -93,6 +93,6 @@ class Left:
 
     def adopt_all(self) -> tuple[PartitionSnapshot, ...]:
         with Mirror(self.file, once=True, adopt_mm2=True) as mirror:
-            (flow,) = mirror.wait(60)
+            (flow,) = mirror.wait()
         assert not mirror.supervisor.errors, mirror.supervisor.errors
         return tuple(flow.partitions)

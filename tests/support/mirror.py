@@ -109,7 +109,7 @@ class Mirror:
         self._thread.start()
         return self
 
-    def wait(self, within: float = 180.0) -> list[FlowSnapshot]:
+    def wait(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
         """Until the flows have ended."""
         if not self._done.wait(within):
             raise AssertionError(f"the mirror has not ended in {within} s: {self.snapshots}")

@@ -15,6 +15,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
+
 UNSHARE: Final = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",))]
 
 WHERE_FILES_ARE_MADE: Final = ("/", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (mounted anew)
@@ -29,7 +31,7 @@ def _refused() -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=20,
+            timeout=PATIENCE_S,
         )
     except OSError as error:
         return str(error)

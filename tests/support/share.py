@@ -9,7 +9,7 @@ from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.client import connection_of
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.settings import settings_of
 from tests.support.topics import admin
 from twinlog.cluster.client import ClusterClient
@@ -45,7 +45,7 @@ def from_the_start(cluster: LocalCluster, *groups: str) -> None:
     ]
     client = admin(cluster)  # answers are lost when nobody holds the client
     for done in client.incremental_alter_configs(resources).values():
-        done.result(30)
+        done.result(PATIENCE_S)
 
 
 @contextmanager
@@ -78,11 +78,11 @@ def take(cluster: LocalCluster, group: str, topic: str, *counts: int) -> list[by
             def is_done(wanted: int = wanted) -> bool:
                 for message in client.poll(0.5):
                     _answer(client, message, values, wanted)
-                failed = [error for error in client.commit_sync(30.0).values() if error]
+                failed = [error for error in client.commit_sync(PATIENCE_S).values() if error]
                 assert not failed, failed
                 return len(values) == wanted
 
-            eventually(is_done, 40, what=f"{wanted} records for {group}, not {values}")
+            eventually(is_done, what=f"{wanted} records for {group}, not {values}")
     return values
 
 

@@ -142,7 +142,7 @@ def clear_away(cluster: LocalCluster | str, mark: str) -> None:
     client = admin(cluster)
     found = [name for name in client.list_topics(timeout=_SECONDS).topics if mark in name]
     if found:
-        _all(client, client.delete_topics(found, operation_timeout=0))
+        _all(client, client.delete_topics(found))
 
 
 def topic_names(cluster: LocalCluster | str) -> set[str]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 QUICK_START = re.compile(r"<!-- quick start: [^>]*-->\n```sh\n(.*?)```", re.DOTALL)
 
@@ -40,7 +42,6 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(not (ROOT / ".venv").exists(), reason="scripts/setup has not made .venv")
 def test_it_works_as_it_stands(clone: Path) -> None:
     done = subprocess.run(
@@ -48,7 +49,7 @@ def test_it_works_as_it_stands(clone: Path) -> None:
         cwd=clone,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=2 * PATIENCE_S,
         check=False,
     )
     said = f"{done.stdout}\n--- stderr ---\n{done.stderr}"

@@ -42,7 +42,7 @@ QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """JVM flags that halve a broker's start-up; for tests, not for measurements."""
 
 _HEAP_MB = {1: 512, 3: 320}
-_READY_SECONDS = 90
+_READY_SECONDS = 300
 _STOP_SECONDS = 15
 _PORT_ATTEMPTS = 3
 
