@@ -85,7 +85,10 @@ def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def patient_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lanes that a test freezes are not given up, however long what it does meanwhile takes."""
+    """Lanes that a test freezes are not given up, however long what it does meanwhile takes.
+
+    Nor is anybody who died: whoever comes next waits as long for late requests.
+    """
     for module in ("flow_run", "flow_setup"):
         patience_ms = int(PATIENCE_S * 1000)
         monkeypatch.setattr(f"twinlog.control.flow.{module}.SILENCE_MS", patience_ms)

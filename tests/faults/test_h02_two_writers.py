@@ -121,6 +121,30 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
     rig.offsets_are_exact()
 
 
+def test_late_request_of_old_records_behind_a_start_where_we_were_known(rig: Rig) -> None:
+    """The target remembers us by a fresh record, so nobody waits; the next ones are old, and behind
+    them it forgets us: a request of the dead lane would be taken for a new one.
+    """
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        dead = mirror.leases.pids()
+        kill(dead)
+        rig.put(range(10, 20), age_ms=OLD)
+        eventually(lambda: mirror.leases.pids() and mirror.leases.pids() != dead, what="a new lane")
+        time.sleep(2.0)  # in which a lane that does not wait copies them, and is forgotten
+        late = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
+        late.send([rig.record(n, age_ms=OLD) for n in range(10, 20)], 10).expect_ok()
+        rig.put(range(20, 30))
+        rig.copied(30)
+        mirror.eventually(lambda parts: (parts[0].lag, parts[0].code) == (0, ""))
+        mirror.stop()
+    assert rig.numbers() == list(range(30))
+    rig.same()
+    rig.offsets_are_exact()
+
+
 def test_leases_change_while_the_target_forgets_us_again_and_again(rig: Rig) -> None:
     rig.create()
     with rig.mirror(lease_s=1.0) as mirror:

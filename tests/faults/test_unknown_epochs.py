@@ -16,11 +16,7 @@ from tests.faults.test_h06_source_loss import put_others, rewrite
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, delete_records
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.broker,
-    pytest.mark.usefixtures("patient_driver"),
-]
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 KEYED = {"twinlog.target.partitions": "keyed"}
 LATEST = {"twinlog.start": "latest"}
@@ -52,6 +48,7 @@ def cut_is_found(rig: Rig, mirror: Mirror) -> None:
     assert rig.numbers() == before, "nothing of the new life follows the old one"
 
 
+@pytest.mark.usefixtures("patient_driver")
 @pytest.mark.parametrize("keys", [{}, LATEST], ids=["emptied", "latest"])
 def test_idle_copy_without_a_compared_record(rig: Rig, keys: Mapping[str, str]) -> None:
     fill(rig)
@@ -62,6 +59,7 @@ def test_idle_copy_without_a_compared_record(rig: Rig, keys: Mapping[str, str]) 
         cut_is_found(rig, mirror)
 
 
+@pytest.mark.usefixtures("patient_driver")
 def test_idle_copy_by_key(rig: Rig) -> None:
     create_topic(rig.target, rig.remote, partitions=3)
     fill(rig)

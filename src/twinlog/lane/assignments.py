@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.cold_starts import Found, Starter
+from twinlog.lane.cold_starts import Found, Starter, waits_for_late_requests
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
@@ -115,6 +115,8 @@ class Assignments:
             known_producers=frozenset(work.known_producers),
         )
         self._copies: dict[TopicPartition, Copy] = {}
+        self._late: dict[TopicPartition, float] = {}
+        """Monotonic: until then requests of an earlier holder may arrive."""
         self._takes: dict[TopicPartition, TakePartition] = {}
         """Every partition that is here, started or not."""
         self._releasing: dict[TopicPartition, bool] = {}
@@ -145,6 +147,7 @@ class Assignments:
         """Send everything that can go out now."""
         now_ms = int(time.time() * 1000)
         self._starter.tend()
+        self._tend_late()
         self.map.pump(now_ms)
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
@@ -166,6 +169,8 @@ class Assignments:
         cold = []
         for partition in take.partitions:
             self._takes[partition.source] = partition
+            if late_ms := waits_for_late_requests(partition):
+                self._late[partition.source] = time.monotonic() + late_ms / 1000
             if partition.handed is None:
                 cold.append(partition)
             else:
@@ -226,6 +231,7 @@ class Assignments:
             is_picky=take.is_picky,
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=int(time.time() * 1000),
+            late_requests=take.source in self._late,
         )
         self._begin(copy)
 
@@ -261,6 +267,7 @@ class Assignments:
                 is_picky=take.is_picky,
                 last_run=run,
                 now_ms=now_ms,
+                late_requests=take.source in self._late,
             )
             branches.append(branch)
         self._begin(
@@ -325,6 +332,15 @@ class Assignments:
                 error = self._no_leader.of_target(part.target, after_s=NO_LEADER_AFTER_S)
                 part.trouble = part.trouble or error
 
+    def _tend_late(self) -> None:
+        now = time.monotonic()
+        for tp in [tp for tp, until in self._late.items() if until <= now]:
+            del self._late[tp]
+            copy = self._copies.get(tp)
+            for part in () if copy is None else copy.parts:
+                part.late_requests_are_over()
+                self.target.wake(part)
+
     def _on_map_failed(self, copy: PartitionCopy, error: PartitionError) -> None:
         self._unsettled.add(copy.source)
         copy.trouble = copy.trouble or error
@@ -340,7 +356,7 @@ class Assignments:
                 continue  # its answers bring it here again, or it stays
             if copy.trouble is not None:  # also while it leaves: what it says must not be lost
                 late_ms = USER_TIMEOUT_MS + self._muted_ms()
-                wait_ms = late_ms if copy.lost_answers_unprotected else 0
+                wait_ms = late_ms if copy.lost_answers else 0
                 self._give_back(tp, copy.trouble, wait_ms)
             elif copy.source_trouble is not None and copy.is_drained:
                 self._give_back(tp, copy.source_trouble, wait_ms=0)
@@ -415,6 +431,7 @@ class Assignments:
 
     def _remove(self, tp: TopicPartition) -> None:
         self._takes.pop(tp, None)
+        self._late.pop(tp, None)
         self._releasing.pop(tp, None)
         copy = self._copies.pop(tp, None)
         if copy is not None:

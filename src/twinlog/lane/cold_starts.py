@@ -30,6 +30,14 @@ Start = StartPoint | FanStart
 OnStarted = Callable[[TakePartition, Found], None]
 
 
+def waits_for_late_requests(take: TakePartition) -> int:
+    """For how many ms requests of an earlier holder may still arrive; 0 where nobody can have sent
+    any, since no row of the map has fixed a start.
+    """
+    has_begun = bool(take.runs) or take.fan is not None or take.handed is not None
+    return take.unprotected_wait_ms if has_begun else 0
+
+
 class Starter:
     """Finds start points without stopping the loop."""
 
@@ -70,8 +78,8 @@ class Starter:
         group = list(takes)
         until = time.monotonic()
         for take in group:
-            if take.unprotected_wait_ms and (take.runs or take.fan is not None):
-                self._wait_until[take.source] = until + take.unprotected_wait_ms / 1000
+            if late_ms := waits_for_late_requests(take):
+                self._wait_until[take.source] = until + late_ms / 1000
         self._look(group, on_started)
 
     def must_wait(self, take: TakePartition, found: Start, on_started: OnStarted) -> bool:

@@ -79,7 +79,7 @@ def hand_over(copy: PartitionCopy) -> HandOver | None:
     `PartitionCopy.acked_epoch`.
     """
     handed = copy.tail.handed(copy.acked_ordinal)
-    if handed is None:
+    if handed is None or copy.late_requests:
         return None
     return HandOver(
         start=StartPoint(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twinlog.errors import CorruptData, Fate, PartitionError
+from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy.intake import Intake, OutBatch
 from twinlog.mirror.copy.partition import PIPELINE, TROUBLE_MS, CopyState, PartitionCopy
 from twinlog.mirror.copy.target_leader import TargetLeader
@@ -57,6 +58,7 @@ def a_copy(
     durable: bool = True,
     stamps: bool | None = False,
     end: int = FOREVER,
+    late: bool = False,
 ) -> PartitionCopy:
     run = Run(ordinal, upstream, K + ordinal)
     tail = MapTail(
@@ -89,6 +91,7 @@ def a_copy(
         last_run=run,
         now_ms=NOW,
         stamps_own_time=stamps,
+        late_requests=late,
     )
 
 
@@ -224,7 +227,7 @@ HOUR = 3_600_000
         (False, NOW, NOW - HOUR, True),  # an older batch is in the log
         (False, NOW, NOW + HOUR, True),  # a newer one
         (False, -1, NOW, True),
-        (False, -1, -1, False),  # cannot be seen: `shows_repeats`
+        (False, -1, -1, False),  # cannot be seen
         (True, NOW, NOW + 1, False),
         (True, NOW, NOW - HOUR, False),  # cannot be seen
         (None, NOW - HOUR, NOW + 1, False),  # stamped just now
@@ -247,10 +250,7 @@ def test_target_that_answered_without_a_time_once_does_not_stamp_its_own() -> No
     copy = a_copy(stamps=None)
     copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - HOUR), batch(1, 1, timestamp=NOW)), (), NOW)
     sent(copy)
-    assert not copy.shows_repeats(NOW)
     answer(copy, K)
-    assert copy.shows_repeats(NOW)
-    assert not copy.shows_repeats(-1)
     sent(copy)
     answer(copy, K + 1, append_time=NOW + 1)
     assert copy.trouble is not None
@@ -286,15 +286,6 @@ def test_lowered_expiry_is_taken_at_once() -> None:
         CopyRules(producer_id=9, read_committed=True, is_ours_alone=True, producer_expiry_ms=HOUR)
     )
     assert not copy.is_protected(NOW, NOW)
-
-
-@pytest.mark.parametrize("stamps", [True, None])
-def test_lost_answers_that_would_not_show_a_repeat_are_waited_for(stamps: bool | None) -> None:
-    copy = a_copy(stamps=stamps)
-    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
-    sent(copy)
-    copy.on_disconnected(PartitionError("gone", code="TARGET_DISCONNECTED"), NOW)
-    assert copy.lost_answers_unprotected
 
 
 def test_epoch_that_is_handed_over_is_that_of_the_offset_before_the_position() -> None:
@@ -337,14 +328,51 @@ def test_nothing_is_sent_after_an_error_until_everything_is_answered() -> None:
     assert (copy.in_flight, copy.trouble.fate) == (0, Fate.RETRIABLE)
 
 
-def test_unknown_outcome_of_an_unprotected_partition_is_remembered() -> None:
-    protected, bare = a_copy(), a_copy(expiry=None)
-    for copy in (protected, bare):
+def trouble(copy: PartitionCopy) -> tuple[str, Fate | None]:
+    return ("", None) if copy.trouble is None else (copy.trouble.code, copy.trouble.fate)
+
+
+GONE = PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE)
+
+
+def test_unknown_outcome_of_what_was_in_flight_is_remembered() -> None:
+    idle, busy = a_copy(), a_copy()
+    for copy in (idle, busy):
         copy.on_fetched(fetched(batch(0, 1)), (), NOW)
-        sent(copy)
-        copy.on_disconnected(copy._other_writer(copy._in_flight[0]), NOW)
-    assert not protected.lost_answers_unprotected
-    assert bare.lost_answers_unprotected
+    sent(busy)
+    for copy in (idle, busy):
+        copy.on_disconnected(GONE, NOW)
+    assert not idle.lost_answers
+    assert busy.lost_answers
+
+
+def test_batch_behind_which_we_may_be_forgotten_waits_for_late_requests() -> None:
+    """Fresh ones keep us known, so that the target knows a late one for what it is."""
+    copy = a_copy(late=True)
+    copy.on_fetched(fetched(batch(0, 1), batch(1, 1, timestamp=NOW - DAY), batch(2, 1)), (), NOW)
+    assert [one.ordinal for one in sent(copy)] == [0]
+    answer(copy, K)
+    assert sent(copy) == [], "none of those behind it goes before it"
+    assert trouble(copy) == ("", None)
+    copy.late_requests_are_over()
+    assert sent(copy) == [], "a late one may lie where it belongs"
+    assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
+
+
+def test_copy_behind_which_a_late_request_may_land_is_not_handed_over() -> None:
+    assert hand_over(a_copy()) is not None
+    assert hand_over(a_copy(late=True)) is None
+
+
+def test_log_is_looked_at_before_the_first_old_batch_however_late_that_comes() -> None:
+    copy = a_copy(late=True)
+    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    copy.late_requests_are_over()
+    copy.on_fetched(fetched(batch(1, 1), batch(2, 1, timestamp=NOW - DAY)), (), NOW)
+    assert [one.ordinal for one in sent(copy)] == [1]
+    assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
 def test_flipped_bit_is_never_sent() -> None:

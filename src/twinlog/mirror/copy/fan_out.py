@@ -253,8 +253,8 @@ class FanOut:
         return sum(part.queued_bytes for part in self.parts)
 
     @property
-    def lost_answers_unprotected(self) -> bool:
-        return any(part.lost_answers_unprotected for part in self.parts)
+    def lost_answers(self) -> bool:
+        return any(part.lost_answers for part in self.parts)
 
     @property
     def acked_ordinal(self) -> int:

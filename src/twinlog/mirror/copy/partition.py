@@ -88,6 +88,7 @@ class PartitionCopy:
         last_run: Run | None,
         now_ms: int,
         stamps_own_time: bool | None = False,
+        late_requests: bool = False,
     ) -> None:
         self.source = source
         self.target = target
@@ -123,8 +124,10 @@ class PartitionCopy:
         """Set by the first answer that was not clean: drain, then look."""
         self.source_trouble: TwinlogError | None = None
         """Set when reading stopped: what was read before is still sent."""
-        self.lost_answers_unprotected = False
-        """Requests may still be on their way that later answers would not show to be first."""
+        self.lost_answers = False
+        """Requests of this lane may still be on their way."""
+        self.late_requests = self._holds_back = late_requests
+        """Those of an earlier holder may have arrived since this copy looked."""
         self._rules = rules
         self._safe_age_ms = rules.safe_age_ms
         self._is_picky = is_picky
@@ -254,6 +257,10 @@ class PartitionCopy:
             return None
         if self.tail.durable_ordinal < self._needed(batch):
             return None
+        if self.late_requests and not self.is_protected(batch.max_timestamp, now_ms):
+            if not self._holds_back:
+                self._trouble(self._unseen(), now_ms)
+            return None
         if len(self._in_flight) >= self._window(batch, now_ms):
             return None
         self._queue.popleft()
@@ -267,6 +274,18 @@ class PartitionCopy:
             self._newest_sent = stamp
         self._in_flight.append(batch)
         return batch
+
+    def late_requests_are_over(self) -> None:
+        """Until now nothing was sent behind which the target may forget us: it would take a late
+        request as a new one. Before the first such batch the log is looked at again."""
+        self._holds_back = False
+
+    def _unseen(self) -> PartitionError:
+        text = (
+            f"{self.target}: old records come next, and a request of an earlier lane may have "
+            "brought some; looking what arrived"
+        )
+        return PartitionError(text, code="HELD_BACK", fate=Fate.RETRIABLE)
 
     def on_new_connection(self) -> None:
         """Nothing was in flight: the next request goes alone, as after every connect."""
@@ -347,7 +366,7 @@ class PartitionCopy:
         batch *in its log*, which may be older or newer than ours, for it may hold other records. So
         any answer but -1 is a repeat. With LogAppendTime both carry the broker's clock, and a
         repeat of a batch without timestamps is answered with -1, too: there nobody sends before
-        what may be repeated has surely arrived (`shows_repeats`), so that a look has seen it.
+        what may be repeated has surely arrived.
         """
         if log_append_time_ms == -1:
             self._stamps_own_time = False  # whatever was known of its configs
@@ -357,12 +376,6 @@ class PartitionCopy:
         # its configs may not be read: a time that is not about now was not stamped now
         is_now = abs(log_append_time_ms - now_ms) < CLOCKS_MS
         return not is_now or log_append_time_ms <= batch.max_timestamp
-
-    def shows_repeats(self, timestamp: int) -> bool:
-        """An answer would tell if the target had a batch already whose newest record is of this
-        time.
-        """
-        return self._stamps_own_time is False and timestamp != -1
 
     def _off_by(self, batch: OutBatch, distance: int, now_ms: int) -> None:
         where, begin = f"{self.target} at ordinal {batch.ordinal}", self._k + batch.ordinal
@@ -461,9 +474,7 @@ class PartitionCopy:
         """The connection broke: the outcome of everything in flight is unknown."""
         for batch in self._in_flight:
             self.queued_bytes -= len(batch.data)
-            stamp = batch.max_timestamp
-            if not (self.is_protected(stamp, now_ms) and self.shows_repeats(stamp)):
-                self.lost_answers_unprotected = True
+            self.lost_answers = True
         self._in_flight.clear()
         self._trouble(error, now_ms)
 

@@ -1,0 +1,677 @@
+"""A flow in memory: one partition, its lanes and their driver, over logs in memory.
+
+The rules of the copy are the real ones (`PartitionCopy`, `MapTail`, `find_starts`, the fold of the
+map); only sockets, processes and clocks are played. A *step* is one thing that can happen next: a
+request arrives, an answer is lost, a lane dies, a broker forgets. `MemoryFlow.do` takes the steps
+in any order; `check` says what must hold after every one of them.
+
+What the driver and a lane do here is what `control.flow.flow_run`, `control.lanes.takes` and
+`lane.assignments` do, in a few lines: they are named where it matters.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.support.memory_log import Answer, MemoryLog, MemoryView
+from tests.support.memory_source import EXPIRY_MS, HOUR_MS, MemorySource
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.lane.late_requests import USER_TIMEOUT_MS
+from twinlog.lane.messages import HandOver
+from twinlog.lane.reporting import hand_over
+from twinlog.mirror.copy.intake import OutBatch
+from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.map import map_tail
+from twinlog.mirror.map.map_tail import MapTail
+from twinlog.mirror.map.offset_map import (
+    ChunkRow,
+    PartitionKey,
+    PartitionMap,
+    Run,
+    Term,
+    fold,
+    run_at,
+)
+from twinlog.mirror.start import cold_start
+from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.mirror.start_point import CopyRules, StartPoint
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.encoding import encode_batch
+from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.records import Record
+
+__all__ = ["STEPS", "MemoryFlow"]
+
+HERE: Final = TopicPartition("orders", 0)
+THERE: Final = TopicPartition("A.orders", 0)
+SOURCE_ID, TARGET_ID = TopicId("a" * 32), TopicId("b" * 32)
+KEY: Final = PartitionKey(SOURCE_ID, TARGET_ID, 0)
+PRODUCER_ID: Final = 9
+SILENCE_MS: Final = 10_000
+NOT_ENOUGH_REPLICAS: Final = 19
+FOREVER: Final = (1 << 63) - 1
+MAY_STOP: Final = {"SOURCE_TRUNCATED"}
+"""Codes of a stop that is no fault here: the source deleted what nobody had copied."""
+STRANGE: Final = {"EXTRA_RECORDS", "DIVERGED", "TARGET_TRUNCATED"}
+"""Of one that a stranger's record is behind."""
+STRAY: Final = b"stray"
+WRONG: Final = "the copy stopped for no reason"
+
+
+@dataclass(slots=True)
+class Lane:
+    """Who copies the partition now; what it has sent arrives in order."""
+
+    copy: PartitionCopy
+    requests: deque[bytes] = field(default_factory=deque)
+    answers: deque[Answer] = field(default_factory=deque)
+    rows: list[tuple[ChunkRow, Run]] = field(default_factory=list)
+    """One round of the map, on its way."""
+
+
+@dataclass(slots=True)
+class Late:
+    """What a connection that is gone had sent: it may still arrive, in its order."""
+
+    until_ms: int
+    requests: deque[bytes]
+    rows: list[ChunkRow]
+
+
+@dataclass(slots=True)
+class MemoryFlow(MemorySource):
+    """One partition, from its first start to the end of the program of steps."""
+
+    target: MemoryLog = field(default_factory=MemoryLog)
+    map_topic: list[ChunkRow] = field(default_factory=list)
+    lane: Lane | None = None
+    late: list[Late] = field(default_factory=list)
+    stopped: TwinlogError | None = None
+    taken: dict[str, int] = field(default_factory=dict)
+    """How often each step was possible."""
+    begins_at: int = -1
+    has_stranger: bool = False
+    _generation: int = 0
+    _wait_until_ms: int = 0
+    _acked: tuple[int, int] = (-1, -1)
+    _handed: tuple[HandOver, Term] | None = None
+    _folded: tuple[int, list[ChunkRow], PartitionMap | None] | None = None
+    _is_cleaned: bool = False
+    """Of what the lane has read and not sent, or not been answered for."""
+
+    # -- the source --------------------------------------------------------------------------------
+
+    def compact_source(self, number: int) -> bool:
+        """The cleaner takes the records of one key, of those that no open transaction holds.
+
+        Not while requests of an earlier lane may arrive: what is then cleaned of them ends in a
+        stop with a wrong reason (docs/hazards.md, what is left).
+        """
+        if self.now_ms < self._wait_until_ms or any(one.requests for one in self.late):
+            return False
+        self._is_cleaned = self.lane is not None and self.lane.copy.queued_bytes > 0
+        stable = self.source.last_stable
+        key = b"k%d" % (number % 5)
+        taken = self.source.compact(lambda r: r.offset >= stable or r.key != key)
+        self.gone.update(record.offset for record in taken)
+        return bool(taken)
+
+    def delete_source(self, number: int) -> bool:
+        """Retention, up to the last stable offset; seldom of what was not copied."""
+        lane = self.lane
+        reached = lane.copy.acked_upstream if lane is not None else -1
+        until = self.source.last_stable if number % 64 == 0 else min(reached, self.source.end)
+        if until <= self.source.log_start:
+            return False
+        before = self.source.log_start
+        self.source.delete_before(until)
+        if self.known() is None:  # no row has fixed where the copy begins
+            self.gone.update(at for at in self.written if at < until)
+        return self.source.log_start > before
+
+    # -- the driver --------------------------------------------------------------------------------
+
+    def has_stopped(self) -> bool:
+        return self.stopped is not None
+
+    def known(self) -> PartitionMap | None:
+        """The map as it is read now."""
+        count, newest = len(self.map_topic), self.map_topic[-1:]
+        if self._folded is None or self._folded[:2] != (count, newest):
+            self._folded = count, newest, fold(self.map_topic).get(KEY)
+        return self._folded[2]
+
+    def start(self, _number: int) -> bool:
+        """The partition is given to a lane: `take_of`, and what the lane makes of it."""
+        if self.lane is not None or self.has_stopped():
+            return False
+        if self._handed is not None:
+            self._take_over(*self._handed)
+            return True
+        found = self._look(self.known())
+        if isinstance(found, StartPoint) and self._must_wait(found):
+            self.now_ms = max(self.now_ms, self._wait_until_ms)
+            self._drop_late()
+            found = self._look(self.known())
+        if isinstance(found, TwinlogError):
+            self._trouble(found)
+            return True
+        self._begin(found)
+        return True
+
+    def _look(self, known: PartitionMap | None) -> StartPoint | TwinlogError:
+        request = StartRequest(
+            source=HERE,
+            target=THERE,
+            source_topic_id=SOURCE_ID,
+            target_topic_id=TARGET_ID,
+            runs=() if known is None else tuple(known.runs),
+            mark=None if known is None else known.mark,
+            fingerprints={} if known is None else known.fingerprints,
+            our_producers=frozenset({PRODUCER_ID}),
+            acked_ordinal=self._acked[0],
+            acked_epoch=self._acked[1],
+        )
+        rules = StartRules(producer_id=PRODUCER_ID, is_ours_alone=True, read_committed=True)
+        here = MemoryView({HERE: self.source}, SOURCE_ID)
+        there = MemoryView({THERE: self.target}, TARGET_ID)
+        (found,) = cold_start.find_starts([request], here, there, rules).values()
+        return found
+
+    def _must_wait(self, found: StartPoint) -> bool:
+        """`Starter.must_wait`, and `Take.unprotected_wait_ms`."""
+        return self.now_ms < self._wait_until_ms and not self.rules.keeps(found, self.now_ms)
+
+    @property
+    def rules(self) -> CopyRules:
+        return CopyRules(
+            producer_id=PRODUCER_ID,
+            read_committed=True,
+            is_ours_alone=True,
+            producer_expiry_ms=EXPIRY_MS,
+        )
+
+    def _begin(self, found: StartPoint) -> None:
+        """`Assignments._on_started`."""
+        known = self.known()
+        taken = () if known is None else tuple(known.runs)
+        position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
+        open_from = -1 if known is None else known.open_from
+        runs = map_tail.first_runs(taken, open_from, found.jumps, position)
+        prints = {} if known is None else known.fingerprints
+        term = self.new_term()
+        tail = MapTail.beginning(
+            key=KEY,
+            topic=HERE.topic,
+            term=term,
+            runs=runs,
+            producer_id=PRODUCER_ID,
+            mark=None,
+            fingerprint=prints.get(runs[-1].ordinal),
+            dirty=not taken or bool(found.jumps),
+        )
+        self._copy(found, tail)
+
+    def new_term(self) -> Term:
+        """Of every cold start its own."""
+        self._generation += 1
+        return Term(self._generation, 0)
+
+    def _take_over(self, handed: HandOver, term: Term) -> None:
+        """`Assignments.take` of a partition that was handed over."""
+        self._handed = None
+        known = self.known()
+        tail = MapTail(
+            key=KEY,
+            topic=HERE.topic,
+            term=term,
+            chunk=handed.chunk,
+            runs=list(handed.runs),
+            producer_id=PRODUCER_ID,
+            durable_ordinal=handed.durable_ordinal,
+            dirty=handed.durable_ordinal < 0 and known is None,
+        )
+        self._copy(handed.start, tail)
+
+    def _copy(self, start: StartPoint, tail: MapTail) -> None:
+        if self.begins_at < 0:
+            self.begins_at = start.upstream
+        copy = PartitionCopy(
+            source=HERE,
+            target=THERE,
+            source_topic_id=SOURCE_ID,
+            target_topic_id=TARGET_ID,
+            rules=self.rules,
+            start=start,
+            tail=tail,
+            end=FOREVER,
+            limit_bytes=1 << 20,
+            last_run=tail.runs[-1],
+            now_ms=self.now_ms,
+            late_requests=self.now_ms < self._wait_until_ms and self.known() is not None,
+        )
+        copy.leader.is_now(self.target.epoch, looked_for=-1)
+        self.lane = Lane(copy)
+
+    def _trouble(self, error: TwinlogError) -> None:
+        """A partition that was given back: tried again, or stopped for people to see."""
+        if error.fate is Fate.RETRIABLE:
+            return
+        assert isinstance(error, PartitionError), error
+        may_stop = {*MAY_STOP, *(STRANGE if self.has_stranger else ())}
+        assert error.code in may_stop, f"{WRONG}: {error}"
+        self.stopped = error
+
+    # -- the lane ----------------------------------------------------------------------------------
+
+    def fetch(self, number: int) -> bool:
+        """One to four batches, up to the last stable offset."""
+        lane = self.lane
+        if lane is None or not lane.copy.wants_fetch:
+            return False
+        position = lane.copy.intake.position
+        if position < self.source.log_start:
+            self._give_back(0)  # SOURCE_OUT_OF_RANGE: looked at again
+            return True
+        raw = self.source.read(position, 1 + number % 4)
+        stable = self.source.last_stable
+        aborted = [one for one in self.source.aborted if one.last_offset >= position]
+        if position >= stable or not raw:
+            return False
+        lane.copy.on_fetched(_below(raw, stable), aborted, self.now_ms)
+        return True
+
+    def copy_on(self, number: int) -> bool:
+        """Some rounds in which nothing goes wrong."""
+        for _ in range(1 + number % 4):
+            for step in (self.fetch, self.write_map, self.rows_are_durable):
+                step(number)
+            while self.send(0):
+                pass
+            while self.arrive(0) or self.answer(0):
+                pass
+        return self.lane is not None
+
+    def write_map(self, _number: int) -> bool:
+        """`MapWriter.pump`: one round at a time."""
+        lane = self.lane
+        if lane is None or lane.rows:
+            return False
+        while (row := lane.copy.tail.next_row()) is not None:
+            lane.rows.append(row)
+        return bool(lane.rows)
+
+    def rows_are_durable(self, _number: int) -> bool:
+        lane = self.lane
+        if lane is None or not lane.rows:
+            return False
+        rows, lane.rows = lane.rows, []
+        self.map_topic += [row for row, _ in rows]
+        for _, run in rows:
+            lane.copy.tail.on_durable(run)
+        self._settle()
+        return True
+
+    def rows_are_refused(self, number: int) -> bool:
+        """Too few replicas in sync: they are there all the same, or not."""
+        lane = self.lane
+        if lane is None or not lane.rows:
+            return False
+        rows, lane.rows = lane.rows, []
+        if number % 2:
+            self.map_topic += [row for row, _ in rows]
+        for _ in rows:
+            lane.copy.tail.on_refused()
+        self._settle()
+        return True
+
+    def map_connection_breaks(self, _number: int) -> bool:
+        lane = self.lane
+        if lane is None or not lane.rows:
+            return False
+        rows, lane.rows = lane.rows, []
+        self.late.append(Late(self.now_ms + USER_TIMEOUT_MS, deque(), [row for row, _ in rows]))
+        for _ in rows:
+            lane.copy.tail.on_lost()
+        self._settle()
+        return True
+
+    def send(self, _number: int) -> bool:
+        """`TargetSide.pump`, one batch."""
+        lane = self.lane
+        if lane is None:
+            return False
+        batch = lane.copy.next_batch(self.now_ms)
+        if batch is not None:
+            lane.requests.append(_sent(batch))
+        self._settle()
+        return batch is not None
+
+    def arrive(self, _number: int) -> bool:
+        """The target takes the oldest request of the lane."""
+        lane = self.lane
+        if lane is None or not lane.requests:
+            return False
+        lane.answers.append(self.target.append(lane.requests.popleft()))
+        return True
+
+    def refuse(self, _number: int) -> bool:
+        """The oldest request is not appended: too few replicas are in sync just now.
+
+        Where the target may forget us just now, only soon after trouble: between two requests of a
+        pipeline nobody reckons with it (docs/hazards.md, what is left).
+        """
+        lane = self.lane
+        if lane is None or not lane.requests:
+            return False
+        tail = self.target.producer(PRODUCER_ID)
+        is_kept = tail is not None and tail.last_timestamp >= self.now_ms - EXPIRY_MS
+        if not is_kept and self.now_ms >= lane.copy._trouble_until_ms:
+            return False
+        lane.requests.popleft()
+        lane.answers.append(Answer(NOT_ENOUGH_REPLICAS, -1))
+        return True
+
+    def answer(self, _number: int) -> bool:
+        lane = self.lane
+        if lane is None or not lane.answers:
+            return False
+        got = lane.answers.popleft()
+        lane.copy.on_produced(
+            error=got.error,
+            base_offset=got.base_offset,
+            log_append_time_ms=got.log_append_time_ms,
+            message=None,
+            now_ms=self.now_ms,
+        )
+        self._is_cleaned = self._is_cleaned and lane.copy.queued_bytes > 0
+        self._settle()
+        return True
+
+    def connection_breaks(self, _number: int) -> bool:
+        """Requests may still arrive, answers never."""
+        lane = self.lane
+        if lane is None or not (lane.requests or lane.answers):
+            return False
+        self._leave_late(lane)
+        lane.copy.on_disconnected(
+            PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE), self.now_ms
+        )
+        self._settle()
+        return True
+
+    def _leave_late(self, lane: Lane) -> None:
+        if lane.requests and not self._is_cleaned:
+            self.late.append(Late(self.now_ms + USER_TIMEOUT_MS, lane.requests, []))
+        lane.requests, lane.answers = deque(), deque()
+
+    def late_request_arrives(self, number: int) -> bool:
+        """Of a connection that is gone; nobody hears the answer."""
+        waiting = [one for one in self.late if one.requests]
+        if not waiting:
+            return False
+        self.target.append(waiting[number % len(waiting)].requests.popleft())
+        return True
+
+    def late_row_arrives(self, number: int) -> bool:
+        waiting = [one for one in self.late if one.rows]
+        if not waiting:
+            return False
+        self.map_topic.append(waiting[number % len(waiting)].rows.pop(0))
+        return True
+
+    def _settle(self) -> None:
+        """`Assignments.settle`: what is in trouble is given back once it is at rest."""
+        lane = self.lane
+        if lane is None or lane.copy.in_flight or lane.copy.tail.writing:
+            return
+        copy = lane.copy
+        if copy.trouble is not None:
+            wait_ms = USER_TIMEOUT_MS if copy.lost_answers else 0
+            self._report(copy)
+            self._give_back(wait_ms)
+            self._trouble(copy.trouble)
+        elif copy.state is CopyState.DRAINING and not (copy.tail.dirty and self.known() is None):
+            self._report(copy)
+            handed = hand_over(copy)
+            self._handed = None if handed is None else (handed, copy.tail.term)
+            self.lane = None
+
+    def _give_back(self, wait_ms: int) -> None:
+        if self.lane is not None and self.lane.rows:  # a fetch out of range, with rows on the way
+            return
+        self.lane = None
+        self._wait_until_ms = max(self._wait_until_ms, self.now_ms + wait_ms)
+
+    def _report(self, copy: PartitionCopy) -> None:
+        """`Partition.on_progress`."""
+        ordinal, epoch = copy.acked_ordinal, copy.leader.looked
+        if ordinal >= self._acked[0] or epoch != self._acked[1]:
+            self._acked = ordinal, epoch
+
+    def report(self, _number: int) -> bool:
+        if self.lane is None:
+            return False
+        self._report(self.lane.copy)
+        return True
+
+    def release(self, _number: int) -> bool:
+        """A lease ends: the lane drains, and the next one resumes where it stopped."""
+        lane = self.lane
+        if lane is None or lane.copy.state is not CopyState.COPYING:
+            return False
+        lane.copy.drain()
+        self._settle()
+        return True
+
+    def kill(self, _number: int) -> bool:
+        """The lane is dead, and the driver knows it: `FlowRun._lost`."""
+        lane = self.lane
+        if lane is None:
+            return False
+        self._leave_late(lane)
+        if lane.rows:
+            rows = [row for row, _ in lane.rows]
+            self.late.append(Late(self.now_ms + USER_TIMEOUT_MS, deque(), rows))
+        self.lane, self._handed = None, None
+        self._wait_until_ms = max(self._wait_until_ms, self.now_ms + SILENCE_MS + USER_TIMEOUT_MS)
+        return True
+
+    # -- the target --------------------------------------------------------------------------------
+
+    def forget(self, _number: int) -> bool:
+        """The check for producer ids whose last record is too old."""
+        before = self.target.producer(PRODUCER_ID)
+        self.target.forget(self.now_ms - EXPIRY_MS)
+        return before is not None and self.target.producer(PRODUCER_ID) is None
+
+    def wait(self, number: int) -> bool:
+        """A second, an hour, or more than a day; nothing stays on its way for so long."""
+        long_ms = (1_000, HOUR_MS, EXPIRY_MS + HOUR_MS)[number % 3]
+        lane = self.lane
+        on_way = lane is not None and bool(lane.requests or lane.answers or lane.rows)
+        if long_ms > SILENCE_MS and on_way:
+            return False
+        self.now_ms += long_ms
+        self._drop_late()
+        if lane is not None and self.now_ms >= self._wait_until_ms:
+            lane.copy.late_requests_are_over()
+        return True
+
+    def _drop_late(self) -> None:
+        self.late = [one for one in self.late if one.until_ms > self.now_ms]
+
+    def stranger_writes(self, number: int) -> bool:
+        """Somebody else produces to our topic, once: the copy must stop, and say so."""
+        if number % 8 or self.has_stranger or self.known() is None:
+            return False
+        self.has_stranger = True
+        stray = Record(0, self.now_ms, None, STRAY)
+        self.target.append(bytes(encode_batch([stray], codec=Codec.NONE)))
+        return True
+
+    def lose_tail(self, number: int) -> bool:
+        """An unclean election: a leader that lacks the newest batches. What was on its way to the
+        old one is refused.
+        """
+        if not self.target.batches:
+            return False
+        batches = self.target.batches
+        at = batches[max(0, len(batches) - 1 - number % 3)].header.base_offset
+        for one in self.late:
+            one.requests.clear()
+        lane = self.lane
+        if lane is not None:
+            lane.requests.clear()
+            if lane.answers or lane.copy.in_flight:
+                self.connection_breaks_for(lane)
+        self.target.truncate(at)
+        if self.lane is not None:
+            self.lane.copy.leader.is_now(self.target.epoch, looked_for=-1)
+        return True
+
+    def connection_breaks_for(self, lane: Lane) -> None:
+        lane.answers.clear()
+        lane.copy.on_disconnected(
+            PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE), self.now_ms
+        )
+        self._settle()
+
+    def compact_map(self, _number: int) -> bool:
+        """The cleaner keeps the newest row of each key."""
+        newest = {(row.term, row.chunk): row for row in self.map_topic}
+        kept = [row for row in self.map_topic if newest[row.term, row.chunk] is row]
+        was = len(self.map_topic)
+        self.map_topic = kept
+        return len(kept) < was
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Every record once, in order, none left out, and the map true of each."""
+        there = self.target.records()
+        known = self.known()
+        before = self.begins_at - 1
+        # behind what is acknowledged a late batch may lie where another was announced meanwhile;
+        # the lane finds it with its next batch
+        sure = -1 if self.lane is None else self.lane.copy.acked_ordinal
+        for record in there:
+            if record.value == STRAY:
+                continue
+            upstream = int((record.value or b"")[1:])
+            assert upstream > before, f"u{upstream} behind u{before}: {self._shown()}"
+            for at in range(before + 1, upstream):
+                assert at not in self.written or at in self.gone, f"u{at} is missing"
+            before = upstream
+            assert known is not None, "records without a row"
+            k = known.runs[0].downstream - known.runs[0].ordinal
+            run = run_at(known.runs, record.offset - k)
+            said = None if run is None else run.upstream_of(record.offset - k)
+            if (
+                record.offset - k < sure and upstream not in self.gone
+            ):  # else any place before the next record is as good
+                assert said == upstream, f"offset {record.offset} is u{upstream}, map: {said}"
+
+    def _shown(self) -> list[bytes | None]:
+        return [record.value for record in self.target.records()]
+
+    def finish(self) -> None:
+        """Nothing goes wrong any more: all that is left arrives, and the copy ends complete."""
+        for number in range(len(self._transactions)):
+            self.end_transaction(number + 1)
+        self.produce(1)  # a new leader's log is looked at when there is something to send
+        for _ in range(10_000):
+            for step in (self.answer, self.arrive, self.rows_are_durable, self.write_map):
+                step(0)
+            self.wait(0)
+            moved = [step(3) for step in (self.start, self.send, self.fetch)]
+            lane = self.lane
+            if self.has_stopped():
+                return
+            if lane is not None and not any(moved) and self._is_at_rest(lane):
+                break
+        else:
+            raise AssertionError(f"the copy does not come to an end: {self.lane}")
+        self.check()
+        copied = {int((r.value or b"")[1:]) for r in self.target.records() if r.value != STRAY}
+        left = {r.offset for r in self.source.records()} - self.gone
+        assert left <= copied, f"never copied: {sorted(left - copied)}"
+
+    @staticmethod
+    def _is_at_rest(lane: Lane) -> bool:
+        return not (lane.rows or lane.requests or lane.answers or lane.copy.tail.dirty) and (
+            lane.copy.is_idle
+        )
+
+    def do(self, program: bytes) -> None:
+        """One step for every two bytes: which, and a number for it."""
+        for at in range(0, len(program) - 1, 2):
+            name = STEPS[program[at] % len(STEPS)]
+            step: Callable[[int], bool] = getattr(self, name)
+            if step(program[at + 1]):
+                self.taken[name] = self.taken.get(name, 0) + 1
+                if name in CHANGES:
+                    self.check()
+
+
+def _below(raw: memoryview, stable: int) -> memoryview:
+    """Whole batches below the last stable offset."""
+    end = 0
+    for header, at in read_headers(raw):
+        if header.base_offset >= stable:
+            break
+        end = at + header.length
+    return raw[:end]
+
+
+def _sent(batch: OutBatch) -> bytes:
+    return bytes(batch.data)
+
+
+def _steps() -> Iterator[str]:
+    weights = {
+        "produce": 5,
+        "begin_transaction": 2,
+        "end_transaction": 2,
+        "compact_source": 2,
+        "delete_source": 1,
+        "start": 6,
+        "copy_on": 4,
+        "fetch": 6,
+        "write_map": 6,
+        "rows_are_durable": 6,
+        "rows_are_refused": 1,
+        "map_connection_breaks": 1,
+        "send": 9,
+        "arrive": 8,
+        "refuse": 1,
+        "answer": 7,
+        "connection_breaks": 2,
+        "late_request_arrives": 4,
+        "late_row_arrives": 2,
+        "report": 1,
+        "release": 1,
+        "kill": 2,
+        "forget": 2,
+        "wait": 1,
+        "lose_tail": 1,
+        "stranger_writes": 1,
+        "compact_map": 1,
+    }
+    for name, weight in weights.items():
+        yield from (name,) * weight
+
+
+STEPS: Final = tuple(_steps())
+CHANGES: Final = {
+    "copy_on",
+    "arrive",
+    "late_request_arrives",
+    "late_row_arrives",
+    "lose_tail",
+    "compact_map",
+}
+"""After which the target or the map says something else."""

@@ -1,0 +1,320 @@
+"""One partition's log in memory, as the brokers of `docs/hazards.md` keep it: producer states that
+expire and come back with their log, sequences, leader epochs, transactions, compaction, deletion.
+
+What a real broker does in each case was tried (`tests/broker/test_client_exact.py`, the `faults`);
+`tests/contract/test_memory_log.py` asks a real one and this one the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.ports import LogEnds, ProducerTail, RawRecords
+from twinlog.model import SEQUENCE_MODULUS, StartAt, TopicId, TopicPartition
+from twinlog.wire.encoding import encode_batch
+from twinlog.wire.record_batch import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    BatchHeader,
+    Codec,
+    read_header,
+)
+from twinlog.wire.records import Record, decode_batch
+from twinlog.wire.varint import read_varint
+
+__all__ = ["Answer", "MemoryLog", "MemoryView", "RolledBack"]
+
+OUT_OF_ORDER: Final = 45
+REMEMBERED: Final = 5
+"""Batches of a producer that a repeat is compared with."""
+TRANSACTIONAL: Final = 0x10
+MARKER: Final = 0x30
+
+
+class Answer(NamedTuple):
+    """To a Produce request."""
+
+    error: int
+    base_offset: int
+    log_append_time_ms: int = -1
+    """-1 for an append; of a repeat the newest timestamp of the batch that is there."""
+
+
+class RolledBack(NamedTuple):
+    """A transaction that was aborted, as a Fetch answer lists it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class _Seen(NamedTuple):
+    """A batch in a producer's state."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True)
+class _Producer:
+    last_sequence: int = -1
+    last_timestamp: int = -1
+    recent: deque[_Seen] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+
+class Stored(NamedTuple):
+    """A batch in the log."""
+
+    header: BatchHeader
+    data: bytes
+    records: tuple[Record, ...]
+
+    @classmethod
+    def of(cls, data: bytes | bytearray) -> Stored:
+        header = read_header(memoryview(data))
+        return cls(header, bytes(data), tuple(decode_batch(memoryview(data))))
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """Offsets are given as they come; one replica, so the high watermark is the end."""
+
+    log_start: int = 0
+    end: int = 0
+    epoch: int = 0
+    batches: list[Stored] = field(default_factory=list)
+    aborted: list[RolledBack] = field(default_factory=list)
+    _epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    """(epoch, first offset), rising."""
+    _producers: dict[int, _Producer] = field(default_factory=dict)
+    _open: dict[int, int] = field(default_factory=dict)
+    """producer id -> first offset of its open transaction"""
+
+    # -- what a leader does ------------------------------------------------------------------------
+
+    def append(self, data: bytes | memoryview) -> Answer:
+        """A batch of an idempotent producer (epoch 0), or of none."""
+        header = read_header(memoryview(data))
+        if header.producer_id >= 0:
+            repeat = self._check(header)
+            if repeat is not None:
+                return repeat
+        base = self._store(bytearray(data))
+        if header.producer_id >= 0:
+            self._remember(self.batches[-1].header)
+        return Answer(0, base)
+
+    def _check(self, header: BatchHeader) -> Answer | None:
+        known = self._producers.get(header.producer_id)
+        if known is None:
+            return None  # a leader that does not know the id takes any first sequence
+        first = header.base_sequence
+        last = (first + header.count - 1) % SEQUENCE_MODULUS
+        for seen in known.recent:
+            if (seen.first_sequence, seen.last_sequence) == (first, last):
+                return Answer(0, seen.base_offset, seen.timestamp)
+        if first != (known.last_sequence + 1) % SEQUENCE_MODULUS:
+            return Answer(OUT_OF_ORDER, -1)
+        return None
+
+    def _remember(self, header: BatchHeader) -> None:
+        known = self._producers.setdefault(header.producer_id, _Producer())
+        last = (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
+        known.recent.append(
+            _Seen(header.base_sequence, last, header.base_offset, header.max_timestamp)
+        )
+        known.last_sequence, known.last_timestamp = last, header.max_timestamp
+
+    def _store(self, data: bytearray) -> int:
+        base = self.end
+        data[0:8] = base.to_bytes(8, "big")
+        data[12:16] = self.epoch.to_bytes(4, "big")
+        self.batches.append(Stored.of(data))
+        self.end = self.batches[-1].header.next_offset
+        return base
+
+    def forget(self, older_than: int) -> None:
+        """Producer ids whose last record is older than this expire."""
+        for producer_id, known in list(self._producers.items()):
+            if known.last_timestamp < older_than:
+                del self._producers[producer_id]
+
+    def producer(self, producer_id: int) -> ProducerTail | None:
+        known = self._producers.get(producer_id)
+        if known is None:
+            return None
+        return ProducerTail(last_sequence=known.last_sequence, last_timestamp=known.last_timestamp)
+
+    # -- producers of a source ---------------------------------------------------------------------
+
+    def write(self, records: list[Record], *, producer_id: int = -1) -> int:
+        """One batch, of a transaction where a producer id is given; returns its base offset."""
+        batch = encode_batch(records, codec=Codec.NONE, producer_id=producer_id)
+        if producer_id >= 0:
+            self._open.setdefault(producer_id, self.end)
+            batch = _with_bits(batch, TRANSACTIONAL)
+        return self._store(batch)
+
+    def finish(self, producer_id: int, timestamp: int, *, commit: bool) -> None:
+        """The transaction's marker."""
+        first = self._open.pop(producer_id, self.end)
+        if not commit:
+            self.aborted.append(RolledBack(producer_id, first, self.end))
+        marker = Record(0, timestamp, bytes((0, 0, 0, 1 if commit else 0)), bytes(6))
+        batch = encode_batch([marker], codec=Codec.NONE, producer_id=producer_id)
+        self._store(_with_bits(batch, MARKER))
+
+    @property
+    def open_transactions(self) -> tuple[int, ...]:
+        return tuple(self._open)
+
+    @property
+    def last_stable(self) -> int:
+        return min(self._open.values(), default=self.end)
+
+    # -- what becomes of a log ---------------------------------------------------------------------
+
+    def delete_before(self, offset: int) -> None:
+        """DeleteRecords, or retention."""
+        self.log_start = max(self.log_start, min(offset, self.end))
+        self.batches = [one for one in self.batches if one.header.next_offset > self.log_start]
+
+    def compact(self, stays: Callable[[Record], bool]) -> list[Record]:
+        """The cleaner takes records away; offsets stay. Returns what it took."""
+        taken: list[Record] = []
+        kept: list[Stored] = []
+        newest = self.batches[-1].header if self.batches else None
+        for one in self.batches:
+            if one.header.is_control or one.header is newest:  # as the active segment
+                kept.append(one)
+                continue
+            keeps = [stays(record) for record in one.records]
+            taken += [r for r, is_kept in zip(one.records, keeps, strict=True) if not is_kept]
+            if any(keeps):
+                kept.append(one if all(keeps) else _thinned(one, keeps))
+        self.batches = kept
+        return taken
+
+    def truncate(self, offset: int) -> int:
+        """A leader is elected that lacks the batches from an offset on; returns the new end.
+
+        It has seen no more of a producer than its own log holds. An id that it had forgotten stays
+        forgotten.
+        """
+        self.batches = [one for one in self.batches if one.header.next_offset <= offset]
+        before = self.end
+        self.end = max(self.log_start, min(before, offset))
+        if self.batches:
+            self.end = max(self.end, self.batches[-1].header.next_offset)
+        self.aborted = [one for one in self.aborted if one.last_offset < self.end]
+        known, self._producers = self._producers, {}
+        for one in self.batches:
+            if one.header.producer_id in known and not one.header.is_control:
+                self._remember(one.header)
+        self.new_leader()
+        return self.end
+
+    def new_leader(self) -> None:
+        self.epoch += 1
+        self._epochs = [(e, at) for e, at in self._epochs if at < self.end or e == 0]
+        self._epochs.append((self.epoch, self.end))
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest epoch that is not newer, where it ends), as KIP-101 and KIP-595 have it."""
+        found, end = -1, self.end
+        for number, first in self._epochs:
+            if number > epoch:
+                end = first
+                break
+            found = number
+        return found, end
+
+    # -- readers -----------------------------------------------------------------------------------
+
+    def read(self, offset: int, most: int = 1 << 30) -> memoryview:
+        """Whole batches from the one with this offset on, at most so many."""
+        if not self.log_start <= offset <= self.end:
+            raise PartitionError(
+                f"offset {offset} is not in [{self.log_start}, {self.end}]",
+                code="OFFSET_OUT_OF_RANGE",
+            )
+        found = [one.data for one in self.batches if one.header.next_offset > offset]
+        return memoryview(bytearray(b"".join(found[:most])))
+
+    def records(self) -> list[Record]:
+        """All data from the log's start on, with its offsets, also what was rolled back."""
+        return [
+            record
+            for one in self.batches
+            if not one.header.is_control
+            for record in one.records
+            if record.offset >= self.log_start
+        ]
+
+    @property
+    def ends(self) -> LogEnds:
+        return LogEnds(
+            log_start=self.log_start,
+            high_watermark=self.end,
+            log_end=self.end,
+            leader_epoch=self.epoch,
+        )
+
+
+def _with_bits(batch: bytearray, bits: int) -> bytearray:
+    batch[22] |= bits
+    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    return batch
+
+
+def _thinned(one: Stored, stays: list[bool]) -> Stored:
+    """A batch with holes: it keeps its first and its last offset, and its sequences."""
+    data, payload, at = bytearray(one.data[:HEADER_BYTES]), one.data, HEADER_BYTES
+    for is_kept in stays:
+        size, begin = read_varint(payload, at)
+        if is_kept:
+            data += payload[at : begin + size]
+        at = begin + size
+    data[8:12] = (len(data) - LENGTH_PREFIX_BYTES).to_bytes(4, "big")
+    data[57:61] = sum(stays).to_bytes(4, "big")
+    return Stored.of(_with_bits(data, 0))
+
+
+class MemoryView:
+    """The port of `twinlog.mirror.ports` over logs in memory."""
+
+    def __init__(self, logs: Mapping[TopicPartition, MemoryLog], topic_id: TopicId) -> None:
+        self._logs = logs
+        self._topic_id = topic_id
+        self.problems: dict[TopicPartition, TwinlogError] = {}
+
+    def topic_ids(self, topics: set[str]) -> Mapping[str, TopicId]:
+        return dict.fromkeys(topics, self._topic_id)
+
+    def ends(self, tps: set[TopicPartition]) -> Mapping[TopicPartition, LogEnds]:
+        return {tp: self._logs[tp].ends for tp in tps}
+
+    def begins(
+        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+    ) -> Mapping[TopicPartition, int]:
+        return {
+            tp: self._logs[tp].last_stable if read_committed else self._logs[tp].end
+            for tp in starts
+        }
+
+    def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
+        return {tp: RawRecords(records=self._logs[tp].read(at)) for tp, at in offsets.items()}
+
+    def producers(
+        self, tps: set[TopicPartition], producer_id: int
+    ) -> Mapping[TopicPartition, ProducerTail] | None:
+        found = {tp: self._logs[tp].producer(producer_id) for tp in tps}
+        return {tp: state for tp, state in found.items() if state is not None}

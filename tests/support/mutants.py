@@ -1,0 +1,113 @@
+"""Rules of the copy, each taken away: what must be noticed when somebody breaks it.
+
+Those of the cut (rule C of `mirror.map.offset_map`) are in `unit/mirror/test_map_histories.py`;
+that a repeat is no append shows on brokers only (`faults/test_h03_offset_map.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from tests.support import memory_flow
+from tests.support.memory_flow import MemoryFlow
+from twinlog.lane.messages import HandOver
+from twinlog.lane.reporting import hand_over
+from twinlog.mirror.copy.intake import OutBatch
+from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.target_leader import TargetLeader
+from twinlog.mirror.map.map_tail import MapTail
+from twinlog.mirror.map.offset_map import PartitionMap, Term
+from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
+from twinlog.mirror.start import cold_start
+from twinlog.model import TopicPartition
+
+__all__ = ["MUTANTS", "Mutant", "take_away"]
+
+Ends = Mapping[TopicPartition, LogEnds]
+States = Mapping[TopicPartition, ProducerTail] | None
+one_moment: Final = cold_start.one_moment
+begin: Final = PartitionCopy.__init__
+
+
+class Mutant(NamedTuple):
+    """A rule that is gone, and the seed of a program of steps that notices it."""
+
+    rule: str
+    seed: int
+    where: object
+    name: str
+    instead: Any
+
+
+def _believes_any_offset(self: PartitionCopy, batch: OutBatch, _distance: int, now_ms: int) -> None:
+    self._clean(batch, self._k + batch.ordinal, now_ms)
+
+
+def _without_late_requests(self: PartitionCopy, **given: Any) -> None:
+    begin(self, **{**given, "late_requests": False})
+
+
+def _looks_at_no_leader(self: TargetLeader, epoch: int, *, looked_for: int) -> None:
+    del looked_for
+    self.epoch = self.looked = epoch
+
+
+def _end_of_a_record_ago(
+    target: LogView, tps: set[TopicPartition], producer_id: int
+) -> tuple[Ends, States, frozenset[TopicPartition]]:
+    found, _, moving = one_moment(target, tps, producer_id)
+    ends = {tp: max(one.log_start, one.log_end - 1) for tp, one in found.items()}
+    late = {
+        tp: replace(one, log_end=ends[tp], high_watermark=ends[tp]) for tp, one in found.items()
+    }
+    return late, {}, moving
+
+
+def _appends_anywhere(self: PartitionMap, entry: Any) -> None:
+    self._entries.append(entry)
+    self._runs = None
+
+
+def _hands_over_what_was_read(copy: PartitionCopy) -> HandOver | None:
+    handed = hand_over(copy)
+    if handed is None:
+        return None
+    return replace(handed, start=replace(handed.start, upstream=copy.intake.position))
+
+
+def always(answer: object) -> Callable[..., object]:
+    return lambda *_, **__: answer
+
+
+MUTANTS: Final = (
+    Mutant("K: an answer's offset is compared", 9, PartitionCopy, "_off_by", _believes_any_offset),
+    Mutant(
+        "window: one at a time where we may be forgotten", 52, PartitionCopy, "_window", always(16)
+    ),
+    Mutant("window: nothing goes out after an error", 3, PartitionCopy, "_trouble", always(None)),
+    Mutant("cut: a batch waits for its row", 10, PartitionCopy, "_needed", always(-1)),
+    Mutant("term: each start has its own", 0, MemoryFlow, "new_term", always(Term(0, 0))),
+    Mutant("term: newer chunks void older ones", 2, PartitionMap, "_put", _appends_anywhere),
+    Mutant("term: no row of unknown outcome twice", 98, MapTail, "on_lost", MapTail.on_refused),
+    Mutant(
+        "release: what is acknowledged is handed over",
+        2,
+        memory_flow,
+        "hand_over",
+        _hands_over_what_was_read,
+    ),
+    Mutant("release: a copy is at rest", 97, PartitionCopy, "in_flight", property(always(0))),
+    Mutant(
+        "wait: old batches are held back", 1303, PartitionCopy, "__init__", _without_late_requests
+    ),
+    Mutant("look: a new leader may lack the end", 4, TargetLeader, "is_now", _looks_at_no_leader),
+    Mutant("look: the log end as of now", 0, cold_start, "one_moment", _end_of_a_record_ago),
+)
+
+
+def take_away(mutant: Mutant, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mutant.where, mutant.name, mutant.instead)

@@ -1,0 +1,80 @@
+"""Any order of what can happen to a copy: every record once, in its order, and the map true.
+
+A program is bytes, two for a step (`tests.support.memory_flow`). Hypothesis looks for one that
+breaks a rule, and makes it short; the others are drawn by seed. Each rule that is taken away
+(`tests.support.mutants`) must be noticed, or the machine proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from typing import Final
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.memory_flow import STEPS, MemoryFlow
+from tests.support.mutants import MUTANTS, Mutant, take_away
+from twinlog.mirror.map import map_tail
+
+STEPS_TAKEN: Final = int(os.environ.get("TWINLOG_STEPS", "200000"))
+"""As many as one likes: TWINLOG_STEPS=5000000 scripts/test tests/unit/mirror -k copy_machine"""
+PARTS: Final = 6
+PROGRAM_BYTES: Final = 800
+FEW_RUNS: Final = 3
+"""In a chunk, so that chunks fill up."""
+SEARCHED: Final = 4_000
+"""Programs in which a mutant is searched that its own does not notice any more."""
+
+
+def program_of(seed: int) -> bytes:
+    return random.Random(seed).randbytes(PROGRAM_BYTES)
+
+
+def run(program: bytes) -> MemoryFlow:
+    flow = MemoryFlow()
+    with mock.patch.object(map_tail, "RUNS_PER_CHUNK", FEW_RUNS):
+        flow.do(program)
+        flow.finish()
+    return flow
+
+
+@given(st.binary(max_size=PROGRAM_BYTES))
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_hypothesis_finds_no_order_that_breaks_a_rule(program: bytes) -> None:
+    run(program)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_order_of_steps_keeps_every_record_once_in_order_and_the_map_true(part: int) -> None:
+    taken = Counter[str]()
+    seed = 1_000_000 * part
+    while taken.total() < STEPS_TAKEN // PARTS:
+        try:
+            taken.update(run(program_of(seed)).taken)
+        except Exception as broken:
+            raise AssertionError(f"run(program_of({seed})) breaks a rule") from broken
+        seed += 1
+    assert {*STEPS} == {*taken}, "a step that is never taken shows nothing"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.rule for mutant in MUTANTS])
+def test_rule_that_is_taken_away_is_missed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(program_of(mutant.seed))
+    take_away(mutant, monkeypatch)
+    if is_noticed(mutant.seed):
+        return
+    found = next((seed for seed in range(SEARCHED) if is_noticed(seed)), None)
+    raise AssertionError(f"another program notices it: {found}; give it as the mutant's seed")
+
+
+def is_noticed(seed: int) -> bool:
+    try:
+        run(program_of(seed))
+    except Exception:  # noqa: BLE001 (whatever it breaks)
+        return True
+    return False
