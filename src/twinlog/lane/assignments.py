@@ -231,7 +231,7 @@ class Assignments:
             is_picky=take.is_picky,
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=int(time.time() * 1000),
-            late_requests=take.source in self._late,
+            late_requests=self._late.get(take.source, 0.0) > self._starter.looked_at(take),
         )
         self._begin(copy)
 
@@ -267,7 +267,7 @@ class Assignments:
                 is_picky=take.is_picky,
                 last_run=run,
                 now_ms=now_ms,
-                late_requests=take.source in self._late,
+                late_requests=self._late.get(take.source, 0.0) > self._starter.looked_at(take),
             )
             branches.append(branch)
         self._begin(
@@ -334,10 +334,9 @@ class Assignments:
 
     def _tend_late(self) -> None:
         now = time.monotonic()
-        for tp in [tp for tp, until in self._late.items() if until <= now]:
+        for tp in [tp for tp, t in self._late.items() if t <= now and tp in self._copies]:
             del self._late[tp]
-            copy = self._copies.get(tp)
-            for part in () if copy is None else copy.parts:
+            for part in self._copies[tp].parts:
                 part.late_requests_are_over()
                 self.target.wake(part)
 
@@ -432,6 +431,7 @@ class Assignments:
     def _remove(self, tp: TopicPartition) -> None:
         self._takes.pop(tp, None)
         self._late.pop(tp, None)
+        self._starter.forget(tp)
         self._releasing.pop(tp, None)
         copy = self._copies.pop(tp, None)
         if copy is not None:

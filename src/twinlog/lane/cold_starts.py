@@ -57,6 +57,7 @@ class Starter:
         self._background = background
         self._looking: dict[TopicPartition, TakePartition] = {}
         self._wait_until: dict[TopicPartition, float] = {}
+        self._looked_at: dict[TopicPartition, float] = {}
         self._delayed: list[tuple[float, list[TakePartition], OnStarted]] = []
         self._no_leader = no_leader
         self._leaderless: list[tuple[float, TakePartition, OnStarted]] = []
@@ -91,14 +92,23 @@ class Starter:
         its repeat: where an answer does not show that (LogAppendTime), all wait.
         """
         until = self._wait_until.pop(take.source, 0.0)
+        looked_at = self.looked_at(take)  # what came while we looked was perhaps not seen
         now_ms = int(time.time() * 1000)
         points = found.points if isinstance(found, FanStart) else (found,)
         is_kept = all(self.copy_rules.keeps(p, now_ms) for p in points)
-        if until <= time.monotonic() or (is_kept and take.stamps_own_time is False):
+        if until <= looked_at or (is_kept and take.stamps_own_time is False):
             return False
         self._looking[take.source] = take
         self._delayed.append((until, [take], on_started))
         return True
+
+    def looked_at(self, take: TakePartition) -> float:
+        """Monotonic: when its last look began; 0 of one that was handed over."""
+        return self._looked_at.get(take.source, 0.0)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """It left the lane."""
+        self._looked_at.pop(tp, None)
 
     def tend(self) -> None:
         """Begin what has waited long enough; called on every turn."""
@@ -145,6 +155,7 @@ class Starter:
     def _look_at(self, takes: list[TakePartition], on_started: OnStarted) -> None:
         for take in takes:
             self._looking[take.source] = take
+            self._looked_at[take.source] = time.monotonic()
 
         def found(starts: dict[TopicPartition, Found]) -> None:
             for take in takes:

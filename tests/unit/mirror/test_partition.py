@@ -359,6 +359,18 @@ def test_batch_behind_which_we_may_be_forgotten_waits_for_late_requests() -> Non
     assert trouble(copy) == ("HELD_BACK", Fate.RETRIABLE)
 
 
+def test_old_batch_is_not_sent_behind_fresh_ones_that_are_not_answered() -> None:
+    """Both may come late, and make the target forget us before the next lane's fresh one."""
+    copy, later = a_copy(), NOW + TROUBLE_MS + 1
+    old = batch(2, 1, timestamp=NOW - 2 * DAY)
+    copy.on_fetched(fetched(batch(0, 1), batch(1, 1), old, batch(3, 1)), (), NOW)
+    assert [one.ordinal for one in sent(copy, later)] == [0]
+    answer(copy, K)
+    assert [one.ordinal for one in sent(copy, later)] == [1]
+    answer(copy, K + 1)
+    assert [one.ordinal for one in sent(copy, later)] == [2, 3]
+
+
 def test_copy_behind_which_a_late_request_may_land_is_not_handed_over() -> None:
     assert hand_over(a_copy()) is not None
     assert hand_over(a_copy(late=True)) is None

@@ -68,6 +68,10 @@ class OutBatch:
     """What must stand in the offset map before this batch is sent."""
     fingerprint: int | None
     max_timestamp: int
+    oldest_timestamp: int
+    """Of records that another lane may send in a batch of their own. A batch that passes as it is
+    has the source's bounds: there it is `max_timestamp`.
+    """
     leader_epoch: int
     sent: int = 0
     """How often it was sent."""
@@ -199,6 +203,7 @@ class Intake:
             runs=() if run is None else (run,),
             fingerprint=mark,
             max_timestamp=header.max_timestamp,
+            oldest_timestamp=header.max_timestamp,
             leader_epoch=header.leader_epoch,
         )
         self.ordinal += header.count
@@ -256,6 +261,7 @@ class Intake:
                 runs=tuple(runs),
                 fingerprint=None if marked is None else fingerprint(marked),
                 max_timestamp=max(record.timestamp for record in part),
+                oldest_timestamp=min(record.timestamp for record in part),
                 leader_epoch=header.leader_epoch,
             )
             self.ordinal += len(part)

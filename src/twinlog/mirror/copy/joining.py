@@ -81,6 +81,7 @@ def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[O
         # of the last run: that is the one that its row keeps
         fingerprint=marks[-1] if marks else None,
         max_timestamp=max(batch.max_timestamp for batch in group),
+        oldest_timestamp=min(batch.oldest_timestamp for batch in group),
         leader_epoch=last.leader_epoch,
     )
     return [joined]

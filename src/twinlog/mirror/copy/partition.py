@@ -257,7 +257,7 @@ class PartitionCopy:
             return None
         if self.tail.durable_ordinal < self._needed(batch):
             return None
-        if self.late_requests and not self.is_protected(batch.max_timestamp, now_ms):
+        if self.late_requests and not self.is_protected(batch.oldest_timestamp, now_ms):
             if not self._holds_back:
                 self._trouble(self._unseen(), now_ms)
             return None
@@ -281,11 +281,8 @@ class PartitionCopy:
         self._holds_back = False
 
     def _unseen(self) -> PartitionError:
-        text = (
-            f"{self.target}: old records come next, and a request of an earlier lane may have "
-            "brought some; looking what arrived"
-        )
-        return PartitionError(text, code="HELD_BACK", fate=Fate.RETRIABLE)
+        text = f"{self.target}: old records come next, and late requests may have brought some"
+        return PartitionError(f"{text}; looking", code="HELD_BACK", fate=Fate.RETRIABLE)
 
     def on_new_connection(self) -> None:
         """Nothing was in flight: the next request goes alone, as after every connect."""
@@ -304,8 +301,9 @@ class PartitionCopy:
             oldest, newest = min(oldest, self._oldest_sent), max(newest, self._newest_sent)
         if self.is_protected(oldest, now_ms):
             return PIPELINE
-        # a batch that is refused must have none behind it
+        # a batch that is refused must have none behind it, nor one that must be seen to have come
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS
+        may_be_refused |= bool(self._in_flight) and self.is_protected(self._newest_sent, now_ms)
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
