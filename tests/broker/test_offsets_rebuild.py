@@ -252,14 +252,14 @@ def test_compacted_source(rig: Rig, capsys: pytest.CaptureFixture[str], when: st
     if when != "after":
         rig.put([70])  # a new segment: all before it is cleaned
         wanted = [n for n in range(60) if n not in gone]
-        eventually(lambda: _shown(rig) == [*wanted, 70], PATIENCE_S, what="compaction")
+        eventually(lambda: _shown(rig) == [*wanted, 70], what="compaction")
     rig.copy_once()
     whole = rig.numbers()
     if when != "before":
         rig.put([71], keys={71: 3})
         rig.put([72], keys={72: 7})
         rig.put([73])
-        eventually(lambda: 3 not in _shown(rig) and 7 not in _shown(rig), PATIENCE_S)
+        eventually(lambda: 3 not in _shown(rig) and 7 not in _shown(rig))
     lose_map(rig)
     rebuild(rig, capsys)
     rig.offsets_are_exact()
@@ -381,15 +381,15 @@ def test_running_mirror_is_left_alone(rig: Rig, capsys: pytest.CaptureFixture[st
     rig.create()
     rig.put(range(10))
     with rig.mirror() as mirror:
-        rig.copied(10, PATIENCE_S)
+        rig.copied(10)
         before = state_rows(rig)
         capsys.readouterr()
         assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 1
         assert "NOT_LEADER" in capsys.readouterr().err
         assert state_rows(rig) == before
         rig.put(range(10, 20))
-        rig.copied(20, PATIENCE_S)
-        mirror.stop(PATIENCE_S)
+        rig.copied(20)
+        mirror.stop()
     rig.same()
 
 

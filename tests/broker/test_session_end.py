@@ -11,7 +11,7 @@ import pytest
 from tests.faults.load import Load
 from tests.support.client import read_all
 from tests.support.mirror import Mirror
-from tests.support.pace import Pace
+from tests.support.pace import paced
 from tests.support.topics import create_topic
 from twinlog.cluster.net.dialing import SESSION_SHARE
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
@@ -41,7 +41,7 @@ def test_no_connection_is_used_beyond_its_session(
             mirror.eventually(lambda parts: all(p.records > 20 for p in parts))
             while True:
                 caplog.clear()
-                with Pace() as pace:
+                with paced() as pace:
                     time.sleep(RUNS_S)  # of three sessions of every connection
                 if pace.longest_stall_s < MARGIN_S / 2:
                     break  # what the machine held up may have come too late

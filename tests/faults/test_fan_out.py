@@ -18,7 +18,7 @@ from tests.faults.rig import OLD, Rig
 from tests.faults.test_kill_lanes import arrived, send_signals
 from tests.support.client import eventually, read_all
 from tests.support.mirror import Mirror
-from tests.support.pace import Pace
+from tests.support.pace import paced
 from tests.support.topics import add_partitions, create_topic, delete_records, delete_topic
 from twinlog.cluster.topics import admin
 from twinlog.control.lanes.fan_producers import known_fan_producers
@@ -100,7 +100,7 @@ def test_leases_change_in_order_under_load(flow: Rig) -> None:
         jobs = mirror.leases.jobs
         while True:
             first = len(jobs)
-            with Pace() as pace:
+            with paced() as pace:
                 eventually(
                     lambda: len(jobs) > first + CHANGES and jobs[first + CHANGES - 1].is_done  # noqa: B023
                 )

@@ -22,7 +22,6 @@ from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import HandOver
 from twinlog.lane.reporting import hand_over
-from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.map import map_tail
 from twinlog.mirror.map.map_tail import MapTail
@@ -40,7 +39,7 @@ from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
-from twinlog.wire.record_batch import Codec, read_headers
+from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
 
 __all__ = ["STEPS", "MemoryFlow"]
@@ -276,12 +275,11 @@ class MemoryFlow(MemorySource):
         if position < self.source.log_start:
             self._give_back(0)  # SOURCE_OUT_OF_RANGE: looked at again
             return True
-        raw = self.source.read(position, 1 + number % 4)
-        stable = self.source.last_stable
+        raw = self.source.read(position, 1 + number % 4, below=self.source.last_stable)
         aborted = [one for one in self.source.aborted if one.last_offset >= position]
-        if position >= stable or not raw:
+        if not raw:
             return False
-        lane.copy.on_fetched(_below(raw, stable), aborted, self.now_ms)
+        lane.copy.on_fetched(raw, aborted, self.now_ms)
         return True
 
     def copy_on(self, number: int) -> bool:
@@ -346,7 +344,7 @@ class MemoryFlow(MemorySource):
             return False
         batch = lane.copy.next_batch(self.now_ms)
         if batch is not None:
-            lane.requests.append(_sent(batch))
+            lane.requests.append(bytes(batch.data))
         self._settle()
         return batch is not None
 
@@ -397,11 +395,15 @@ class MemoryFlow(MemorySource):
         if lane is None or not (lane.requests or lane.answers):
             return False
         self._leave_late(lane)
+        self._disconnect(lane)
+        return True
+
+    def _disconnect(self, lane: Lane) -> None:
+        lane.answers.clear()
         lane.copy.on_disconnected(
             PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE), self.now_ms
         )
         self._settle()
-        return True
 
     def _leave_late(self, lane: Lane) -> None:
         if lane.requests and not self._is_cleaned:
@@ -526,19 +528,12 @@ class MemoryFlow(MemorySource):
         lane = self.lane
         if lane is not None:
             lane.requests.clear()
-            if lane.answers or lane.copy.in_flight:
-                self.connection_breaks_for(lane)
+            if lane.copy.in_flight:
+                self._disconnect(lane)
         self.target.truncate(at)
         if self.lane is not None:
             self.lane.copy.leader.is_now(self.target.epoch, looked_for=-1)
         return True
-
-    def connection_breaks_for(self, lane: Lane) -> None:
-        lane.answers.clear()
-        lane.copy.on_disconnected(
-            PartitionError("gone", code="TARGET_DISCONNECTED", fate=Fate.RETRIABLE), self.now_ms
-        )
-        self._settle()
 
     def compact_map(self, _number: int) -> bool:
         """The cleaner keeps the newest row of each key."""
@@ -615,20 +610,6 @@ class MemoryFlow(MemorySource):
                 self.taken[name] = self.taken.get(name, 0) + 1
                 if name in CHANGES:
                     self.check()
-
-
-def _below(raw: memoryview, stable: int) -> memoryview:
-    """Whole batches below the last stable offset."""
-    end = 0
-    for header, at in read_headers(raw):
-        if header.base_offset >= stable:
-            break
-        end = at + header.length
-    return raw[:end]
-
-
-def _sent(batch: OutBatch) -> bytes:
-    return bytes(batch.data)
 
 
 def _steps() -> Iterator[str]:

@@ -1,8 +1,7 @@
 """One partition's log in memory, as the brokers of `docs/hazards.md` keep it: producer states that
 expire and come back with their log, sequences, leader epochs, transactions, compaction, deletion.
 
-What a real broker does in each case was tried (`tests/broker/test_client_exact.py`, the `faults`);
-`tests/contract/test_memory_log.py` asks a real one and this one the same.
+What a real broker does in each case was tried (`tests/broker/test_client_exact.py`, the `faults`).
 """
 
 from __future__ import annotations
@@ -92,8 +91,6 @@ class MemoryLog:
     epoch: int = 0
     batches: list[Stored] = field(default_factory=list)
     aborted: list[RolledBack] = field(default_factory=list)
-    _epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
-    """(epoch, first offset), rising."""
     _producers: dict[int, _Producer] = field(default_factory=dict)
     _open: dict[int, int] = field(default_factory=dict)
     """producer id -> first offset of its open transaction"""
@@ -173,10 +170,6 @@ class MemoryLog:
         self._store(_with_bits(batch, MARKER))
 
     @property
-    def open_transactions(self) -> tuple[int, ...]:
-        return tuple(self._open)
-
-    @property
     def last_stable(self) -> int:
         return min(self._open.values(), default=self.end)
 
@@ -203,8 +196,8 @@ class MemoryLog:
         self.batches = kept
         return taken
 
-    def truncate(self, offset: int) -> int:
-        """A leader is elected that lacks the batches from an offset on; returns the new end.
+    def truncate(self, offset: int) -> None:
+        """A leader is elected that lacks the batches from an offset on.
 
         It has seen no more of a producer than its own log holds. An id that it had forgotten stays
         forgotten.
@@ -219,34 +212,23 @@ class MemoryLog:
         for one in self.batches:
             if one.header.producer_id in known and not one.header.is_control:
                 self._remember(one.header)
-        self.new_leader()
-        return self.end
-
-    def new_leader(self) -> None:
         self.epoch += 1
-        self._epochs = [(e, at) for e, at in self._epochs if at < self.end or e == 0]
-        self._epochs.append((self.epoch, self.end))
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch that is not newer, where it ends), as KIP-101 and KIP-595 have it."""
-        found, end = -1, self.end
-        for number, first in self._epochs:
-            if number > epoch:
-                end = first
-                break
-            found = number
-        return found, end
 
     # -- readers -----------------------------------------------------------------------------------
 
-    def read(self, offset: int, most: int = 1 << 30) -> memoryview:
-        """Whole batches from the one with this offset on, at most so many."""
+    def read(self, offset: int, most: int | None = None, below: int | None = None) -> memoryview:
+        """Whole batches from the one with this offset on, at most so many, that begin below."""
         if not self.log_start <= offset <= self.end:
             raise PartitionError(
                 f"offset {offset} is not in [{self.log_start}, {self.end}]",
                 code="OFFSET_OUT_OF_RANGE",
             )
-        found = [one.data for one in self.batches if one.header.next_offset > offset]
+        end = self.end if below is None else below
+        found = [
+            one.data
+            for one in self.batches
+            if one.header.next_offset > offset and one.header.base_offset < end
+        ]
         return memoryview(bytearray(b"".join(found[:most])))
 
     def records(self) -> list[Record]:

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Pace"]
+__all__ = ["Pace", "paced"]
 
 _TICK_S: Final = 0.02
 
 
+@dataclass(slots=True)
 class Pace:
-    """Measures, inside a `with`, how long the machine kept this process waiting at most."""
+    """What was measured."""
 
-    def __init__(self) -> None:
-        self.longest_stall_s = 0.0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    longest_stall_s: float = 0.0
+    """How long the machine kept this process waiting at most."""
 
-    def _run(self) -> None:
+
+@contextmanager
+def paced() -> Iterator[Pace]:
+    """Measures until the end of the `with`."""
+    pace, ended = Pace(), threading.Event()
+
+    def run() -> None:
         before = time.monotonic()
-        while not self._ended.wait(_TICK_S):
+        while not ended.wait(_TICK_S):
             now = time.monotonic()
-            self.longest_stall_s = max(self.longest_stall_s, now - before - _TICK_S)
+            pace.longest_stall_s = max(pace.longest_stall_s, now - before - _TICK_S)
             before = now
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield pace
+    finally:
+        ended.set()
+        thread.join()
