@@ -1,12 +1,31 @@
 #!/usr/bin/env bash
 # The arguments of MirrorMaker 2's script, for `twinlog mirror`.
-#   TWINLOG  the command to run instead of the `twinlog` beside this tree or on the PATH
+#   -daemon  first: in the background; what it prints goes to LOG_DIR/mirrorMaker.out
+#   TWINLOG  the command to run instead of the `twinlog` beside this script, in this tree or on the PATH
+#   LOG_DIR  the folder of the output of -daemon, by default `logs` beside the folder of this script
 set -euo pipefail
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
-twinlog=${TWINLOG:-$root/.venv/bin/twinlog}
-[ -x "$twinlog" ] || twinlog=twinlog
-if [ "${1:-}" = -daemon ]; then
-  echo "connect-mirror-maker.sh: -daemon: let a service start it, see deploy/twinlog.service" >&2
-  exit 2
-fi
-exec "$twinlog" mirror "$@"
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+root=${here%/*}
+command=${TWINLOG_OLD_COMMAND:-mirror}
+unset TWINLOG_OLD_COMMAND
+for twinlog in "${TWINLOG:-}" "$here/twinlog" "$root/.venv/bin/twinlog" twinlog; do
+  [ ! -x "$twinlog" ] || break
+done
+[ "${1:-}" = -daemon ] || exec "$twinlog" "$command" "$@"
+
+shift
+logs=${LOG_DIR:-$root/logs}
+output=$logs/mirrorMaker.out
+mkdir -p "$logs"
+# a session of its own: neither Ctrl-C nor the end of the terminal reaches it
+setsid "$twinlog" "$command" "$@" >"$output" 2>&1 </dev/null &
+pid=$!
+# a wrong file or flag ends it at once, and is not to be found out tomorrow
+for _ in {1..20}; do
+  sleep 0.1
+  kill -0 "$pid" 2>/dev/null && continue
+  wait "$pid" && code=0 || code=$?
+  cat "$output" >&2
+  exit "$code"
+done
+echo "process $pid; what it prints goes to $output; end it with: kill $pid"

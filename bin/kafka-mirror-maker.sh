@@ -1,12 +1,6 @@
 #!/usr/bin/env bash
-# The arguments of MirrorMaker 1's script, for `twinlog mirror-maker`.
-#   TWINLOG  the command to run instead of the `twinlog` beside this tree or on the PATH
+# The arguments of MirrorMaker 1's script, for `twinlog mirror-maker`; the rest is as in
+# connect-mirror-maker.sh.
 set -euo pipefail
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
-twinlog=${TWINLOG:-$root/.venv/bin/twinlog}
-[ -x "$twinlog" ] || twinlog=twinlog
-if [ "${1:-}" = -daemon ]; then
-  echo "kafka-mirror-maker.sh: -daemon: let a service start it, see deploy/twinlog.service" >&2
-  exit 2
-fi
-exec "$twinlog" mirror-maker "$@"
+export TWINLOG_OLD_COMMAND=mirror-maker
+exec "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/connect-mirror-maker.sh" "$@"

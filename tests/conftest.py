@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import uuid
 from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ import pytest
 from hypothesis import settings
 
 from tests.support.clusters import (
-    Lent,
+    LENT,
     running_cluster,
     session_owner,
     shared_cluster,
 )
+from tests.support.eventually import PATIENCE_S
 from tests.support.java import kafka_jvm
+from twinlog.cluster.groups.membership import Membership
 from twinlog.sandbox import LocalCluster
 
 # no deadline: these machines also run brokers. TWINLOG_HYPOTHESIS=thorough searches for long.
@@ -29,10 +33,15 @@ settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 
 # Tests that share something heavy or breakable run in one process, one after the other.
 _GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
+_LONG = ("spark", "three-brokers", "mirror-maker-jvm", "loops", "versions")
+"""Chains that take minutes one after the other: begun first, so that none is left at the end."""
+_THREE = {"source3", "target3"}
 _PAIR = {"fault_source", "fault_target"}
 """Every process has one: its tests may go to any process, file by file."""
+_PAIR_TURN = len(_LONG)
 _BROKER_FIXTURES = {"source_cluster", "target_cluster", "source3", "target3"}
-_LENT = Lent()
+_LOGGED = re.compile(r"---|\d\d:\d\d:\d\d")
+"""A line of a broker's log that is none of a stack's."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
@@ -46,19 +55,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             groups = {item.path.stem}
         if groups and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(min(groups)))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("xdist_group")
+    group = marker.args[0] if marker and marker.args else None
+    if group in _LONG:
+        return _LONG.index(group)
+    return _PAIR_TURN if _PAIR & set(getattr(item, "fixturenames", ())) else _PAIR_TURN + 1
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Print the brokers' logs beside a failure."""
+    """Print the last lines of the brokers' logs beside a failure, which stays in sight."""
     report = yield
     if report.failed and call.when == "call":
         fixtures: dict[str, Any] = getattr(item, "funcargs", {})
         for name, cluster in fixtures.items():
             if isinstance(cluster, LocalCluster) and cluster.folder is not None:
-                report.sections.append((f"brokers of {name}", cluster.logs()))
+                lines = [one for one in cluster.logs().splitlines() if _LOGGED.match(one)]
+                shown = "\n".join(one[:200] for one in lines)
+                report.sections.append((f"brokers of {name}", shown))
     return report
 
 
@@ -120,22 +140,34 @@ def _shared(name: str, folder: Path) -> Iterator[LocalCluster]:
 @pytest.fixture
 def source3() -> LocalCluster:
     """Three brokers to kill, freeze and restart; a test leaves all of them running."""
-    return _LENT.cluster("source3")
+    return LENT.three("source3")
 
 
 @pytest.fixture
 def target3() -> LocalCluster:
     """The target of the same kind."""
-    return _LENT.cluster("target3")
+    return LENT.three("target3")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Stop the clusters of three when the next test needs none of them."""
+    """Stop clusters that the next test, and those of its turn, do not need."""
     del item
     yield
-    if not {"source3", "target3"} & set(getattr(nextitem, "fixturenames", ())):
-        _LENT.give_back()
+    used = set(getattr(nextitem, "fixturenames", ()))
+    if not used & _THREE:
+        LENT.give_back(_THREE)
+    if nextitem is None or _turn(nextitem) > _PAIR_TURN:
+        LENT.give_back(_PAIR)
+
+
+@pytest.fixture
+def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror leads on while the target's brokers restart, which coordinate its group as well: its
+    lanes stay, as where the coordinator is another broker.
+    """
+    lasting = partial(Membership, session_timeout_ms=int(PATIENCE_S * 1000))
+    monkeypatch.setattr("twinlog.control.flow.leading.Membership", lasting)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@
     |   `-- Unsupported             the broker lacks an API
     |-- DriverSilent                a lane must stop: its driver counts on it
     |-- CorruptData                 bytes that are not what they should be          corrupt
+    |-- RecordsLost                 a reader asked for records that the log has no more
     |-- PartitionError              one partition of one flow stops, the rest goes on
     `-- FlowError                   one flow cannot run
         |-- NotLeader               another process leads the flow
@@ -43,6 +44,9 @@ class TwinlogError(Exception):
     code = "INTERNAL"
     fate = Fate.FATAL
     exit_code = 1
+    poison: tuple[int, int] | None = None
+    """[first, next) of the upstream offsets that it is about, where these are known exactly and
+    leaving them out would end it."""
 
     def __init__(self, message: str, *, code: str | None = None, fate: Fate | None = None) -> None:
         super().__init__(message)
@@ -157,6 +161,31 @@ class CorruptData(TwinlogError):
 
     code = "CORRUPT_BATCH"
     fate = Fate.CORRUPT
+
+
+class RecordsLost(TwinlogError):
+    """Records that a reader asked for are not in the log any more: RETENTION, TRUNCATED."""
+
+    code = "RETENTION"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        lost: tuple[int, int] = (-1, -1),
+        code: str | None = None,
+        fate: Fate | None = None,
+    ) -> None:
+        super().__init__(message, code=code, fate=fate)
+        self.lost = lost
+        """[first, end) of the offsets that are missing."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_lost, (self.message, self.lost, self.code, self.fate)
+
+
+def _rebuild_lost(message: str, lost: tuple[int, int], code: str, fate: Fate) -> RecordsLost:
+    return RecordsLost(message, lost=lost, code=code, fate=fate)
 
 
 class PartitionError(TwinlogError):

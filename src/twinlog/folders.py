@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,21 @@ def usable(folder: Path, todo: str) -> Iterator[None]:
         raise EnvironmentMissing(
             f"{error.filename or folder} cannot be used: {why}; {todo}"
         ) from None
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """`twinlog` below XDG_CACHE_HOME, else below `~/.cache`."""
+    return (
+        named_folder(environment, "XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    ) / "twinlog"
+
+
+def named_folder(environment: Mapping[str, str], variable: str) -> Path | None:
+    """The folder that an XDG variable names. One that is not absolute is none: the XDG Base
+    Directory Specification has it ignored, since each command would have another.
+    """
+    folder = Path(environment.get(variable, ""))
+    return folder if folder.is_absolute() else None
 
 
 def temporary_folder(prefix: str) -> Path:

@@ -1,4 +1,5 @@
-"""Every metric, named once: what `/metrics` serves, with which labels and what it means.
+"""Every metric, named once: what `/metrics` serves, with which labels and what it means;
+`control.watch.series` fills them.
 
 The names of MirrorMaker 2's series are those that the usual JMX exporter rules make of its MBeans,
 so that dashboards and alerts go on.
@@ -6,7 +7,7 @@ so that dashboards and alerts go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -52,6 +53,31 @@ FLOW_LANES: Final = _gauge("twinlog_flow_lanes", FLOW, "lanes that are connected
 FLOW_GENERATION: Final = _gauge(
     "twinlog_flow_generation", FLOW, "how often the lead of the flow was taken; -1 without it"
 )
+FLOW_LOSS_RECORDS: Final = _gauge(
+    "twinlog_flow_loss_records",
+    FLOW,
+    "offsets of the source that are not on the target: what would be lost without it",
+)
+FLOW_LOSS_SECONDS: Final = _gauge(
+    "twinlog_flow_loss_seconds",
+    FLOW,
+    "since everything that the source then had was on the target, of the worst partition",
+)
+FLOW_LOSS_UNKNOWN: Final = _gauge(
+    "twinlog_flow_loss_unknown", FLOW, "partitions of which it is not known what would be lost"
+)
+FLOW_RPO_EXCEEDED: Final = _gauge(
+    "twinlog_flow_rpo_exceeded", FLOW, "1 while twinlog.rpo.seconds is not kept, 0 while it is"
+)
+FLOW_RPO_SECONDS: Final = _gauge(
+    "twinlog_flow_rpo_seconds", FLOW, "twinlog.rpo.seconds, where it is set"
+)
+FLOW_HELD_RATE: Final = _gauge(
+    "twinlog_flow_producer_quota_bytes",
+    FLOW,
+    "bytes per second that each user may write to each broker of the source, while "
+    "twinlog.rpo.enforce holds producers back",
+)
 PARTITIONS: Final = _gauge("twinlog_partitions", (*FLOW, "state"), "partitions by state")
 PARTITION_ERROR: Final = _gauge(
     "twinlog_partition_error", (*PARTITION, "code"), "1 while the partition stands still with it"
@@ -66,8 +92,20 @@ BYTES: Final = _counter(
 LAG_RECORDS: Final = _gauge(
     "twinlog_lag_records", PARTITION, "offsets between the copy and the source's end"
 )
+KEPT_SECONDS: Final = _gauge(
+    "twinlog_retention_left_seconds",
+    PARTITION,
+    "while records wait for long: for how long at least the source keeps the next one",
+)
 LAG_SECONDS: Final = _gauge(
-    "twinlog_lag_seconds", PARTITION, "age of the last copied record while others wait, else 0"
+    "twinlog_lag_seconds",
+    PARTITION,
+    "while records wait: age of the last copied one, or time since none waited, if less; else 0",
+)
+CERTIFICATE_EXPIRY: Final = _gauge(
+    "twinlog_certificate_expiry_timestamp_seconds",
+    ("cluster", "what"),
+    "when the first of our certificates (client_certificate), or of those we trust, ends",
 )
 
 OURS: Final = (
@@ -76,6 +114,12 @@ OURS: Final = (
     FLOW_READY,
     FLOW_LANES,
     FLOW_GENERATION,
+    FLOW_LOSS_RECORDS,
+    FLOW_LOSS_SECONDS,
+    FLOW_LOSS_UNKNOWN,
+    FLOW_RPO_EXCEEDED,
+    FLOW_RPO_SECONDS,
+    FLOW_HELD_RATE,
     PARTITIONS,
     PARTITION_ERROR,
     ERRORS,
@@ -83,6 +127,8 @@ OURS: Final = (
     BYTES,
     LAG_RECORDS,
     LAG_SECONDS,
+    KEPT_SECONDS,
+    CERTIFICATE_EXPIRY,
 )
 
 MM2_SOURCE: Final = "kafka_connect_mirror_mirrorsourceconnector_"
@@ -150,3 +196,39 @@ MM2: Final = (
     *REPLICATION_LATENCY.all,
     *CHECKPOINT_LATENCY.all,
 )
+
+CONNECTORS: Final = _gauge(
+    "kafka_connect_worker_connector_count", (), "flows that this process leads"
+)
+TASKS: Final = _gauge("kafka_connect_worker_task_count", (), "lanes that are connected")
+ASSIGNED_CONNECTORS: Final = _gauge(
+    "kafka_connect_coordinator_assigned_connectors", (), "flows that this process leads"
+)
+ASSIGNED_TASKS: Final = _gauge(
+    "kafka_connect_coordinator_assigned_tasks", (), "lanes that are connected"
+)
+CONSUMER_LAG: Final = _gauge(
+    "kafka_consumer_fetch_manager_records_lag",
+    ("clientid", "topic", "partition"),
+    "offsets between the copy and the source's end",
+)
+
+CONNECT: Final = (CONNECTORS, TASKS, ASSIGNED_CONNECTORS, ASSIGNED_TASKS, CONSUMER_LAG)
+"""What Connect and its clients have, and is true of this process as well."""
+
+ALL: Final = (*OURS, *MM2, *CONNECT)
+
+NOT_ON_BOARD: Final[Mapping[str, str]] = {
+    RECORD_COUNT.name: f"the number of {RECORDS.name}, by remote topic",
+    RECORD_RATE.name: f"the rate of {RECORDS.name}, which the board computes",
+    BYTE_COUNT.name: f"the number of {BYTES.name}, by remote topic",
+    BYTE_RATE.name: f"the rate of {BYTES.name}, which the board computes",
+    CONNECTORS.name: f"what {FLOW_GENERATION.name} says of each flow",
+    TASKS.name: f"the sum of {FLOW_LANES.name}",
+    ASSIGNED_CONNECTORS.name: f"the number of {CONNECTORS.name}",
+    ASSIGNED_TASKS.name: f"the number of {TASKS.name}",
+    CERTIFICATE_EXPIRY.name: "of clusters with TLS alone, and its alert tells in time",
+    CONSUMER_LAG.name: f"the number of {LAG_RECORDS.name}",
+    FLOW_HELD_RATE.name: "only while a quota is set, which the log says; the loss is on a panel",
+}
+"""Why a series is on no panel of deploy/grafana/twinlog-mirror.json; all others are on one."""

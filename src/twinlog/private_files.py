@@ -82,11 +82,21 @@ def write_own(path: Path, text: str) -> None:
         file.write(text)
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process; none has a number that is too large for one."""
+    import psutil  # only here: most of those who write files do not ask
+
+    try:
+        return bool(psutil.pid_exists(pid))
+    except OverflowError:
+        return False
+
+
 def remove_unfinished(folder: Path) -> None:
     """Remove what killed processes left; of a folder that was found private."""
     for path in folder.glob(f".*{_UNFINISHED}"):
         pid = path.name[1:].partition("-")[0]
-        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+        if pid.isdecimal() and not is_running(int(pid)):
             path.unlink(missing_ok=True)
 
 

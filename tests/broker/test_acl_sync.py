@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from tests.support.client import Outgoing, produce, read_all
+from tests.support.eventually import eventually
 from tests.support.groups import commit, committed
 from tests.support.led import led_flow
 from tests.support.mirror import Mirror
 from tests.support.rights import SecuredPair, secured_pair
 from tests.support.topics import allow, create_topic, forbid, topic_configs
+from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.config.load import load
@@ -149,8 +151,8 @@ def test_once_ends_with_configs_acls_checkpoints_and_groups_though_a_topic_faile
     assert states == {guarded.topic: ("DONE", ""), bad: ("FAILED", "FOREIGN_DATA")}
     order = ["topic configs", "topic ACLs", "checkpoints"]
     assert [name for name in rounds if name in order] == order, rounds
-    assert topic_configs(target, remote_bad)["retention.ms"] == "7200000"
-    assert guarded.there() == {guarded.acl("READ")}
+    eventually(lambda: topic_configs(target, remote_bad)["retention.ms"] == "7200000")
+    eventually(lambda: guarded.there() == {guarded.acl("READ")})
     assert committed(target, group, remote) == 4
     (checkpoint,) = [
         Checkpoint.decode(one.key, one.value)
@@ -173,14 +175,31 @@ def test_only_what_is_missing_is_created_and_nothing_is_removed(
     allow(target, guarded.app, ["describe"], topic=f"{guarded.alias}.{guarded.topic}")
     forbid(source, guarded.app, ["read"], topic=guarded.topic)
     duty.round()
-    assert guarded.there() == {guarded.acl("READ"), guarded.acl("DESCRIBE")}
+    eventually(lambda: guarded.there() == {guarded.acl("READ"), guarded.acl("DESCRIBE")})
 
 
 def test_check_says_which_acls_would_be_made_and_makes_none(guarded: Guarded) -> None:
     allow(guarded.pair.source, guarded.app, ["read"], topic=guarded.topic)
     (report,) = check(load(guarded.config(), environment={})).flows
     assert report.changes == [f"1 ACL to be created: {guarded.acl('READ')}"]
-    assert guarded.there() == set()
+    eventually(lambda: guarded.there() == set())
+
+
+def test_diff_shows_which_acls_the_target_lacks(
+    guarded: Guarded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_topic(guarded.pair.target, f"{guarded.alias}.{guarded.topic}")
+    allow(guarded.pair.source, guarded.app, ["read"], topic=guarded.topic)
+    command = ["diff", str(guarded.config("heartbeats.replication.enabled = false"))]
+    assert run(command) == 1
+    said = capsys.readouterr().out
+    assert f"{guarded.acl('READ')}" in said
+    assert "missing" in said
+    assert run([*command, "--topics", "other"]) == 0  # it is about another topic
+    duty = guarded.duty()
+    duty.round()
+    duty.close()
+    assert run(command) == 0
 
 
 def test_prefixes_and_removal_on_request(guarded: Guarded) -> None:
@@ -195,10 +214,10 @@ def test_prefixes_and_removal_on_request(guarded: Guarded) -> None:
     duty.round()
     kept = {guarded.acl("WRITE"), guarded.acl("READ", "other")}
     prefix = guarded.acl("READ", f"{guarded.topic[:-3]}*")
-    assert guarded.there() == kept | {prefix, guarded.acl("READ")}
+    eventually(lambda: guarded.there() == kept | {prefix, guarded.acl("READ")})
     forbid(source, guarded.app, ["read"], topic=guarded.topic)
     duty.round()
-    assert guarded.there() == kept | {prefix}
+    eventually(lambda: guarded.there() == kept | {prefix})
 
 
 def test_without_an_authorizer_there_is_nothing_to_do(
@@ -255,7 +274,7 @@ def test_many_acls_go_in_several_requests(
         assert left == found.missing
         admin.delete_topic_acls(target, left)
         admin.delete_topic_acls(target, left)  # what is gone is no error
-    assert guarded.there() == set()
+    eventually(lambda: guarded.there() == set())
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,13 @@ from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
+from twinlog.cluster.groups.membership import Membership, Role
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
 from twinlog.control.adopt import adoption
+from twinlog.control.duties.mm2_positions import Mm2Positions
 from twinlog.errors import AdoptionRefused
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, offset_map_topic
 from twinlog.model import TopicPartition
@@ -206,3 +211,56 @@ def test_topic_that_was_made_anew_since_begins_where_our_copy_began(left: Left) 
     delete_topic(left.target, left.remote)
     assert left.adopt().code == ""
     assert left.values() == values(range(10, 30))
+
+
+def test_topics_placed_by_key_are_left_to_their_own_start(left: Left) -> None:
+    """MirrorMaker 2 places nothing by key: what lies there is not looked through for its records,
+    and the copy begins behind it.
+    """
+    remote_partitions = 3
+    left.policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    left.write_file("twinlog.target.partitions = keyed")
+    create_topic(left.target, left.remote, remote_partitions)
+    produce(left.target, left.remote, outgoing([77]))
+    left.note(9)
+    assert left.adopt().code == ""
+    copied = [values_of for n in range(remote_partitions) for values_of in left.values(n)]
+    assert Counter(copied) == Counter([b"v77", *values(range(30))])
+    assert left.noted() == [9, 29], "all of it is there: MirrorMaker 2 may go on behind it"
+
+
+def test_process_that_lost_the_lead_notes_nothing_at_its_end(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process leads by then, and what it notes is newer."""
+    last_rounds: list[object] = []
+    monkeypatch.setattr(Mm2Positions, "last_round", lambda duty: last_rounds.append(duty))  # noqa: PLW0108 (a method, so it needs a function)
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    target = settings_for(left.target.bootstrap)
+    with Mirror(left.file, adopt_mm2=True) as mirror:
+        mirror.eventually(lambda parts: all(one.state == "AT_END" for one in parts))
+        (flow,) = mirror.supervisor._flows
+        ours = flow.setup.membership
+        assert ours is not None
+        other = Membership(target, f"twinlog-{flow.setup.name}")
+        other.start()
+        try:
+            eventually(lambda: other.state.role is Role.STANDBY)
+            expel(target, f"twinlog-{flow.setup.name}", ours.state.member_id)
+            eventually(lambda: other.state.role is Role.LEADING)
+            eventually(lambda: flow.run is None and "standing by" in flow.degraded)
+            mirror.stop()
+        finally:
+            other.leave()
+    assert last_rounds == []
+
+
+def expel(settings: ClusterSettings, group: str, member: str) -> None:
+    """As `kafka-consumer-groups.sh` and a coordinator's own timeout do."""
+    about = GroupSettings(group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
+    with ClusterClient(settings) as client:
+        calls = GroupCalls(client, about)
+        calls.member_id = member
+        calls.leave(timeout_s=10.0)

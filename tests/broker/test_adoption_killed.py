@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.client import produce, producer
+from tests.support.client import await_markers, produce, producer
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.settings import settings_for
@@ -82,6 +82,7 @@ def put_transactions(left: Left, numbers: range) -> None:
         client.begin_transaction()
         client.produce(left.topic, one.value, one.key, partition=0, timestamp=one.timestamp or 0)
         client.commit_transaction(30)
+    await_markers(left.source, f"test-{left.topic}")
 
 
 def test_process_that_was_frozen_while_another_took_over_takes_none_of_its_rows_away(

@@ -233,7 +233,10 @@ def test_the_command_prints_and_answers_by_its_exit_code(
     assert "frobnicate: unknown key, nothing reads it [UNKNOWN_KEY]" in text
     assert f"{checked.flow}: 1 topic with 3 partitions" in text
     assert "would be created" in text
-    assert text.endswith("no problem found\n")
+    assert text.endswith("nothing keeps it from running; 1 warning above\n")
+    checked.write(f"topics = {fresh_topic}")
+    assert run(["check", str(file)]) == 0
+    assert capsys.readouterr().out.endswith("no problem found\n")
     assert run(["check", str(file), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["command"], found["version"], found["ok"]) == ("check", 1, True)

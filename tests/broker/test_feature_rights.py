@@ -14,7 +14,7 @@ import pytest
 
 from tests.broker.test_least_privilege import PAGE, Flow, warned
 from tests.support.client import Outgoing, Seen, produce, read_all
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.groups import commit, committed
 from tests.support.mirror import EmittingMirror
 from tests.support.rights import Grant, SecuredPair, secured_pair
@@ -24,7 +24,12 @@ from twinlog.config.load import load
 from twinlog.control.adopt import adoption
 from twinlog.control.check.mirror_check import check
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.mirror.names.naming import HEARTBEATS_TOPIC, PROBE_TOPIC, STATE_TOPIC
+from twinlog.mirror.names.naming import (
+    HEARTBEATS_TOPIC,
+    PROBE_TOPIC,
+    STATE_TOPIC,
+    STATUS_TOPIC,
+)
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.connect_positions import PositionKey, encode_position
@@ -37,7 +42,7 @@ ROW: Final = re.compile(
 )
 
 CHECKPOINTS, SYNC, WAY_BACK = "checkpoints", "sync.group.offsets.enabled", "the way back"
-HEARTBEATS = "heartbeats"
+HEARTBEATS, STATUS = "heartbeats", "status on other hosts"
 SYNCS_AT_SOURCE, SYNCS_AT_TARGET = "offset syncs", "offset-syncs.topic.location=target"
 ADOPTION, MIRROR_MAKER_1 = "--adopt-mm2", "twinlog.source.group.id"
 FEATURES: Final = (
@@ -45,6 +50,7 @@ FEATURES: Final = (
     SYNC,
     WAY_BACK,
     HEARTBEATS,
+    STATUS,
     SYNCS_AT_SOURCE,
     SYNCS_AT_TARGET,
     ADOPTION,
@@ -82,6 +88,7 @@ class Row:
 
 GROUP, GROUPS = "GROUP_UNAUTHORIZED", "groups that are translated"
 NO_CHECKPOINTS, NO_HEARTBEATS = "emit.checkpoints.enabled=false", "emit.heartbeats.enabled=false"
+NO_STATUS = "twinlog.status.interval.seconds=0"
 ON_TARGET, NO_SYNCS = "offset-syncs.topic.location=target", "emit.offset-syncs.enabled=false"
 
 
@@ -138,6 +145,7 @@ ROWS: Final = (
     ),
     *_rows(HEARTBEATS, "target", "CREATE WRITE", "`heartbeats`", NO_HEARTBEATS),
     *_rows(HEARTBEATS, "source", "CREATE WRITE", "`heartbeats`", NO_HEARTBEATS),
+    *_rows(STATUS, "target", "CREATE WRITE", f"`{STATUS_TOPIC}`", NO_STATUS),
     *_rows(
         SYNCS_AT_SOURCE,
         "source",
@@ -234,6 +242,9 @@ class Scene:
             for cluster in (self.source, self.target):
                 if HEARTBEATS_TOPIC in topic_names(cluster):
                     delete_topic(cluster, HEARTBEATS_TOPIC)
+        elif feature == STATUS:
+            if STATUS_TOPIC in topic_names(self.target):
+                delete_topic(self.target, STATUS_TOPIC)
         elif feature == ADOPTION:
             storage = create_topic(self.target, f"mm2-offsets.{flow.source}.internal", 3)
             key = PositionKey(
@@ -303,6 +314,8 @@ class Scene:
             back = f"{self.flow.target}->{self.flow.source}"
             yield from (f"{pair}.emit.heartbeats.enabled = true" for pair in (name, back))
             yield "emit.heartbeats.interval.seconds = 1"
+        if feature == STATUS:
+            yield f"{name}.twinlog.status.interval.seconds = 1"
         if feature in (SYNCS_AT_SOURCE, SYNCS_AT_TARGET):
             yield f"{name}.emit.offset-syncs.enabled = true"
         if feature == SYNCS_AT_TARGET:
@@ -315,16 +328,22 @@ class Scene:
         if feature == MIRROR_MAKER_1:
             yield f"twinlog.source.group.id = {self.group}"
 
-    def run(self, config: Path, within: float = 60) -> FlowSnapshot:
-        """To the end; heartbeats, until there are some on the side where they may be."""
-        if self.feature != HEARTBEATS:
+    def run(self, config: Path, within: float = PATIENCE_S) -> FlowSnapshot:
+        """To the end; heartbeats, until there are some on the side where they may be; status, until
+        it is there or was refused.
+        """
+        if self.feature not in (HEARTBEATS, STATUS):
             adopts = self.feature == ADOPTION
             with EmittingMirror(config, once=True, adopt_mm2=adopts) as mirror:
                 (found,) = mirror.wait(within)
             return found
         with EmittingMirror(config) as mirror:
             mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts), within)
-            eventually(lambda: max(map(len, self.beats())) >= 4, within)
+            if self.feature == HEARTBEATS:
+                eventually(lambda: max(map(len, self.beats())) >= 4, within)
+            else:
+                setup = mirror.supervisor._flows[0].setup
+                eventually(lambda: self.works() or setup._told, within)
             (found,) = mirror.stop()
         return found
 
@@ -347,6 +366,10 @@ class Scene:
             here, there = map(bool, self.beats())
             sides = {"source": here, "target": there}
             return all(sides.values()) if row is None else sides[row.cluster]
+        if self.feature == STATUS:
+            return STATUS_TOPIC in topic_names(self.target) and bool(
+                read_all(self.target, STATUS_TOPIC)
+            )
         cluster, topic = {
             CHECKPOINTS: (self.target, f"{flow.source}.checkpoints.internal"),
             WAY_BACK: (self.target, f"{flow.source}.checkpoints.internal"),
@@ -422,7 +445,14 @@ def test_these_rights_are_enough(
     assert flow.is_copied()
 
 
-@pytest.mark.parametrize("missing", ROWS, ids=str)
+SAMPLED = [
+    pytest.param(row, id=str(row), marks=[pytest.mark.long] if number % 2 else [])
+    for number, row in enumerate(ROWS)
+]
+"""Each row is one more step of a sweep, and every second one is enough for most runs."""
+
+
+@pytest.mark.parametrize("missing", SAMPLED)
 def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(flow, missing.feature)
     acl = scene.grant(missing)

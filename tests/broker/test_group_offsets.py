@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as Assigned
 
 from tests.support.client import Outgoing, consumer, produce
 from tests.support.eventually import eventually
+from tests.support.groups import offsets_in_transaction
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
@@ -24,7 +25,7 @@ from twinlog.cluster.groups.group_offsets import (
     fetch_offsets,
     is_refused_as_active,
 )
-from twinlog.errors import TwinlogError
+from twinlog.errors import BrokerRefused, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
@@ -101,6 +102,27 @@ def test_many_groups_in_one_call(
 def test_group_that_nobody_knows_has_no_offsets(coordinators: Coordinators, name: str) -> None:
     assert fetch_offsets(coordinators, [name]) == {name: {}}
     assert name not in list_groups(coordinators)
+
+
+def test_offsets_in_an_open_transaction_are_not_settled(
+    source_cluster: LocalCluster, fresh_topic: str, name: str
+) -> None:
+    create_topic(source_cluster, fresh_topic, 2)
+    tps = [TopicPartition(fresh_topic, partition) for partition in range(2)]
+    before = {tp: Committed(offset=3) for tp in tps}
+    with ClusterClient(settings_for(source_cluster.bootstrap), api_timeout_s=0.5) as client:
+        there = Coordinators(client)
+        commit_offsets(there, {name: before})
+        with offsets_in_transaction(source_cluster, name, {tps[0]: 7}) as end:
+            assert fetch_offsets(there, [name]) == {name: before}
+            refused = fetch_offsets(there, [name], settled=True)[name]
+            assert isinstance(refused, BrokerRefused)
+            assert refused.code == "UNSTABLE_OFFSET_COMMIT"
+            assert "find-hanging" in str(refused)
+            end()
+    with ClusterClient(settings_for(source_cluster.bootstrap)) as client:
+        after = fetch_offsets(Coordinators(client), [name], settled=True)
+    assert after == {name: before | {tps[0]: Committed(offset=7)}}
 
 
 def test_what_did_not_change_is_not_decoded_again(

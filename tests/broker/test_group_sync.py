@@ -118,3 +118,39 @@ def test_once_ends_with_a_round_and_stays_within_the_log(pair: Pair) -> None:
         mirror.wait()
     assert committed(pair.b, far_behind, pair.remote) == 6
     assert goes_on(pair.b, far_behind, pair.remote) == [b"6", b"7", b"8", b"9"]
+
+
+def test_groups_that_find_nothing_there_are_named_with_the_reason(pair: Pair) -> None:
+    unmirrored = f"other-{pair.topic}"
+    create_topic(pair.a, unmirrored)
+    produce(pair.a, unmirrored, [Outgoing(value=b"x")])
+    settings = pair.config.read_text()
+    pair.config.write_text(settings.replace("offsets.enabled = true", "offsets.enabled = false"))
+    commit(pair.a, f"{pair.group}-here", pair.topic, 3)
+    commit(pair.a, f"{pair.group}-elsewhere", unmirrored, 1)
+    watcher = consumer(pair.a, config={"group.id": f"{pair.group}-silent"})
+    try:
+        watcher.subscribe([pair.topic])
+        eventually(lambda: bool(watcher.poll(0.1)) or bool(watcher.assignment()))
+        with Mirror(pair.config) as mirror:
+
+            def named() -> dict[str, str]:
+                return {
+                    group: reason
+                    for flow in mirror.snapshots
+                    for group, reason in flow.groups_without_checkpoint.items()
+                }
+
+            def all_named() -> bool:
+                assert named() == {
+                    f"{pair.group}-elsewhere": f"{unmirrored}: not mirrored by this flow",
+                    f"{pair.group}-silent": "no offsets are committed",
+                }
+                return True
+
+            eventually(all_named)
+            commit(pair.a, f"{pair.group}-elsewhere", pair.topic, 4)
+            eventually(lambda: list(named()) == [f"{pair.group}-silent"])
+            mirror.stop()
+    finally:
+        watcher.close()

@@ -140,9 +140,10 @@ ROWS: Final = (
 )
 
 FEATURES: Final = (
-    "emit.checkpoints.enabled",
-    "emit.heartbeats.enabled",
-    "emit.offset-syncs.enabled",
+    "emit.checkpoints.enabled = false",
+    "emit.heartbeats.enabled = false",
+    "emit.offset-syncs.enabled = false",
+    "twinlog.status.interval.seconds = 0",
 )
 
 AMQ_SOURCE: Final = (
@@ -218,7 +219,7 @@ class Flow:
             self.path,
             users,
             # they have rights of their own, and tests in test_feature_rights.py
-            [f"topics = {self.topic}", *(f"{key} = false" for key in FEATURES), *lines],
+            [f"topics = {self.topic}", *FEATURES, *lines],
             listener=listener,
             mechanism=mechanism,
             aliases=(self.source, self.target),

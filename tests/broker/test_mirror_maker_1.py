@@ -15,7 +15,13 @@ from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.groups import Pair, commit, commit_all
 from tests.support.groups import committed as committed_there
 from tests.support.mirror import Mirror
-from tests.support.topics import create_topic, partition_count, topic_configs, topic_names
+from tests.support.topics import (
+    create_topic,
+    delete_topic,
+    partition_count,
+    topic_configs,
+    topic_names,
+)
 from twinlog.config.advice.canonical import canonical
 from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.flow.schema import MirrorConfig
@@ -187,6 +193,37 @@ def test_the_group_follows_a_running_copy_unless_somebody_is_in_it(
         eventually(lambda: follows(10))
         mirror.stop()
     assert caplog.text.count("the group has members") == 1
+
+
+def test_topic_that_is_deleted_keeps_no_commit_of_others_waiting(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> None:
+    group, doomed = f"mm1.{fresh_topic}", f"doomed-{fresh_topic}"
+    for topic in (fresh_topic, doomed):
+        create_topic(source_cluster, topic)
+        produce(source_cluster, topic, records(1, 5))
+    config = a_pair(
+        tmp_path,
+        source_cluster,
+        target_cluster,
+        f"{fresh_topic}|{doomed}",
+        group,
+        "auto.offset.reset=earliest",
+        interval_ms=200,
+    )
+    with Mirror(config) as mirror:
+
+        def follows(topic: str, end: int) -> bool:
+            return committed(source_cluster, group, topic, 1) == {0: end}
+
+        for topic in (fresh_topic, doomed):
+            eventually(lambda: follows(topic, 5))  # noqa: B023
+        delete_topic(source_cluster, doomed)
+        for count in (10, 15):
+            produce(source_cluster, fresh_topic, records(1, 5, begin=count - 5))
+            eventually(lambda: follows(fresh_topic, count))  # noqa: B023
+        mirror.stop()
+    assert len(read_all(target_cluster, doomed)) == 5, "what was copied stays"
 
 
 def keyed(count: int, partitions: int, *, begin: int = 0) -> Iterable[Outgoing]:

@@ -76,7 +76,7 @@ def test_before_during_and_after(
 
     assert run(["status", str(config)]) == 0
     text = capsys.readouterr().out
-    assert "no mirror runs it here; as the clusters have it" in text
+    assert "no mirror runs it on this host; as the clusters have it" in text
     assert "BEHIND" in text
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaException
 
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import eventually
+from tests.support.stopwatch import Stopwatch
 from tests.support.topics import admin, create_topic, end_offsets, leader
 from twinlog.errors import EnvironmentMissing, UsageError
 from twinlog.sandbox import QUICK_JVM, LocalCluster, registry
@@ -135,10 +135,9 @@ def test_brokers_die_with_a_killed_owner(tmp_path: Path) -> None:
 
 def test_broken_setting_is_reported_with_the_log() -> None:
     cluster = LocalCluster("broken", config={"num.io.threads": "none"}, jvm_flags=QUICK_JVM)
-    started = time.monotonic()
-    with pytest.raises(EnvironmentMissing, match=r"num\.io\.threads"):
+    with Stopwatch() as since, pytest.raises(EnvironmentMissing, match=r"num\.io\.threads"):
         cluster.start()
-    assert time.monotonic() - started < 30
+    assert since.seconds < 30
     assert cluster.broker_pids == {}
 
 

@@ -258,9 +258,9 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
         for operations in (["read"], ["describe"]):  # without both it looks as if it were deleted
             forbid(source, READER, operations, topic=bad)
             produce(source, bad, records(10))
-            mirror.eventually(lambda parts: states(parts)[bad] != healthy)
-            (said,) = [part for part in mirror.snapshots[0].partitions if part.topic == bad]
-            assert (said.state, said.code) in {("FAILED", "TOPIC_UNAUTHORIZED"), ("RELEASED", "")}
+            told = {("FAILED", "TOPIC_UNAUTHORIZED"), ("RELEASED", "")}
+            # a lane that misses it first says TOPIC_MISSING, until somebody looks for topics
+            mirror.eventually(lambda parts: states(parts)[bad] in told)  # noqa: B023
             before = end_offsets(target, f"A.{fresh_topic}")[0]
             produce(source, fresh_topic, records(10))
             wanted = before + 10

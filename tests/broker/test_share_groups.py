@@ -39,8 +39,10 @@ def test_share_groups_go_on_there_and_back_and_skip_nothing(
     with Mirror(pair.config) as mirror:
         eventually(lambda: stands_at(pair.b, part, pair.remote) >= 0)
         eventually(lambda: stands_at(pair.b, done, pair.remote) >= 0)
-        # brokers tell where it stood before its last acknowledgement: 3 comes again
-        assert take(pair.b, part, pair.remote, 7) == IN_ORDER[3:]
+        # brokers tell where it stood before its last acknowledgement, and some of them later
+        again = stands_at(pair.b, part, pair.remote)
+        assert 0 <= again <= 3, "3 comes again"
+        assert take(pair.b, part, pair.remote, 10 - again) == IN_ORDER[again:]
         produce(pair.a, pair.topic, [Outgoing(value=b"sign")])
         assert take(pair.b, done, pair.remote, 1) == [b"sign"]
 

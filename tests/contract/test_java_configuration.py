@@ -42,7 +42,6 @@ OTHER_DEFAULTS = {
     "enabled": "dedicated mode, the only one there is here, has false",
     "tasks.max": "as many lanes as cores",
     "target.cluster.alias": "the alias itself",
-    "forwarding.admin.class": "a Java class",
     "metric.reporters": "Java classes",
 }
 OLDER = {

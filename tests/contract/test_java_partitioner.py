@@ -7,7 +7,8 @@ import random
 import pytest
 
 from tests.support.java import kafka_jvm
-from twinlog.mirror.copy.partitioner import murmur2, partition_for_key
+from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.wire.kernels.murmur import murmur2
 
 pytestmark = pytest.mark.broker
 

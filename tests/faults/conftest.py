@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.faults.rig import Rig
+from tests.support.clusters import LENT
 from tests.support.eventually import PATIENCE_S
-from twinlog.cluster.groups.membership import Membership
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
@@ -41,30 +40,34 @@ SOURCE_VERSION, _, TARGET_VERSION = os.environ.get(
 ).partition(":")
 
 
-@pytest.fixture(scope="session")
-def fault_source() -> Iterator[LocalCluster]:
+@pytest.fixture
+def fault_source() -> LocalCluster:
     """The source; its cleaner compacts within a second."""
-    with LocalCluster(
-        "fault-source",
-        version=SOURCE_VERSION,
-        config=CONFIG | SOON_BACK,
-        heap_mb=HEAP_MB,
-        jvm_flags=QUICK_JVM,
-    ) as cluster:
-        yield cluster
+    return LENT.cluster(
+        "fault_source",
+        lambda: LocalCluster(
+            "fault-source",
+            version=SOURCE_VERSION,
+            config=CONFIG | SOON_BACK,
+            heap_mb=HEAP_MB,
+            jvm_flags=QUICK_JVM,
+        ),
+    )
 
 
-@pytest.fixture(scope="session")
-def fault_target() -> Iterator[LocalCluster]:
+@pytest.fixture
+def fault_target() -> LocalCluster:
     """The target; it forgets the producer id of records older than a day within half a second."""
-    with LocalCluster(
-        "fault-target",
-        version=TARGET_VERSION,
-        config=CONFIG,
-        heap_mb=HEAP_MB,
-        jvm_flags=QUICK_JVM,
-    ) as cluster:
-        yield cluster
+    return LENT.cluster(
+        "fault_target",
+        lambda: LocalCluster(
+            "fault-target",
+            version=TARGET_VERSION,
+            config=CONFIG,
+            heap_mb=HEAP_MB,
+            jvm_flags=QUICK_JVM,
+        ),
+    )
 
 
 @pytest.fixture
@@ -72,15 +75,6 @@ def rig(fault_source: LocalCluster, fault_target: LocalCluster, tmp_path: Path) 
     """One flow of its own between the two, with a topic."""
     with Rig(fault_source, fault_target, tmp_path) as made:
         yield made
-
-
-@pytest.fixture
-def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mirror leads on while the target's brokers restart, which coordinate its group as well: its
-    lanes stay, as where the coordinator is another broker.
-    """
-    lasting = partial(Membership, session_timeout_ms=int(PATIENCE_S * 1000))
-    monkeypatch.setattr("twinlog.control.flow.leading.Membership", lasting)
 
 
 @pytest.fixture

@@ -20,7 +20,15 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.faults import raw
 from tests.support import topics
-from tests.support.client import LOG_APPEND_TIME, Outgoing, Seen, eventually, producer, read_all
+from tests.support.client import (
+    LOG_APPEND_TIME,
+    Outgoing,
+    Seen,
+    await_markers,
+    eventually,
+    producer,
+    read_all,
+)
 from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
 from tests.support.settings import HURRIED, settings_for
@@ -174,7 +182,8 @@ class Rig:
 
         `before` is called when everything but the commit is done.
         """
-        client = producer(self.source, config={"transactional.id": f"test-{secrets.token_hex(4)}"})
+        transactional_id = f"test-{secrets.token_hex(4)}"
+        client = producer(self.source, config={"transactional.id": transactional_id})
         client.init_transactions(PATIENCE_S)
         client.begin_transaction()
         for batch in batches:
@@ -186,6 +195,7 @@ class Rig:
             client.flush(PATIENCE_S)
         before()
         client.commit_transaction(PATIENCE_S)
+        await_markers(self.source, transactional_id)
 
     # -- the mirror ----------------------------------------------------------------------------
 
@@ -293,7 +303,7 @@ class Rig:
             said = None if run is None else run.upstream_of(record.offset - k)
             if record.value in upstream and said != upstream[record.value]:
                 wrong.append((record.offset, record.value, said, upstream[record.value]))
-        assert wrong == []
+        assert not wrong, (wrong, known.runs)
 
     def map(self) -> PartitionMap:
         """The newest map of the partition (a re-created topic begins another one)."""

@@ -43,7 +43,10 @@ def test_brokers_time_at_the_source_is_the_records_own_on_the_target(rig: Rig, c
     rig.create(message_timestamp_type="LogAppendTime")
     for first in range(0, 60, 20):
         produce(rig.source, rig.topic, records(20, first=first), codec=codec)
-    rig.copy_once()
+    with rig.mirror(once=True) as mirror:
+        ((part,),) = [flow.partitions for flow in mirror.wait()]
+    assert (part.state, part.code) == ("DONE", "")
+    assert part.batches == part.recoded > 0, "the lane has counted them"
     here, there = read_all(rig.source, rig.topic), read_all(rig.target, rig.remote)
     assert len(here) == 60
     assert {r.timestamp_type for r in here} == {LOG_APPEND_TIME}

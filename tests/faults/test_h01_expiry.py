@@ -15,7 +15,8 @@ from twinlog.control.flow.flow_setup import FlowSetup
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
-NEVER_ONE_AT_A_TIME = "import twinlog.mirror.copy.partition as c; c.TROUBLE_MS = 0\n"
+LONG_WITHOUT_TROUBLE = "import twinlog.mirror.copy.partition as c; c.TROUBLE_MS = 0\n"
+NEVER_ONE_AT_A_TIME = LONG_WITHOUT_TROUBLE + "c.QUIET_MS = 10**15\n"
 """A lane that pipelines whatever the target may have forgotten: the simpler version."""
 
 
@@ -54,12 +55,13 @@ def test_naive_pipeline_loses_a_refused_batch_and_its_tail_check_passes(rig: Rig
     ],
     ids=["too-large", "too-old", "without-key"],
 )
+@pytest.mark.parametrize("prelude", ["", LONG_WITHOUT_TROUBLE], ids=["at first", "long after"])
 def test_batch_refused_between_others_is_neither_lost_nor_overtaken(
-    rig: Rig, refuses: dict[str, str], takes: dict[str, str], code: str
+    rig: Rig, refuses: dict[str, str], takes: dict[str, str], code: str, prelude: str
 ) -> None:
     rig.create()
     rig.put(range(10), age_ms=OLD)
-    with rig.mirror() as mirror:
+    with rig.mirror(prelude=prelude) as mirror:
         rig.copied(10)
         rig.forgotten()
         alter_topic_configs(rig.target, rig.remote, refuses)
@@ -101,6 +103,31 @@ def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(ri
     code, message = rig.fail_once()
     assert code == "GAP_WRITTEN"
     assert "upstream records [10, 15)" in message
+    assert rig.end() == 20
+
+
+def test_gap_in_a_topic_that_others_write_to_is_told_again_at_a_restart(rig: Rig) -> None:
+    """K moves there with what others write, so only our sequences show that records are missing."""
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    with rig.mirror(prelude=NEVER_ONE_AT_A_TIME) as mirror:
+        rig.copied(10)
+        mirror.eventually(lambda parts: parts[0].lag == 0)
+        rig.forgotten()
+        alter_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
+        rig.put_at_once(
+            [rig.record(n, age_ms=OLD, size=1000) for n in range(10, 15)],
+            [rig.record(n) for n in range(15, 20)],
+            [rig.record(n) for n in range(20, 25)],
+        )
+        mirror.eventually(lambda parts: parts[0].code == "GAP_WRITTEN")
+        mirror.stop()
+    assert rig.numbers() == [*range(10), *range(15, 25)]
+
+    code, message = rig.fail_once()
+    assert code == "GAP_WRITTEN"
+    assert "5 records of ours are missing before offset 10" in message
     assert rig.end() == 20
 
 

@@ -222,9 +222,12 @@ def test_map_that_lost_its_newest_row_is_put_right_by_comparing_the_records(rig:
         rig.put_at_once([rig.record(n) for n in range(at, at + 10)])  # a marker follows each
     rig.copy_once()
     last = rows(rig)[-1]
-    assert last.runs == (Run(0, 0, 0), Run(10, 11, 10), Run(20, 22, 20), Run(30, 33, 30))
-    write_row(rig, replace(last, runs=last.runs[:-1]))  # as it was before
-    assert naive_upstream(rig, 40) == 43
+    written = (Run(0, 0, 0), Run(10, 11, 10), Run(20, 22, 20), Run(30, 33, 30))
+    assert last.runs == (*written, Run(40, 44, 40)), "and how far the source was read"
+    write_row(rig, replace(last, runs=written[:-1]))  # as it was before
+    left = run_at(written[:-1], 40)
+    assert left is not None
+    assert left.upstream_of(40) == 42, "naively the last records are copied again"
     rig.put(range(40, 50))
     rig.copy_once()
     assert rig.numbers() == list(range(50))

@@ -9,8 +9,9 @@ import pytest
 
 from tests.faults import raw
 from tests.faults.rig import COMPACTED, OLD, Rig
+from tests.faults.surgery import cut_log
 from tests.faults.test_h03_offset_map import rows, write_row
-from tests.support.client import eventually
+from tests.support.client import Outgoing, eventually, produce
 from tests.support.topics import create_topic, delete_records
 from twinlog.cluster.topics import admin
 from twinlog.mirror.map.offset_map import Mark
@@ -113,6 +114,26 @@ def test_shared_target_that_lost_its_end_is_no_source_that_diverged(rig: Rig) ->
     assert code == "TARGET_TRUNCATED", message
     assert "7 offsets of the copy are gone" in message
     assert rig.end() == 10
+
+
+def test_shared_target_that_lost_its_end_and_was_written_to_by_others(rig: Rig) -> None:
+    """It is longer than the copy again, and has forgotten us: nothing behind the mark is ours."""
+    rig.prefixed = False
+    rig.create()
+    for numbers in (range(10), range(10, 20)):
+        rig.put(numbers, age_ms=OLD)
+        rig.copy_once()
+    rig.target.kill(1)
+    cut_log(rig.target, rig.there, 10)
+    rig.target.restart(1)
+    produce(rig.target, rig.remote, [Outgoing(value=b"foreign")] * 15)
+    assert rig.end() == 25, "naively: behind the mark, so the copy had come to its end"
+    assert rig.claim().producer_id not in rig.producers()
+    rig.put(range(20, 25), age_ms=OLD)
+    code, message = rig.fail_once()
+    assert code == "TARGET_TRUNCATED", message
+    assert "our records up to ordinal 19, at offset 19, are gone from the target's log" in message
+    assert rig.end() == 25
 
 
 def test_source_batch_without_a_record_is_passed_over(rig: Rig) -> None:

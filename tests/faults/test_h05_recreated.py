@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from confluent_kafka import KafkaException
 
@@ -9,8 +11,9 @@ from tests.faults import raw
 from tests.faults.conftest import TARGET_VERSION
 from tests.faults.rig import Rig
 from tests.support.client import eventually
-from tests.support.topics import create_topic, delete_topic
+from tests.support.topics import create_topic, delete_records, delete_topic
 from twinlog.cluster.topics import admin
+from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -124,6 +127,30 @@ def test_source_recreated_under_a_running_lane_stops_before_anything_of_it_is_wr
         )
         mirror.stop()
     assert rig.numbers() == list(range(10))
+
+
+@pytest.mark.parametrize("prefixed", [True, False], ids=["ours alone", "shared"])
+@pytest.mark.parametrize("how", [delete_topic, delete_records])
+def test_source_recreated_under_a_running_mirror_is_copied_by_it_once_its_old_copy_is_gone(
+    rig: Rig, how: Callable[[LocalCluster, str], None], prefixed: bool
+) -> None:
+    """Its lane has a fetch session in which the broker keeps the topic that was deleted."""
+    rig.prefixed = prefixed
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror(keys={"refresh.topics.interval.seconds": "2"}) as mirror:
+        rig.copied(10)
+        mirror.eventually(lambda parts: parts[0].lag == 0)
+        recreate_source(rig)
+        rig.put(range(100, 120))
+        mirror.eventually(
+            lambda parts: (parts[0].state, parts[0].code) == ("FAILED", "SOURCE_RECREATED")
+        )
+        how(rig.target, rig.remote)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
+        mirror.stop()
+    assert rig.numbers() == list(range(100, 120))
+    rig.same()
 
 
 def test_source_recreated_between_two_runs_is_copied_after_its_old_copy_was_deleted(

@@ -18,7 +18,7 @@ from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.cluster.topics import admin
 from twinlog.model import NO_TOPIC_ID
-from twinlog.wire.produce import PRODUCE, VERSION_BY_NAME, produce_request
+from twinlog.wire.requests.produce import PRODUCE, VERSION_BY_NAME, produce_request
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -14,7 +14,7 @@ from tests.faults.rig import Numbered, Rig
 from tests.support.client import Outgoing, eventually, produce, produce_transaction, read_all
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, delete_records, delete_topic
-from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.mirror.map.offset_map import run_at_upstream
 from twinlog.sandbox import LocalCluster
 
@@ -103,17 +103,52 @@ def test_jump_that_a_dead_lane_could_not_note_is_found_at_the_next_start(flow: R
     map_is_exact(flow)
 
 
+def test_flow_that_is_added_later_is_no_stranger(
+    flow: Rig, fault_source: LocalCluster, tmp_path: Path
+) -> None:
+    """A region more for an aggregation, while the others run."""
+    folder = tmp_path / "later"
+    folder.mkdir()
+    flow.put(range(10))
+    with flow.mirror() as mirror, Rig(fault_source, flow.target, folder) as later:
+        later.topic, later.prefixed = flow.topic, False
+        later.create()
+        later.put(range(1000, 1010))
+        flow.copied(10)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        with later.mirror() as second:
+            flow.copied(20)
+            known = mirror.partition(flow.here)
+            for number in range(10, 20):
+                flow.put([number])
+                later.put([1000 + number])
+                flow.copied(2 * number + 2)
+            for one in (mirror, second):
+                one.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
+            eventually(lambda: known.taken is not None and not known.is_taken_over)
+            flow.put([20])  # what a stranger's records would have stopped
+            flow.copied(41)
+            mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
+            second.stop()
+        mirror.stop()
+        numbers = flow.numbers()
+        assert [number for number in numbers if number < 1000] == list(range(21))
+        assert [number for number in numbers if number >= 1000] == list(range(1000, 1020))
+
+
 def test_consumers_first_migration_by_hand(flow: Rig) -> None:
     """Drain, move the consumers, move the producers: nothing is lost and nothing is an error."""
     flow.put(range(20))
-    with flow.mirror() as mirror:
+    seen: list[FlowSnapshot] = []
+    with Mirror(flow.config(), lanes=1, on_snapshot=seen.extend) as mirror:
         flow.copied(20)
         mirror.eventually(lambda parts: parts[0].state == "AT_END")
         write_foreign(flow)
         mirror.eventually(is_taken_over)
         write_foreign(flow)
-        time.sleep(2.5)
-        assert is_taken_over([p for one in mirror.snapshots for p in one.partitions])
+        looks = len(seen)
+        eventually(lambda: len(seen) > looks + 3, what="the driver has looked several times")
+        mirror.eventually(is_taken_over)  # it may just begin anew, to look at what was written
         (flow_snapshot,) = mirror.stop()
         assert flow_snapshot.state == "STOPPED"
     assert ours(flow) == flow.on_source()

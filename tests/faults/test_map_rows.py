@@ -201,7 +201,7 @@ def test_six_hundred_thousand_small_records_with_every_second_one_cleaned(rig: R
 
     eventually(lambda: left() <= most, what="compaction of the source")
     with rig.mirror(once=True) as mirror:
-        (flow,) = mirror.wait(300)
+        (flow,) = mirror.wait()
     assert [(p.state, p.code, p.message) for p in flow.partitions] == [("DONE", "", "")]
     assert max(len(row.encode()[1]) for row in rows(rig)) < 16_000
     rig.offsets_are_exact()

@@ -17,7 +17,7 @@ from tests.support.mirror import Mirror
 from tests.support.monitor import Series, ask, labels, series, served
 from twinlog.cli.terminal.monitoring import watched
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.monitor_server import MonitorServer
+from twinlog.control.web.server import WebServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -31,13 +31,13 @@ def mirror_of(rig: Rig, monitor: Monitor) -> Mirror:
     return Mirror(rig.config(), lanes=1, on_snapshot=monitor.update)
 
 
-def metrics(server: MonitorServer) -> Series:
+def metrics(server: WebServer) -> Series:
     told = ask(server.address, "/metrics")
     assert told.status == 200
     return series(told.body)
 
 
-def when(server: MonitorServer, holds: Callable[[Series], bool]) -> Series:
+def when(server: WebServer, holds: Callable[[Series], bool]) -> Series:
     """The numbers once they are as asked for."""
 
     def look() -> Series:
@@ -52,7 +52,7 @@ def of(rig: Rig, topic: str) -> tuple[tuple[str, str], ...]:
     return labels(source=rig.alias, target=rig.target_alias, topic=topic, partition="0")
 
 
-def is_ready(server: MonitorServer) -> bool:
+def is_ready(server: WebServer) -> bool:
     return ask(server.address, "/readyz").status == 200
 
 
@@ -120,8 +120,7 @@ def test_a_flow_that_stands_still_is_not_ready_until_it_goes_on(rig: Rig) -> Non
             assert flow["silent_s"] > READY_WITHIN_S
             waited = metrics(server)
             lag_s = waited["twinlog_lag_seconds", of(rig, rig.topic)]
-            age_s = 60 + time.time() - rig.began_ms / 1000
-            assert 50 < lag_s < age_s, "the age of the last copied record"
+            assert 0 < lag_s < time.time() - rig.began_ms / 1000, "since they wait, not their age"
         finally:
             rig.target.thaw(1)
         eventually(lambda: is_ready(server))

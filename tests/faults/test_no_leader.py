@@ -22,6 +22,7 @@ from tests.support.settings import settings_for
 from tests.support.topics import create_topic, end_offsets, leader
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
+from twinlog.control.doctor.look import leaderless, under_min_isr
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import map_partition
@@ -38,9 +39,14 @@ LOST: Final = 3
 
 KEYS: Final = {"replication.factor": "1", "twinlog.state.topic.replication.factor": "3"}
 BIG: Final = bytes(range(256)) * 1000
-SHORT: Final = 45.0
-"""A look that waits for a partition without a leader takes a minute, and several follow."""
+CALLS_WAIT_S: Final = 2 * PATIENCE_S
+"""A call that waits for a partition without a leader takes so long: no test waits for one."""
 
+CALLS_WAIT: Final = f"""
+from twinlog.cluster.client import ClusterClient
+ClusterClient.__init__.__kwdefaults__["api_timeout_s"] = {CALLS_WAIT_S}
+"""
+"""The same in a lane."""
 
 MOSTLY_TARGET: Final = [pytest.param("source", marks=pytest.mark.long), "target"]
 """A source that loses a broker is shown by test_what_waits_for_a_leader, in every run."""
@@ -53,7 +59,16 @@ def side(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def flow(source3: LocalCluster, target3: LocalCluster, tmp_path: Path) -> Iterator[Rig]:
+def flow(
+    source3: LocalCluster,
+    target3: LocalCluster,
+    tmp_path: Path,
+    lasting_lead: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Rig]:
+    """The lost broker may be the coordinator of the flow's lead, which has tests of its own."""
+    defaults = ClusterClient.__init__.__kwdefaults__ or {}
+    monkeypatch.setitem(defaults, "api_timeout_s", CALLS_WAIT_S)
     with Rig(source3, target3, tmp_path) as rig:
         create_topic(rig.source, rig.topic, PARTITIONS)
         create_topic(rig.target, rig.remote, PARTITIONS)
@@ -133,7 +148,7 @@ def finish(rig: Rig, mirror: Mirror, count: int) -> None:
 
 @pytest.mark.parametrize("side", MOSTLY_TARGET, indirect=True)
 def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
-    with flow.mirror(keys=KEYS) as mirror:
+    with flow.mirror(keys=KEYS, prelude=CALLS_WAIT) as mirror:
         put(flow, ALL, b"first")
         eventually(lambda: arrived(flow) == PARTITIONS)
         mirror.stop()
@@ -141,15 +156,17 @@ def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
     with Loss(flow, side) as loss:
         loss.begin()
         loss.is_told()
-        with flow.mirror(keys=KEYS) as mirror:
-            mirror.eventually(of(loss.live, lambda p: p.records >= 1), SHORT)
-            mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+        with flow.mirror(keys=KEYS, prelude=CALLS_WAIT) as mirror:
+            mirror.eventually(of(loss.live, lambda p: p.records >= 1))
+            mirror.eventually(of(loss.gone, is_leaderless))
             loss.end()
             finish(flow, mirror, 2 * PARTITIONS)
 
 
 def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
-    """What groups, checkpoints, `check` and `status` ask, again and again."""
+    """What groups, checkpoints, `check`, `status` and `doctor` ask, again and again."""
+    kept = TopicPartition(f"{flow.remote}-kept", 0)
+    create_topic(flow.target, kept.topic, 1, 3, {"min.insync.replicas": "3"})
     tps = [TopicPartition(flow.remote, p) for p in sorted(ALL)]
     put(flow, ALL, b"first")
     with Loss(flow, "target") as loss, ClusterClient(settings_for(flow.target.bootstrap)) as client:
@@ -163,7 +180,13 @@ def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
             for answers in (starts, ends, producers):
                 failed = {tp.partition for tp, a in answers.items() if isinstance(a, TwinlogError)}
                 assert failed == loss.gone
-        assert time.monotonic() - began < SHORT  # nine questions of a minute each
+        assert time.monotonic() - began < PATIENCE_S
+        seen = client.metadata([flow.remote])
+        assert {tp.partition for tp in leaderless(seen, tps)} == loss.gone
+        eventually(
+            lambda: [*under_min_isr(client, client.metadata([kept.topic]), [kept])] == [kept]
+        )
+        assert [*under_min_isr(client, seen, tps)] == []
         loss.end()
         eventually(
             lambda: (
@@ -179,7 +202,7 @@ def test_what_waits_for_a_leader_does_not_hold_up_the_others(
     flow: Rig, side: str, frozen: bool
 ) -> None:
     keys = KEYS | {"twinlog.lane.memory.bytes": str(16 << 20)}
-    with flow.mirror(keys=keys) as mirror, Loss(flow, side) as loss:
+    with flow.mirror(keys=keys, prelude=CALLS_WAIT) as mirror, Loss(flow, side) as loss:
         put(flow, ALL, b"first")
         mirror.eventually(of(ALL, lambda p: p.records == 1 and p.state == "AT_END"))
         backlog = 0
@@ -191,17 +214,17 @@ def test_what_waits_for_a_leader_does_not_hold_up_the_others(
         else:
             loss.begin(frozen=frozen)
         loss.is_told()
-        mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+        mirror.eventually(of(loss.gone, is_leaderless))
         put(flow, loss.live, b"second")
-        mirror.eventually(of(loss.live, lambda p: p.records == 2), SHORT)
-        mirror.eventually(of(loss.live, lambda p: p.state == "AT_END" and not p.code), SHORT)
-        mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+        mirror.eventually(of(loss.live, lambda p: p.records == 2))
+        mirror.eventually(of(loss.live, lambda p: p.state == "AT_END" and not p.code))
+        mirror.eventually(of(loss.gone, is_leaderless))
         loss.end()
         finish(flow, mirror, PARTITIONS + len(loss.live) + backlog)
 
 
 def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
-    with flow.mirror(keys=KEYS) as mirror, Loss(flow, "target") as loss:
+    with flow.mirror(keys=KEYS, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:
         put(flow, ALL, b"first")
         eventually(lambda: arrived(flow) == PARTITIONS)
         for _ in range(20):
@@ -210,7 +233,7 @@ def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
         loss.begin()
         put(flow, loss.gone, BIG, 2)  # however far the copy was, something waits
         mirror.eventually(of(loss.live, lambda p: p.records == 201))
-        mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+        mirror.eventually(of(loss.gone, is_leaderless))
         loss.end()
         finish(flow, mirror, 201 * PARTITIONS + 2 * len(loss.gone))
 
@@ -219,22 +242,26 @@ def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
 def test_once_ends_beside_partitions_without_a_leader(
     flow: Rig, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.flow.flow_run.ONCE_GIVES_UP_S", 6.0)
     put(flow, ALL, b"first")
     with Loss(flow, side) as loss:
         loss.begin()
         loss.is_told()
-        with flow.mirror(once=True, keys=KEYS) as mirror:
-            (ended,) = mirror.wait(SHORT)
+        with (
+            monkeypatch.context() as soon,
+            flow.mirror(once=True, keys=KEYS, prelude=CALLS_WAIT) as mirror,
+        ):
+            soon.setattr("twinlog.control.flow.flow_run.ONCE_GIVES_UP_S", 6.0)
+            (ended,) = mirror.wait()
         found = {p.partition: (p.state, p.code) for p in ended.partitions}
         assert {p for p, (state, code) in found.items() if (state, code) == ("DONE", "")} == (
             loss.live
         )
         assert {p for p, (_, code) in found.items() if code == "NO_LEADER"} == loss.gone
         loss.end()
-    with flow.mirror(once=True, keys=KEYS) as mirror:
+    with flow.mirror(once=True, keys=KEYS, prelude=CALLS_WAIT) as mirror:
         (ended,) = mirror.wait()
-    assert [(p.state, p.code) for p in ended.partitions] == [("DONE", "")] * PARTITIONS
+    states = [(p.state, p.code) for p in ended.partitions]
+    assert states == [("DONE", "")] * PARTITIONS, (ended.state, ended.code, ended.reason)
     flow.same()
 
 
@@ -244,8 +271,8 @@ def test_once_ends_when_the_leader_came_back_meanwhile(flow: Rig) -> None:
     with Loss(flow, "source") as loss:
         loss.begin()
         loss.is_told()
-        with flow.mirror(once=True, keys=KEYS) as mirror:
-            mirror.eventually(of(loss.live, lambda p: p.state == "DONE"), SHORT)
+        with flow.mirror(once=True, keys=KEYS, prelude=CALLS_WAIT) as mirror:
+            mirror.eventually(of(loss.live, lambda p: p.state == "DONE"))
             loss.end()
             (ended,) = mirror.wait()
         assert [(p.state, p.code) for p in ended.partitions] == [("DONE", "")] * PARTITIONS
@@ -292,7 +319,7 @@ def committed(cluster: LocalCluster, group: str, topic: str, partition: int) -> 
 def test_groups_of_others_are_kept_up(flow: Rig) -> None:
     group = f"app-{flow.topic}"
     keys = KEYS | GROUPS | {f"{flow.flow}.groups": group}
-    with flow.mirror(keys=keys) as mirror, Loss(flow, "target") as loss:
+    with flow.mirror(keys=keys, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:
         put(flow, ALL, b"first", 10)
         mirror.eventually(of(ALL, lambda p: p.records == 10))
         commit(flow.source, group, flow.topic, 1)
@@ -303,7 +330,6 @@ def test_groups_of_others_are_kept_up(flow: Rig) -> None:
             commit(flow.source, group, flow.topic, offset)
             eventually(
                 lambda: committed(flow.target, group, flow.remote, one) == offset,  # noqa: B023
-                SHORT,
                 what="the group's offset of a partition that is led",
             )
         loss.end()
@@ -338,14 +364,16 @@ def test_broker_that_only_the_lane_cannot_reach(flow: Rig, side: str, tmp_path: 
     cluster = flow.source if side == "source" else flow.target
     port = int(cluster.bootstrap.split(",")[LOST - 1].rpartition(":")[2])
     put(flow, ALL, b"first")
-    with flow.mirror(keys=KEYS) as mirror:
+    with flow.mirror(keys=KEYS, prelude=CALLS_WAIT) as mirror:
         eventually(lambda: arrived(flow) == PARTITIONS)
         mirror.stop()
     put(flow, ALL, b"second")
     loss = Loss(flow, side)
     live = loss.live if side == "source" else loss.live & with_a_map(flow)
-    with flow.mirror(keys=KEYS, prelude=CUT_OFF.format(port=port, flag=str(flag))) as mirror:
-        mirror.eventually(of(live, lambda p: p.records == 1), SHORT)
-        mirror.eventually(of(loss.gone, is_leaderless), SHORT)
+    with flow.mirror(
+        keys=KEYS, prelude=CALLS_WAIT + CUT_OFF.format(port=port, flag=str(flag))
+    ) as mirror:
+        mirror.eventually(of(live, lambda p: p.records == 1))
+        mirror.eventually(of(loss.gone, is_leaderless))
         flag.unlink()
         finish(flow, mirror, 2 * PARTITIONS)

@@ -123,6 +123,7 @@ def test_target_truncated_while_no_mirror_ran(losing_target: Rig, lost: int) -> 
 
 
 @pytest.mark.parametrize("lease_s", LEASES)
+@pytest.mark.usefixtures("lasting_lead")
 def test_target_truncated_under_a_running_mirror(losing_target: Rig, lease_s: float) -> None:
     rig = losing_target
     rig.create()
@@ -179,6 +180,7 @@ def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None
     rig.offsets_are_exact()
 
 
+@pytest.mark.usefixtures("lasting_lead")
 def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
     """A group's offset points behind the end for a while, and at the same record afterwards."""
     rig = losing_target
@@ -216,6 +218,7 @@ def test_target_that_lost_more_than_the_copy(losing_target: Rig) -> None:
     assert rig.numbers() == []
 
 
+@pytest.mark.usefixtures("lasting_lead")
 def test_target_partition_without_a_leader(losing_target: Rig) -> None:
     """It waits with its code; once somebody leads, what that one lacks is copied again."""
     rig = losing_target

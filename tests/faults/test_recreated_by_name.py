@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.faults.rig import Rig
 from tests.faults.test_h05_recreated import recreate_target
+from tests.support.eventually import eventually
 from tests.support.topics import delete_records, delete_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -13,8 +16,53 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 BY_NAME = "import twinlog.lane.sides.target_side as t; t.VERSION_BY_ID = 99\n"
 """As with a broker before Kafka 4.1."""
 
-NEVER_LOOKS_AT_IDS = BY_NAME + "t.SEEN_WITHIN_S = 1e9\n"
+NEVER_LOOKS_AT_IDS = (
+    BY_NAME + "import twinlog.lane.sides.topic_by_name as n; n.SEEN_WITHIN_S = 1e9\n"
+)
 """It is created anew right behind the look at its id."""
+
+STANDS_STILL = (
+    BY_NAME
+    + """
+import os, time
+def stand_still():
+    try:
+        os.rename({flag!r}, {flag!r} + ".seen")
+    except FileNotFoundError:
+        return
+    while os.path.exists({flag!r} + ".seen"):
+        time.sleep(0.01)
+"""
+)
+"""Once, while the test creates the topic anew."""
+
+BEFORE_IT_READS_AN_ANSWER = (
+    STANDS_STILL
+    + """
+read = t.TargetSide.on_answer
+def late(*arguments):
+    stand_still()
+    return read(*arguments)
+t.TargetSide.on_answer = late
+"""
+)
+
+BEHIND_A_BATCH = (
+    STANDS_STILL
+    + """
+t.SENT_TOGETHER_BYTES = 1
+pump, submit = t.TargetSide.pump, t.TargetSide._submit_one
+def when_there_are_two(self, now_ms):
+    if not os.path.exists({flag!r}) or any(len(copy._queue) > 1 for copy in self.copies):
+        pump(self, now_ms)
+def then_stand_still(self, connection, ready, now_ms):
+    if self.in_flight_bytes and ready:
+        stand_still()
+    return submit(self, connection, ready, now_ms)
+t.TargetSide.pump, t.TargetSide._submit_one = when_there_are_two, then_stand_still
+"""
+)
+"""With one batch in flight, right before the next."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +83,39 @@ def test_it_is_copied_anew_from_the_beginning(rig: Rig) -> None:
             mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
         told = set(mirror.snapshots[0].errors)
         assert told <= {"TARGET_RECREATED", "TOPIC_MISSING", "NO_LEADER"}, told
+        mirror.stop()
+    assert rig.numbers() == list(range(50))
+    rig.same()
+    rig.offsets_are_exact()
+
+
+@pytest.mark.parametrize(
+    "prelude",
+    [
+        pytest.param(BEFORE_IT_READS_AN_ANSWER, id="before it reads an answer"),
+        pytest.param(BEHIND_A_BATCH, id="behind a batch"),
+    ],
+)
+def test_lane_stands_still_while_it_is_created_again(
+    rig: Rig, tmp_path: Path, prelude: str
+) -> None:
+    """What it heard before, however late it reads it, says nothing of the topic of now."""
+    rig.create()
+    flag = tmp_path / "stand-still"
+    with rig.mirror(prelude=prelude.format(flag=str(flag))) as mirror:
+        rig.put(range(30))
+        rig.copied(30)
+        mirror.eventually(lambda parts: parts[0].lag == 0)
+        flag.touch()
+        for number in range(30, 40):
+            rig.put([number])
+        stands = flag.with_name(flag.name + ".seen")
+        eventually(stands.exists)
+        recreate_target(rig)
+        rig.put(range(40, 50))
+        stands.unlink()
+        rig.copied(50)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
         mirror.stop()
     assert rig.numbers() == list(range(50))
     rig.same()

@@ -7,6 +7,8 @@ import pytest
 from tests.faults.rig import COMPACTED, Rig
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.topics import add_partitions, create_topic, delete_records
+from twinlog.config.load import load
+from twinlog.control.flow.setups import flow_setup
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -119,3 +121,27 @@ def test_what_is_made_while_the_mirror_runs(rig: Rig, of_new: str) -> None:
         for topic in (remote, rig.remote):
             eventually(lambda: [r.value for r in read_all(rig.target, topic)] == wanted)  # noqa: B023
         mirror.stop()
+
+
+def test_what_is_made_while_no_mirror_runs(rig: Rig) -> None:
+    """Also where the process that first finds it dies before its first row."""
+    rig.create()
+    rig.put(range(5))
+    old, later = f"{rig.topic}-old", f"{rig.topic}-later"
+    create_topic(rig.source, old)
+    produce(rig.source, old, [Outgoing(value=b"old")])
+    keys = {**at(rig, "latest"), f"{rig.flow}.twinlog.start.new": "earliest"}
+    rig.copy_once(keys)
+    create_topic(rig.source, later)
+    produce(rig.source, later, [Outgoing(value=b"first")])
+    keys |= {f"{rig.flow}.topics": f"{rig.topic}.*"}
+    # a process that finds it, and ends before its first row
+    (flow,) = load(rig.config(keys), environment={}).flows
+    found = flow_setup(flow).prepare(once=False)
+    assert {plan.source.topic for plan in found.plans if plan.is_new} == {later}
+    found.close(drained=True)
+    with rig.mirror(once=True, keys=keys) as mirror:
+        mirror.wait()
+    assert [r.value for r in read_all(rig.target, f"{rig.remote}-later")] == [b"first"]
+    assert read_all(rig.target, f"{rig.remote}-old") == [], "it was there, though not chosen"
+    assert rig.numbers() == []

@@ -32,7 +32,7 @@ def test_installation_home_and_working_folder_may_be_read_only(
     done = subprocess.run(
         with_mounts(
             [*mounts, scratch(temporary), f"! touch {file.parent / 'probe'} 2>/dev/null"],
-            [*ENTRY, "mirror", str(file), "--clusters", alias_of(fresh_topic), "--once"],
+            [*ENTRY, "mirror", str(file), "--clusters", alias_of(fresh_topic), "--once", "-q"],
         ),
         cwd=tmp_path,
         env=environment | {"TMPDIR": str(temporary)},
@@ -43,4 +43,5 @@ def test_installation_home_and_working_folder_may_be_read_only(
     )
     assert done.returncode == 0, done.stderr
     assert "Read-only" not in done.stderr
+    assert done.stdout == "", "-q says what is wrong alone"
     assert read_all(target_cluster, f"A.{fresh_topic}") == read_all(source_cluster, fresh_topic)

@@ -20,7 +20,7 @@ from tests.support.command import ENTRY, all_gone, write_config
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.monitor import ask, series
 from tests.support.topics import create_topic
-from twinlog.control.watch.monitor_server import Address
+from twinlog.control.web.address import Address
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
@@ -141,7 +141,8 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
     )
     eventually(lambda: manager.hears("READY=1") == 1, what="READY")
     first = eventually(lambda: manager.output.splitlines()[:1])[0]
-    told = re.fullmatch(r"http://127\.0\.0\.1:(\d+) serves /metrics, /healthz, /readyz", first)
+    served = r"http://127\.0\.0\.1:(\d+) serves /metrics, /healthz, /readyz, /api/v1, /page/"
+    told = re.fullmatch(served, first)
     assert told is not None, first
     address = Address("127.0.0.1", int(told[1]))
 
@@ -152,6 +153,8 @@ def test_the_service_is_ready_watched_scraped_and_stopped(
 
     eventually(lambda: copied() == 100, what="100 records in /metrics")
     assert ask(address, "/readyz").status == ask(address, "/healthz").status == 200
+    (flow,) = ask(address, "/api/v1/flows").json["flows"]
+    assert (flow["records"], flow["toldBy"]) == (100, "here")
     running = f"STATUS=A->S{fresh_topic[-8:]} RUNNING"
     eventually(lambda: manager.hears(running), what=running)
     fed = manager.hears("WATCHDOG=1")

@@ -24,6 +24,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
+OLD_SCRIPTS = {"connect-mirror-maker.sh": "mirror", "kafka-mirror-maker.sh": "mirror-maker"}
 
 
 def run(*command: str | Path, within: float = 300, folder: Path = Path("/")) -> str:
@@ -76,6 +77,13 @@ def test_wheel_runs_in_a_fresh_environment(
     twinlog = environment / "bin" / "twinlog"
 
     assert __version__ in run(twinlog, "--version")
+    for script, command in OLD_SCRIPTS.items():
+        assert f"Usage: twinlog {command} " in run(environment / "bin" / script, "--help")
+    deployed = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    assert len(deployed) > 2
+    for path in deployed:
+        installed = environment / "share" / "twinlog" / path.relative_to(ROOT / "deploy")
+        assert installed.read_text() == path.read_text()
     create_topic(source_cluster, fresh_topic, partitions=PARTITIONS)
     produce(source_cluster, fresh_topic, orders(300))
     file = config(tmp_path / "flow", source_cluster, target_cluster, fresh_topic)

@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from twinlog.sandbox import LocalCluster
 
 __all__ = [
@@ -37,8 +37,6 @@ __all__ = [
 Headers = tuple[tuple[str, bytes | None], ...]
 
 CREATE_TIME, LOG_APPEND_TIME = 1, 2
-
-_SECONDS = 30.0
 
 
 class Outgoing(NamedTuple):
@@ -124,16 +122,26 @@ def produce_transaction(
 
     `before` is called when everything but its end is on the brokers.
     """
-    client = producer(cluster, config={"transactional.id": f"test-{uuid.uuid4()}"})
-    client.init_transactions(_SECONDS)
+    transactional_id = f"test-{uuid.uuid4()}"
+    client = producer(cluster, config={"transactional.id": transactional_id})
+    client.init_transactions(PATIENCE_S)
     client.begin_transaction()
     count = _send(client, topic, records)
     before()
     if commit:
-        client.commit_transaction(_SECONDS)
+        client.commit_transaction(PATIENCE_S)
     else:
-        client.abort_transaction(_SECONDS)
+        client.abort_transaction(PATIENCE_S)
+    await_markers(cluster, transactional_id)
     return count
+
+
+def await_markers(cluster: LocalCluster | str, transactional_id: str) -> None:
+    """Until the markers of its last transaction are in the logs: its coordinator answers before
+    they are, and would let no successor in. Its producer is fenced from here on.
+    """
+    successor = producer(cluster, config={"transactional.id": transactional_id})
+    successor.init_transactions(PATIENCE_S)
 
 
 def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
@@ -162,7 +170,7 @@ def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
                 break
         count += 1
         client.poll(0)
-    unsent = client.flush(_SECONDS)
+    unsent = client.flush(PATIENCE_S)
     if failures or unsent:
         raise KafkaException(failures[0] if failures else KafkaError(KafkaError._TIMED_OUT))
     return count
@@ -196,7 +204,7 @@ def read_all(
     topic: str,
     *,
     isolation: str = "read_uncommitted",
-    within: float = _SECONDS,
+    within: float = PATIENCE_S,
     config: Mapping[str, Any] | None = None,
 ) -> list[Seen]:
     """Every record that the topic holds now, by partition and offset.

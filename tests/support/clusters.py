@@ -10,17 +10,22 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.support.settings import settings_for
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import ensure_compacted_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 from twinlog.sandbox.layout import HOST
+from twinlog.survey.capabilities import ensure_probe_topic
 
-__all__ = ["Lent", "private_cluster", "running_cluster", "session_owner", "shared_cluster"]
+__all__ = ["LENT", "private_cluster", "running_cluster", "session_owner", "shared_cluster"]
 
 
 @contextmanager
@@ -62,12 +67,16 @@ KEEPS: Final = {"log.retention.ms": "-1"}
 @contextmanager
 def private_cluster(name: str, brokers: int) -> Iterator[LocalCluster]:
     """A cluster of this process alone, whose brokers a test may kill."""
-    with LocalCluster(name, brokers=brokers, jvm_flags=QUICK_JVM) as cluster:
+    with _private(name, brokers) as cluster:
         yield cluster
 
 
+def _private(name: str, brokers: int) -> LocalCluster:
+    return LocalCluster(name, brokers=brokers, jvm_flags=QUICK_JVM)
+
+
 class Lent:
-    """Clusters of three brokers that run while tests need them.
+    """Clusters of this process that run while tests need them, by the name of their fixture.
 
     Six idle brokers take a fifth of a core from all tests that follow.
     """
@@ -76,18 +85,38 @@ class Lent:
         self._running: dict[str, ExitStack] = {}
         self._clusters: dict[str, LocalCluster] = {}
 
-    def cluster(self, name: str) -> LocalCluster:
+    def cluster(self, name: str, made: Callable[[], LocalCluster]) -> LocalCluster:
+        """The one of this name, started if it does not run."""
         if name not in self._running:
-            with ExitStack() as made:
-                self._clusters[name] = made.enter_context(private_cluster(name, 3))
-                self._running[name] = made.pop_all()
+            with ExitStack() as starting:
+                self._clusters[name] = starting.enter_context(made())
+                self._running[name] = starting.pop_all()
         return self._clusters[name]
 
-    def give_back(self) -> None:
-        """Nobody needs one next."""
-        while self._running:
-            _, running = self._running.popitem()
-            running.close()
+    def three(self, name: str) -> LocalCluster:
+        """Three brokers."""
+        is_new = name not in self._running
+        cluster = self.cluster(name, lambda: _private(name, 3))
+        if is_new:
+            _keeps_its_state(cluster)
+        return cluster
+
+    def give_back(self, names: Iterable[str]) -> None:
+        """Nobody needs these next."""
+        for name in {*names} & {*self._running}:
+            self._running.pop(name).close()
+
+
+LENT: Final = Lent()
+
+
+def _keeps_its_state(cluster: LocalCluster) -> None:
+    """The topics that all flows share outlive one broker, whatever the first test asks for."""
+    with ClusterClient(settings_for(cluster.bootstrap)) as client:
+        ensure_compacted_topic(
+            client, STATE_TOPIC, partitions=1, replication_factor=3, on_unseen=lambda _: None
+        )
+        ensure_probe_topic(client, 3)
 
 
 def running_cluster(name: str, bootstrap: str) -> LocalCluster:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import (
@@ -14,9 +16,17 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as Assigned
 
-from tests.support.client import Outgoing, consumer, eventually, produce, produce_transaction
+from tests.support.client import (
+    Outgoing,
+    consumer,
+    eventually,
+    produce,
+    produce_transaction,
+    producer,
+)
 from tests.support.eventually import PATIENCE_S
 from tests.support.topics import admin, create_topic
+from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
 __all__ = [
@@ -27,8 +37,21 @@ __all__ = [
     "goes_on",
     "is_end",
     "numbered",
+    "offsets_in_transaction",
+    "with_compaction",
     "with_transactions",
 ]
+
+
+IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
+
+CLEAN_SOON = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.001",
+    "delete.retention.ms": "100",
+}
 
 
 class Pair:
@@ -42,11 +65,12 @@ class Pair:
         *,
         sync: bool = True,
         both_ways: bool = True,
+        identity: bool = False,
     ) -> None:
         mark = uuid.uuid4().hex[:8]
         self.a, self.b = a, b
         self.topic, self.alias_a, self.alias_b = f"orders-{mark}", f"a{mark}", f"b{mark}"
-        self.remote = f"{self.alias_a}.{self.topic}"
+        self.remote = self.topic if identity else f"{self.alias_a}.{self.topic}"
         self.group = f"app-{mark}"
         self.config = folder / "mm2.properties"
         self.config.write_text(
@@ -56,9 +80,12 @@ class Pair:
             f"{self.alias_a}->{self.alias_b}.enabled = true\n"
             f"{self.alias_b}->{self.alias_a}.enabled = {str(both_ways).lower()}\n"
             f"topics = {self.topic}\ngroups = {self.group}.*\nreplication.factor = 1\n"
+            # tests on the same clusters look at all of their topics
+            "emit.heartbeats.enabled = false\nheartbeats.replication.enabled = false\n"
             f"sync.group.offsets.enabled = {str(sync).lower()}\n"
             "sync.group.offsets.interval.seconds = 1\n"
             "emit.checkpoints.interval.seconds = 1\nrefresh.groups.interval.seconds = 1\n"
+            f"{IDENTITY if identity else ''}"
         )
 
     def stop_at(self, offset: int) -> str:
@@ -66,6 +93,14 @@ class Pair:
         group = f"{self.group}-{offset}"
         commit(self.a, group, self.topic, offset)
         return group
+
+    def left_to_read(self, end: int) -> list[list[bytes]]:
+        """What each of `stop_at` would read on A, for offsets up to the end: by a group beside."""
+        left = []
+        for offset in range(end + 1):
+            commit(self.a, f"beside-{self.group}", self.topic, offset)
+            left.append(goes_on(self.a, f"beside-{self.group}", self.topic))
+        return left
 
 
 def commit(
@@ -144,3 +179,35 @@ def with_transactions(pair: Pair) -> None:
     produce(pair.a, pair.topic, numbered(5, 2))
     produce_transaction(pair.a, pair.topic, numbered(7, 1), commit=True)
     produce_transaction(pair.a, pair.topic, numbered(200, 1), commit=False)
+
+
+def with_compaction(pair: Pair) -> None:
+    """Records that were overwritten later, cleaned away before the copy."""
+    create_topic(pair.a, pair.topic, configs=CLEAN_SOON)
+    keys = [0, 1, 1, 2, 0, 3, 4, 4, 4, 5, 2, 6]
+    for value, key in enumerate(keys):
+        produce(pair.a, pair.topic, [Outgoing(key=b"%d" % key, value=b"%d" % value)])
+
+    def is_compacted() -> bool:
+        produce(pair.a, pair.topic, [Outgoing(key=uuid.uuid4().bytes, value=b"last")])
+        group = f"look-{uuid.uuid4()}"
+        commit(pair.a, group, pair.topic, 0)
+        found = goes_on(pair.a, group, pair.topic)
+        return [value for value in found if value != b"last"] == b"2 4 5 8 9 10 11".split()
+
+    eventually(is_compacted, what="compaction")
+
+
+@contextmanager
+def offsets_in_transaction(
+    cluster: LocalCluster, group: str, offsets: Mapping[TopicPartition, int]
+) -> Iterator[Callable[[], None]]:
+    """Offsets of a group in a transaction that is open until the call that is given commits it."""
+    writer = producer(cluster, config={"transactional.id": f"test-{uuid.uuid4()}"})
+    reader = consumer(cluster, config={"group.id": group})
+    writer.init_transactions(PATIENCE_S)
+    writer.begin_transaction()
+    wanted = [Assigned(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+    writer.send_offsets_to_transaction(wanted, reader.consumer_group_metadata(), PATIENCE_S)
+    reader.close()
+    yield lambda: writer.commit_transaction(PATIENCE_S)

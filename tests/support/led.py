@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support import snapshots
 from twinlog.config.load import load
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.setups import flow_setup
@@ -25,6 +26,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
         target=setup.target,
         partitions=lambda: (),
         read_map=lambda: Maps({}, {}, 8),
+        snapshot=snapshots.flow,
         tell_once=lambda line: None if line in told else told.append(line),
     )
     return led, told

@@ -22,6 +22,7 @@ from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import HandOver
 from twinlog.lane.reporting import hand_over
+from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.map import map_tail
 from twinlog.mirror.map.map_tail import MapTail
@@ -34,6 +35,7 @@ from twinlog.mirror.map.offset_map import (
     fold,
     run_at,
 )
+from twinlog.mirror.skips import Skip
 from twinlog.mirror.start import cold_start
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, StartPoint
@@ -93,6 +95,10 @@ class MemoryFlow(MemorySource):
     """How often each step was possible."""
     begins_at: int = -1
     has_stranger: bool = False
+    skips: tuple[Skip, ...] = ()
+    """Records that somebody wants left out."""
+    accepted: tuple[Accepted, ...] = ()
+    """Records of the stranger that stay."""
     _generation: int = 0
     _wait_until_ms: int = 0
     _acked: tuple[int, int] = (-1, -1)
@@ -173,6 +179,8 @@ class MemoryFlow(MemorySource):
             our_producers=frozenset({PRODUCER_ID}),
             acked_ordinal=self._acked[0],
             acked_epoch=self._acked[1],
+            skips=self.skips,
+            accepted=self.accepted,
         )
         rules = StartRules(producer_id=PRODUCER_ID, is_ours_alone=True, read_committed=True)
         here = MemoryView({HERE: self.source}, SOURCE_ID)
@@ -251,6 +259,7 @@ class MemoryFlow(MemorySource):
             last_run=tail.runs[-1],
             now_ms=self.now_ms,
             late_requests=self.now_ms < self._wait_until_ms and self.known() is not None,
+            skips=self.skips,
         )
         copy.leader.is_now(self.target.epoch, looked_for=-1)
         self.lane = Lane(copy)

@@ -1,7 +1,8 @@
 """One partition's log in memory, as the brokers of `docs/hazards.md` keep it: producer states that
 expire and come back with their log, sequences, leader epochs, transactions, compaction, deletion.
 
-What a real broker does in each case was tried (`tests/broker/test_client_exact.py`, the `faults`).
+What a real broker does in each case was tried (`tests/broker/test_client_exact.py`, the `faults`);
+`tests/broker/test_memory_log.py` takes the same random steps on both and compares every answer.
 """
 
 from __future__ import annotations

@@ -31,10 +31,16 @@ CORES = 2
 
 
 def silent(flow: FlowConfig) -> FlowConfig:
-    """Without heartbeats, which every other test's mirror would copy, and without offset syncs;
-    heartbeats topics of other tests on the same clusters are left where they are.
+    """Without heartbeats, which every other test's mirror would copy, without offset syncs and
+    status rows; heartbeats topics of other tests on the same clusters are left where they are.
     """
-    return replace(flow, heartbeats=(), offset_syncs=None, heartbeats_replication_enabled=False)
+    return replace(
+        flow,
+        heartbeats=(),
+        offset_syncs=None,
+        heartbeats_replication_enabled=False,
+        status_interval_seconds=0,
+    )
 
 
 class Mirror:

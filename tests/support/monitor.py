@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.monitor_server import Address, MonitorServer
+from twinlog.control.web.address import Address
+from twinlog.control.web.server import WebServer
 
 __all__ = ["LOCAL", "Series", "Told", "ask", "labels", "series", "served"]
 
@@ -34,9 +35,9 @@ class Told:
 
 
 @contextmanager
-def served(monitor: Monitor, address: Address = LOCAL) -> Iterator[MonitorServer]:
+def served(monitor: Monitor, address: Address = LOCAL) -> Iterator[WebServer]:
     """A server for a while."""
-    server = MonitorServer(monitor, address)
+    server = WebServer(monitor, address)
     server.start()
     try:
         yield server
@@ -44,11 +45,13 @@ def served(monitor: Monitor, address: Address = LOCAL) -> Iterator[MonitorServer
         server.close()
 
 
-def ask(address: Address, path: str, method: str = "GET") -> Told:
+def ask(
+    address: Address, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+) -> Told:
     """One request over a connection of its own."""
     connection = http.client.HTTPConnection(address.host, address.port, timeout=5)
     try:
-        connection.request(method, path)
+        connection.request(method, path, headers=headers or {})
         answer = connection.getresponse()
         return Told(answer.status, answer.headers, answer.read())
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -23,8 +23,8 @@ class Pace:
 
 
 @contextmanager
-def paced() -> Iterator[Pace]:
-    """Measures until the end of the `with`."""
+def paced(ask: Callable[[], object] = lambda: None) -> Iterator[Pace]:
+    """Measures until the end of the `with`; how long `ask` takes, of a broker, counts as well."""
     pace, ended = Pace(), threading.Event()
 
     def run() -> None:
@@ -33,6 +33,7 @@ def paced() -> Iterator[Pace]:
             now = time.monotonic()
             pace.longest_stall_s = max(pace.longest_stall_s, now - before - _TICK_S)
             before = now
+            ask()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.topics import allow
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 
-__all__ = ["CLUSTER", "Grant", "SecuredPair", "secured_pair"]
+__all__ = ["CLUSTER", "Grant", "SecuredPair", "guarded", "secured_pair"]
 
 USERS = tuple(f"user{number}" for number in range(40))
 SECRET = "a-secret-of-"
@@ -79,7 +79,8 @@ class SecuredPair:
         return path
 
 
-def _guarded(name: str) -> LocalCluster:
+def guarded(name: str, config: Mapping[str, str] | None = None) -> LocalCluster:
+    """A broker with TLS, SASL and the standard authorizer; not started yet."""
     security = SandboxSecurity(
         listeners=("SASL_SSL", "SASL_PLAINTEXT", "SSL"),
         mechanisms=("PLAIN", "SCRAM-SHA-512"),
@@ -87,13 +88,13 @@ def _guarded(name: str) -> LocalCluster:
         client_certificates=True,
         authorizer=True,
     )
-    return LocalCluster(name, security=security, jvm_flags=QUICK_JVM)
+    return LocalCluster(name, security=security, config=config or {}, jvm_flags=QUICK_JVM)
 
 
 @contextmanager
 def secured_pair(name: str) -> Iterator[SecuredPair]:
-    """Two brokers with TLS, SASL and the standard authorizer."""
+    """Two of them."""
     with ExitStack() as stack:
-        source = stack.enter_context(_guarded(f"{name}-source"))
-        target = stack.enter_context(_guarded(f"{name}-target"))
+        source = stack.enter_context(guarded(f"{name}-source"))
+        target = stack.enter_context(guarded(f"{name}-target"))
         yield SecuredPair(source=source, target=target)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.mirror.state.published import PublishedStatus, Unusual
 
-__all__ = ["flow", "partition"]
+__all__ = ["PUBLISHED", "flow", "partition"]
 
 
 def partition(topic: str = "orders", number: int = 0, **changes: Any) -> PartitionSnapshot:
@@ -19,7 +21,9 @@ def partition(topic: str = "orders", number: int = 0, **changes: Any) -> Partiti
         "records": 100,
         "bytes": 10_000,
     }
-    return PartitionSnapshot(topic=topic, partition=number, **(usual | changes))
+    values = usual | changes
+    values["state"] = PartitionState(values["state"])
+    return PartitionSnapshot(topic=topic, partition=number, **values)
 
 
 def flow(*partitions: PartitionSnapshot, **changes: Any) -> FlowSnapshot:
@@ -33,4 +37,32 @@ def flow(*partitions: PartitionSnapshot, **changes: Any) -> FlowSnapshot:
         "lanes": 2,
         "since_ms": 1_700_000_000_000,
     }
-    return FlowSnapshot(partitions=partitions, **(usual | changes))
+    values = usual | changes
+    values["state"] = FlowState(values["state"])
+    return FlowSnapshot(partitions=partitions, **values)
+
+
+PUBLISHED: Final = PublishedStatus(
+    flow="A->B",
+    at_ms=1_800_000_000_000,
+    every_ms=5000,
+    host="east-1",
+    pid=77,
+    generation=4,
+    state="RUNNING",
+    reason="",
+    guarantee="exact",
+    lanes=2,
+    since_ms=1_799_999_000_000,
+    records=100,
+    bytes=10_000,
+    loss_records=3,
+    loss_ms=1200,
+    loss_unknown=0,
+    partitions=12,
+    unusual_partitions=1,
+    unusual=(
+        Unusual(topic="pay", partition=3, state="FAILED", code="DIVERGED", message="pay-3: no"),
+    ),
+)
+"""What a leader wrote of a flow."""

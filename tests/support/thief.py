@@ -17,6 +17,8 @@ import sys
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
+
 NOBODY = 65534
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -78,7 +80,7 @@ def steal(port: int, block: str) -> bytes:
         check=False,
         cwd="/",
         env={},
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     if found.returncode:
         raise Refused(found.stderr.decode("utf-8", "replace").strip())

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.client import connection_of
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from twinlog.sandbox import LocalCluster
 
 __all__ = [
@@ -56,7 +56,8 @@ _LEADER_MOVED = frozenset(
         KafkaError._NOENT,  # no leader at all: a broker that was frozen for 9 s is fenced
     }
 )
-_SECONDS = 30.0
+_ANSWER_S = 2 * PATIENCE_S
+"""Longer than the client itself waits: it then says what it waited for."""
 
 
 _KEPT: Final = 8
@@ -105,7 +106,7 @@ def create_topic(
 def delete_topic(cluster: LocalCluster | str, topic: str) -> None:
     client = admin(cluster)
     _all(client, client.delete_topics([topic]))
-    eventually(lambda: topic not in client.list_topics(timeout=_SECONDS).topics, _SECONDS)
+    eventually(lambda: topic not in client.list_topics(timeout=PATIENCE_S).topics)
 
 
 def add_partitions(cluster: LocalCluster | str, topic: str, new_total: int) -> None:
@@ -140,26 +141,33 @@ def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:
 def clear_away(cluster: LocalCluster | str, mark: str) -> None:
     """Delete all topics with this in their names; a broker looks after every log that it has."""
     client = admin(cluster)
-    found = [name for name in client.list_topics(timeout=_SECONDS).topics if mark in name]
+    found = [name for name in client.list_topics(timeout=PATIENCE_S).topics if mark in name]
     if found:
         _all(client, client.delete_topics(found))
 
 
 def topic_names(cluster: LocalCluster | str) -> set[str]:
-    return set(admin(cluster).list_topics(timeout=_SECONDS).topics)
+    return set(admin(cluster).list_topics(timeout=PATIENCE_S).topics)
 
 
 def partition_count(cluster: LocalCluster | str, topic: str) -> int:
-    metadata = admin(cluster).list_topics(topic, timeout=_SECONDS).topics[topic]
+    metadata = admin(cluster).list_topics(topic, timeout=PATIENCE_S).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)
     return len(metadata.partitions)
 
 
 def leader(cluster: LocalCluster | str, topic: str, partition: int = 0) -> int:
-    """Node id of the partition's leader, -1 while it has none."""
-    found = admin(cluster).list_topics(topic, timeout=_SECONDS).topics[topic]
-    return int(found.partitions[partition].leader)
+    """Node id of the partition's leader, -1 while it has none.
+
+    One of several brokers may not have heard of a new topic yet: it is asked again.
+    """
+
+    def found() -> list[int]:
+        parts = admin(cluster).list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        return [int(parts[partition].leader)] if partition in parts else []
+
+    return eventually(found, what=f"{topic}-{partition} in the brokers' metadata")[0]
 
 
 def end_offsets(cluster: LocalCluster | str, topic: str) -> dict[int, int]:
@@ -169,11 +177,12 @@ def end_offsets(cluster: LocalCluster | str, topic: str) -> dict[int, int]:
         TopicPartition(topic, each): OffsetSpec.latest()
         for each in range(partition_count(cluster, topic))
     }
-    give_up_at = time.monotonic() + _SECONDS
+    give_up_at = time.monotonic() + PATIENCE_S
     while True:
-        answers = client.list_offsets(asked, request_timeout=_SECONDS)
+        answers = client.list_offsets(asked, request_timeout=PATIENCE_S)
         try:
-            return {tp.partition: answer.result(_SECONDS).offset for tp, answer in answers.items()}
+            found = {tp.partition: one.result(_ANSWER_S) for tp, one in answers.items()}
+            return {partition: one.offset for partition, one in found.items()}
         except KafkaException as error:
             # the client asks once with the leaders it knows, which may just have moved
             moved = error.args[0].code() in _LEADER_MOVED
@@ -224,6 +233,23 @@ def allow(
     ]
     client = admin(cluster)  # must outlive the answers
     _all(client, client.create_acls(bindings))
+    # the controller answers before the brokers have it
+    for one in bindings:
+        eventually(lambda one=one: one in _acls_like(client, one), what=f"{one}")  # type: ignore[misc]
+
+
+def _acls_like(client: AdminClient, one: AclBinding) -> list[AclBinding]:
+    wanted = AclBindingFilter(
+        one.restype,
+        one.name,
+        one.resource_pattern_type,
+        one.principal,
+        one.host,
+        one.operation,
+        one.permission_type,
+    )
+    found: list[AclBinding] = client.describe_acls(wanted).result(PATIENCE_S)
+    return found
 
 
 def forbid(
@@ -244,17 +270,19 @@ def forbid(
     ]
     client = admin(cluster)
     _all(client, client.delete_acls(filters))
+    for one in filters:
+        eventually(lambda one=one: not client.describe_acls(one).result(PATIENCE_S))  # type: ignore[misc]
 
 
 def _all(client: AdminClient, answers: Mapping[Any, Future[Any]]) -> list[Any]:
     # the client is named here to live until the answers are there: its end would cancel them
     assert client is not None
-    return [answer.result(_SECONDS) for answer in answers.values()]
+    return [answer.result(_ANSWER_S) for answer in answers.values()]
 
 
 def _await_leaders(client: AdminClient, topic: str, partitions: int) -> None:
     def have_leaders() -> bool:
-        found = client.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
+        found = client.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
         return len(found) == partitions and all(each.leader >= 0 for each in found.values())
 
-    eventually(have_leaders, _SECONDS, what=f"leaders of {topic}")
+    eventually(have_leaders, what=f"leaders of {topic}")

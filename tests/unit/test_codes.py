@@ -1,4 +1,4 @@
-"""Every code is raised somewhere, explained in docs/codes.md, and named in a test."""
+"""Every code is raised somewhere, is in the catalogue, and is named in a test."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from twinlog.codes import CONDITIONS, FlowState, PartitionState, Retry
+from twinlog.codes.flow_codes import FLOW_CODES
+from twinlog.codes.page import page
+from twinlog.codes.partition_codes import LOG_FINDINGS, PARTITION_CODES, STALE_PLAN
+from twinlog.codes.process_codes import PROCESS_CODES
+from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
+from twinlog.codes.warning_codes import WARNING_CODES
 from twinlog.config.values.warnings import WarningCode
-from twinlog.errors import PartitionError
+from twinlog.errors import AdoptionRefused, ConfigError, PartitionError
+from twinlog.mirror.copy.partition import CopyState
 from twinlog.mirror.copy.refusals import REFUSALS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-SOURCES: Final = sorted((ROOT / "src" / "twinlog").rglob("*.py"))
+CATALOGUE: Final = ROOT / "src" / "twinlog" / "codes"
+SOURCES: Final = sorted(
+    path for path in (ROOT / "src" / "twinlog").rglob("*.py") if CATALOGUE not in path.parents
+)
 TESTS: Final = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve()]
-CODES: Final = ROOT / "docs" / "codes.md"
+PAGE: Final = (ROOT / "docs" / "codes.md").read_text()
 
 A_CODE: Final = re.compile(r"[A-Z][A-Z0-9_]{3,}")
 
@@ -24,6 +35,13 @@ A_CODE: Final = re.compile(r"[A-Z][A-Z0-9_]{3,}")
 def codes_of(tree: ast.AST) -> Iterator[str]:
     """Values of a keyword, an attribute or a default that is called `code`."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.arguments):
+            named: dict[ast.arg, ast.expr | None] = {}
+            named |= zip(node.args[::-1], node.defaults[::-1], strict=False)
+            named |= zip(node.kwonlyargs, node.kw_defaults, strict=True)
+            for argument, default in named.items():
+                if argument.arg == "code" and isinstance(default, ast.Constant) and default.value:
+                    yield str(default.value)
         match node:
             case ast.keyword(arg="code", value=ast.Constant(value=str(code))):
                 found = code
@@ -57,10 +75,34 @@ def literals() -> frozenset[str]:
 
 @cache
 def explained() -> frozenset[str]:
-    """The codes of the first cells of the tables under "Codes"."""
-    text = CODES.read_text()
-    rows = re.findall(r"^\| ([^|]+) \|", text[text.index("## Codes") :], re.MULTILINE)
-    return frozenset(code for row in rows for code in re.findall(r"`([A-Z][A-Z0-9_]+)`", row))
+    return frozenset(CONDITIONS)
+
+
+def fates() -> dict[str, set[str]]:
+    """By code, the fates that errors are raised with where both stand in the source: the word of
+    `Fate`, or none.
+    """
+    found: dict[str, set[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "PartitionError":
+                continue
+            keywords = {one.arg: one.value for one in node.keywords}
+            code, fate = keywords.get("code"), keywords.get("fate")
+            if isinstance(code, ast.Constant):
+                found.setdefault(str(code.value), set()).add(ast.unparse(fate) if fate else "")
+    return found
+
+
+def raised_by(*names: str) -> set[str]:
+    """Codes that stand in calls of these classes."""
+    found: set[str] = set()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
+                values = [one.value for one in node.keywords if one.arg == "code"]
+                found |= {str(v.value) for v in values if isinstance(v, ast.Constant)}
+    return found
 
 
 def test_something_is_collected() -> None:
@@ -86,3 +128,66 @@ def test_the_catalogue_of_the_errors_has_only_codes_that_are_raised() -> None:
     named = set(re.findall(r"\b[A-Z][A-Z_]{4,}\b", PartitionError.__doc__ or ""))
     assert named
     assert named - raised() - literals() == set()
+
+
+def test_the_page_is_made_of_the_tables() -> None:
+    again = "python -m twinlog.codes.page > docs/codes.md"
+    assert page() == PAGE, f"docs/codes.md is not current: {again}"
+
+
+def test_no_code_has_two_rows() -> None:
+    rows = [code for one in {id(c): c for c in CONDITIONS.values()}.values() for code in one.codes]
+    assert sorted(rows) == sorted(CONDITIONS)
+
+
+def test_what_the_driver_does_with_a_code_is_a_code() -> None:
+    of_partitions = {code for row in PARTITION_CODES for code in row.codes}
+    assert of_partitions >= LOG_FINDINGS
+    assert of_partitions >= STALE_PLAN
+
+
+def test_codes_of_partitions_are_tried_again_as_the_errors_say() -> None:
+    of_partitions = {code: row.retry for row in PARTITION_CODES for code in row.codes}
+    known = {code: how for code, how in fates().items() if code in of_partitions}
+    assert len(known) > 30
+    soon = {code for code, how in known.items() if how == {"Fate.RETRIABLE"}}
+    later = {code for code, how in known.items() if how == {""}}
+    assert soon and later
+    assert {code for code in soon if of_partitions[code] is not Retry.SOON} == set()
+    assert {code for code in later if of_partitions[code] is Retry.SOON} == set()
+
+
+def test_only_flows_that_end_with_exit_code_2_are_not_tried_again() -> None:
+    """As the supervisor does it; with `--once` all of them end."""
+    assert ConfigError.exit_code == AdoptionRefused.exit_code == 2
+    of_flows = {code: row.retry for row in FLOW_CODES for code in row.codes}
+    final = raised_by("ConfigError", "AdoptionRefused") | {AdoptionRefused.code}
+    assert {code for code, retry in of_flows.items() if retry is Retry.NO} == final & set(of_flows)
+
+
+def test_of_what_the_process_says_only_lanes_are_tried_again() -> None:
+    again = {code for row in PROCESS_CODES if row.retry is not Retry.NO for code in row.codes}
+    assert again == {"LEASE"} | {c for c in CONDITIONS if c.startswith(("CHANNEL_", "LANE_"))}
+    assert {row.retry for row in WARNING_CODES} == {Retry.NO}
+
+
+def test_every_state_has_its_meaning() -> None:
+    assert set(FLOW_STATES) == set(FlowState)
+    assert set(PARTITION_STATES) == set(PartitionState)
+    assert all((*FLOW_STATES.values(), *PARTITION_STATES.values(), *GUARANTEES.values()))
+
+
+def test_the_words_of_states_stay_what_they_are() -> None:
+    """Scripts read them in JSON, alerts as a label."""
+    assert {state.value for state in FlowState} == {
+        *("STARTING", "RUNNING", "PARTLY_FAILED", "STANDBY", "DEGRADED", "THROTTLED"),
+        *("PAUSED", "FENCED", "STOPPING", "STOPPED", "FAILED", "NOT_RUNNING"),
+    }
+    assert {state.value for state in PartitionState} == {
+        *("PENDING", "STARTING", "COPYING", "AT_END", "DRAINING", "DONE", "RETRYING", "FAILED"),
+        *("PAUSED", "TAKEN_OVER", "RELEASED", "NEW", "BEHIND"),
+    }
+
+
+def test_what_a_lane_reports_is_a_state() -> None:
+    assert {state.value for state in CopyState} <= {state.value for state in PartitionState}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
 from twinlog.cli.main import COMMANDS
 
 UNIT = Path(__file__).resolve().parents[2] / "deploy" / "twinlog.service"
@@ -72,7 +73,7 @@ def test_systemd_finds_little_exposed(tmp_path: Path) -> None:
     here.write_text(UNIT.read_text())
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=25"]
     told = subprocess.run(
-        [*command, str(here)], capture_output=True, text=True, check=False, timeout=30
+        [*command, str(here)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     if "unrecognized option" in told.stderr:
         pytest.skip("this systemd-analyze only looks at running units")
@@ -85,6 +86,6 @@ def test_systemd_understands_it(tmp_path: Path) -> None:
     program = service()["ExecStart"].split()[0]
     here.write_text(UNIT.read_text().replace(program, sys.executable))
     command = ["systemd-analyze", "verify", str(here)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     about_it = [line for line in told.stderr.splitlines() if UNIT.name in line]
     assert about_it == []

@@ -10,37 +10,15 @@ import pytest
 from twinlog.cli.main import COMMANDS
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS
 from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
 from twinlog.config.pages import strimzi_page
 from twinlog.config.pages.keys_page import render
 from twinlog.config.pages.proofs import TESTED
-from twinlog.config.values.warnings import WarningCode
-from twinlog.control.watch.snapshot import FlowSnapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-SOURCES = sorted((ROOT / "src" / "twinlog").rglob("*.py"))
-PAGE_OF_CODES = (ROOT / "docs" / "codes.md").read_text()
 
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
-CODE = re.compile(r'\bcode(?:: str)? ?= ?"([A-Z][A-Z_]+)"')
-
-
-def codes() -> set[str]:
-    """Every stable code of ours; Kafka's own error names speak for themselves."""
-    return {code for path in SOURCES for code in CODE.findall(path.read_text())}
-
-
-def test_every_code_is_explained() -> None:
-    explained = set(re.findall(r"`([A-Z_]+)`", PAGE_OF_CODES))
-    assert {*codes(), *WarningCode} - explained == set()
-
-
-def test_no_code_is_explained_that_does_not_exist() -> None:
-    text = "\n".join(path.read_text() for path in SOURCES)
-    table = PAGE_OF_CODES[PAGE_OF_CODES.index("## Codes") :]
-    first_cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
-    explained = {code for cell in first_cells for code in re.findall(r"`([A-Z_]+)`", cell)}
-    assert {code for code in explained if f'"{code}"' not in text and code not in text} == set()
 
 
 def test_the_configuration_page_is_current() -> None:
@@ -66,15 +44,6 @@ def test_decisions_are_numbered_without_a_gap() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_flow_and_partition_states_are_explained() -> None:
-    states = {"STARTING", "RUNNING", "PARTLY_FAILED", "DEGRADED", "THROTTLED", "STOPPED", "FAILED"}
-    states |= {"STANDBY"}
-    states |= {"PENDING", "COPYING", "AT_END", "DRAINING", "DONE", "RETRYING", "TAKEN_OVER"}
-    states |= {"RELEASED", "NEW", "BEHIND", "NOT_RUNNING"}
-    assert {state for state in states if f"`{state}`" not in PAGE_OF_CODES} == set()
-    assert "state" in FlowSnapshot.__slots__
-
-
 def test_the_readme_is_short_and_names_every_command() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 150
@@ -89,5 +58,9 @@ def test_the_tests_that_the_configuration_page_names_are_about_their_keys() -> N
         if not path.is_file() or name not in path.read_text():
             wrong.append(f"{key}: {file}")
     assert wrong == []
-    known = {*DEFINITIONS, *(f"{row.role}.{row.name}" for row in CLIENT_MEANINGS)}
+    known = {
+        *DEFINITIONS,
+        *OWN_PROCESS_NAMES,
+        *(f"{row.role}.{row.name}" for row in CLIENT_MEANINGS),
+    }
     assert set(TESTED) - known == set()

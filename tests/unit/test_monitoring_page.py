@@ -40,5 +40,9 @@ def test_what_comes_with_checkpoints_only_is_named() -> None:
     assert all(f"`{name}`" in PAGE for name in named)
 
 
+def test_every_series_of_connect_is_named() -> None:
+    assert [m.name for m in metrics.CONNECT if f"`{m.name}`" not in PAGE] == []
+
+
 def test_the_address_is_the_one_that_is_served() -> None:
     assert f"http://{DEFAULT_LISTEN} serves /metrics, /healthz, /readyz" in PAGE

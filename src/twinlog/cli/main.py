@@ -18,6 +18,8 @@ from typing import Any, Final
 import click
 
 from twinlog import __version__
+from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import configure_logging, write_line
 from twinlog.errors import TwinlogError
 from twinlog.shown import set_in
@@ -29,19 +31,34 @@ COMMANDS: Final = {
     "mirror-maker": "twinlog.cli.commands.mirror_maker:mirror_maker",
     "pack": "twinlog.cli.commands.pack:pack",
     "status": "twinlog.cli.commands.status:status",
+    "doctor": "twinlog.cli.commands.compare.doctor:doctor",
+    "diff": "twinlog.cli.commands.compare.diff:diff",
+    "verify": "twinlog.cli.commands.compare.verify:verify",
+    "flow": "twinlog.cli.commands.steer.flow:flow",
+    "topic": "twinlog.cli.commands.steer.topic:topic",
+    "repair": "twinlog.cli.commands.steer.repair:repair",
+    "switchover": "twinlog.cli.commands.cutover.switchover:switchover",
+    "failover": "twinlog.cli.commands.cutover.failover:failover",
+    "failback": "twinlog.cli.commands.cutover.failback:failback",
+    "drill": "twinlog.cli.commands.cutover.drill:drill",
+    "explain": "twinlog.cli.commands.explain:explain",
+    "token": "twinlog.cli.commands.rest.token:token",
     "topology": "twinlog.cli.commands.topology:topology",
     "offsets": "twinlog.cli.commands.offsets:offsets",
+    "groups": "twinlog.cli.commands.groups.ready:groups",
     "export": "twinlog.cli.commands.export:export",
     "support-bundle": "twinlog.cli.commands.support_bundle:support_bundle",
+    "completion": "twinlog.cli.commands.completion:completion",
     "demo": "twinlog.cli.commands.demo:demo",
     "sandbox": "twinlog.cli.commands.sandbox:sandbox",
 }
+ASKED_BY_SHELLS: Final = "_TWINLOG_COMPLETE"
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 
-class Commands(click.Group):
+class Commands(CommandGroup):
     """Commands by name, each imported at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -56,12 +73,28 @@ class Commands(click.Group):
         return command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="twinlog", message="%(prog)s %(version)s")
-@click.option("-v", "--verbose", is_flag=True, help="Say more, and show tracebacks.")
-def twinlog(verbose: bool) -> None:
-    """Mirror Kafka topics between clusters on Spark: exactly once, set up like MirrorMaker 2."""
-    configure_logging(verbose=verbose)
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TWINLOG"},
+)
+@click.version_option(
+    __version__,
+    prog_name="twinlog",
+    message="%(prog)s %(version)s",
+    allow_from_autoenv=False,  # TWINLOG_VERSION is a likely name for something else
+)
+def twinlog() -> None:
+    """Mirror Kafka topics between clusters on Spark: exactly once, set up like MirrorMaker 2.
+
+    Options are read from the environment too: TWINLOG_MIRROR_LOG_FORMAT=json is --log-format json
+    of `twinlog mirror`. docs/command-line.md says more.
+
+    \b
+    twinlog check mm2.properties
+    twinlog mirror mm2.properties
+    twinlog status mm2.properties
+    """
+    configure_logging(verbose=loudness() is Loudness.VERBOSE)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -72,6 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
+        question = os.environ.get(ASKED_BY_SHELLS)
+        if question:
+            from twinlog.cli.options.shells import answer
+
+            return answer(twinlog, question)
         value: Any = twinlog.main(list(arguments), prog_name="twinlog", standalone_mode=False)
     except BaseException as error:  # noqa: BLE001 (the command line's one boundary)
         return _exit_code(error)

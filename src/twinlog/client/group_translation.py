@@ -8,7 +8,7 @@ start offsets stand for committed ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -23,6 +23,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import CorruptData, FlowError, TwinlogError, Unreachable, Unsupported
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
+from twinlog.mirror.names.renaming import plain_upstream
 from twinlog.model import TopicPartition
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
@@ -111,37 +112,51 @@ class FlowTranslation:
         self._source.close()
         self._target.close()
 
-    def _remote(self, tp: TopicPartition) -> TopicPartition:
-        name = self._policy.format_remote_topic(self._config.source_alias, tp.topic)
-        return TopicPartition(name, tp.partition)
-
     def _forth(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
-        remote = {tp: self._remote(tp) for tp in offsets}
-        found = self._map.downstream({remote[tp]: offset for tp, offset in offsets.items()})
+        alias, format_remote = self._config.source_alias, self._policy.format_remote_topic
+        plain = {tp.topic: format_remote(alias, tp.topic) for tp in offsets}
+        names = self._map.names_here(plain)
+        remote = {
+            tp: TopicPartition(names[tp.topic], tp.partition) for tp in offsets if tp.topic in names
+        }
+        found = self._map.downstream({here: offsets[tp] for tp, here in remote.items()})
         return tuple(
-            _line(tp, offset, remote[tp].topic, found.get(remote[tp]))
+            _line(tp, offset, plain[tp.topic], None)
+            if tp not in remote
+            else _line(tp, offset, remote[tp].topic, found.get(remote[tp]))
             for tp, offset in sorted(offsets.items())
         )
 
     def _back(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         found = self._map.upstream(offsets)
+        names = self._at_source({tp.topic for tp in offsets})
         return tuple(
-            _line(tp, offset, self._policy.upstream_topic(tp.topic) or tp.topic, found.get(tp))
+            _line(tp, offset, names.get(tp.topic, tp.topic), found.get(tp))
             for tp, offset in sorted(offsets.items())
         )
 
+    def _at_source(self, topics: Collection[str]) -> dict[str, str]:
+        """The source's names of topics of the target: by the map, else by the name alone."""
+        plain = {topic: plain_upstream(self._config, topic) for topic in topics}
+        known = {topic: name for topic, name in plain.items() if name is not None}
+        return known | self._map.names_at_source(topics)
+
     def _by_checkpoints(self, group: str) -> dict[TopicPartition, int]:
         topic = self._policy.checkpoints_topic(self._config.source_alias)
-        out: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, int] = {}
         for record in read_to_end(self._target, topic, 0):
             try:
                 one = Checkpoint.decode(record.key, record.value)
             except CorruptData:
                 continue  # as Java's readers do
-            upstream = self._policy.upstream_topic(one.topic_partition.topic)
-            if one.group == group and upstream is not None:
-                out[TopicPartition(upstream, one.topic_partition.partition)] = one.upstream_offset
-        return out
+            if one.group == group:
+                found[one.topic_partition] = one.upstream_offset
+        names = self._at_source({tp.topic for tp in found})
+        return {
+            TopicPartition(names[tp.topic], tp.partition): offset
+            for tp, offset in found.items()
+            if tp.topic in names
+        }
 
 
 def _committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:

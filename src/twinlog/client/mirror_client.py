@@ -150,13 +150,16 @@ class MirrorClient:
         or a MirrorMaker 2 copied what is there, and the answer lies somewhat before it.
         Partitions that Twinlog did not copy are left out.
         """
+        exact = self._exact_map(remote_alias)
+        format_remote = self._policy.format_remote_topic
+        plain = {tp.topic: format_remote(remote_alias, tp.topic) for tp in offsets}
+        names = exact.names_here(plain)  # the flow may have renamed them
         remote = {
-            TopicPartition(
-                self._policy.format_remote_topic(remote_alias, tp.topic), tp.partition
-            ): (offset)
+            TopicPartition(names[tp.topic], tp.partition): offset
             for tp, offset in offsets.items()
+            if tp.topic in names
         }
-        return self._exact_map(remote_alias).downstream(remote)
+        return exact.downstream(remote)
 
     def to_upstream(
         self, remote_alias: str, offsets: Mapping[TopicPartition, int]
@@ -165,9 +168,14 @@ class MirrorClient:
 
         `offsets` has partitions of this cluster, the answer has them by their names there.
         """
-        found = self._exact_map(remote_alias).upstream(offsets)
+        exact = self._exact_map(remote_alias)
+        found = exact.upstream(offsets)
+        names = exact.names_at_source({tp.topic for tp in found})
+        upstream = self._policy.upstream_topic
         return {
-            TopicPartition(self._policy.upstream_topic(tp.topic) or tp.topic, tp.partition): place
+            TopicPartition(
+                names.get(tp.topic) or upstream(tp.topic) or tp.topic, tp.partition
+            ): place
             for tp, place in found.items()
         }
 

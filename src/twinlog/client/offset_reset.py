@@ -1,122 +1,435 @@
-"""Sets a group's offsets on the target to the first records of some time: recovery by timestamp.
+"""Sets offsets of idle groups of one cluster: to a time, to an end of the log, to an offset, or by
+so many records; with the semantics of Kafka's `kafka-consumer-groups.sh --reset-offsets`.
 
-Brokers find the place (ListOffsets): the first record, by offset, whose timestamp is not before the
-time. Copies keep their timestamps, so a time means the same on both clusters. Where timestamps are
-out of order, records before that place may be newer, and ones behind it older.
+- An offset outside the log becomes the end of it that is nearer, and that is said. A time after the
+  newest record is the log's end. Where timestamps are out of order, the place is the first record,
+  by offset, that is not older; copies keep their timestamps, so a time means the same on both
+  clusters.
+- A group with members is refused, and its members are named.
+- A group's offsets are set in one request, all or none: what may refuse single partitions is looked
+  at before, and where one is refused all the same, the others are set back.
+
+Between the plan and its execution somebody thinks about it, for minutes perhaps. What may happen in
+between, and after:
+
+- the group got members: the coordinator itself refuses the commit;
+- the group moved: its offsets are read again, and it is refused;
+- retention moved the log's start, or the log lost its end: the offset is moved to it, else
+  `auto.offset.reset` would say where the consumers go;
+- a topic was deleted or made anew: the group is refused;
+- this process dies, or an answer is lost: each group has all of its new offsets or none. The same
+  command again sets the same, but for a shift, whose plan then begins at the new offsets: it shows
+  where the group is now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, TypeAlias
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_members import group_members, named
 from twinlog.cluster.groups.group_offsets import (
+    CommitResult,
     Committed,
+    GroupOffsets,
     commit_offsets,
     fetch_offsets,
     is_refused_as_active,
 )
 from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.net.metadata import ClusterMetadata, Operation
 from twinlog.cluster.topics import admin
-from twinlog.errors import FlowError, TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.errors import FlowError, TwinlogError, Unsupported
+from twinlog.model import TopicId, TopicPartition
+from twinlog.quantities import first_few, plural
+from twinlog.survey.rights import denied, may
+
+Commit: TypeAlias = Callable[
+    [Coordinators, Mapping[str, GroupOffsets]], Mapping[str, CommitResult | TwinlogError]
+]
+
+
+class GoalKind(StrEnum):
+    """Where groups are to go."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    SHIFT = "shift"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """The same, with its number: an offset, records to go on or (below 0) back, or milliseconds
+    since 1970; 0 for an end of the log.
+    """
+
+    kind: GoalKind
+    value: int = 0
+
+
+class Fit(StrEnum):
+    """How the new offset came about."""
+
+    AS_ASKED = ""
+    AT_START = "the log begins there"
+    AT_END = "the log ends there"
+    NONE_SO_NEW = "the end: no record is so new"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """A partition's log, and the place in it of the time asked for."""
+
+    start: int
+    end: int
+    at_time: int = -1
+    """-1: no record is so new, or no time was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOffset:
-    """What becomes of one partition of the group."""
+    """What becomes of one partition of a group."""
 
     topic: str
     partition: int
     before: int | None
     """None where the group has no offset there yet."""
+    metadata: str = ""
+    """Of that commit, for whoever puts it back: Kafka Streams keeps its time there."""
     after: int
-    is_end: bool
-    """No record is so new: the group goes on at the end."""
+    start: int
+    end: int
+    fit: Fit = Fit.AS_ASKED
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReset:
+    """What becomes of one group: all of `offsets`, or, where it is refused, nothing."""
+
+    group: str
+    is_share: bool = False
+    offsets: tuple[ResetOffset, ...] = ()
+    topic_ids: Mapping[str, TopicId]
+    """Of the topics that the offsets are of."""
+    refused: TwinlogError | None = None
+    is_done: bool = False
+
+    @property
+    def goes_back(self) -> bool:
+        """Records will be read again somewhere."""
+        return any(one.before is not None and one.after < one.before for one in self.offsets)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        error = self.refused
+        return {
+            "group": self.group,
+            "is_share": self.is_share,
+            "is_done": self.is_done,
+            "refused": None if error is None else {"code": error.code, "message": error.message},
+            "offsets": [{**asdict(one), "fit": one.fit.value} for one in self.offsets],
+        }
+
+
+def place(goal: Goal, before: int | None, log: Bounds) -> tuple[int, Fit] | None:
+    """The new offset within the log; None where there is nothing to shift from."""
+    match goal.kind:
+        case GoalKind.EARLIEST:
+            return log.start, Fit.AS_ASKED
+        case GoalKind.LATEST:
+            return log.end, Fit.AS_ASKED
+        case GoalKind.TIMESTAMP:
+            none = log.at_time < 0
+            return (log.end, Fit.NONE_SO_NEW) if none else (log.at_time, Fit.AS_ASKED)
+        case GoalKind.OFFSET:
+            return _within(goal.value, log)
+        case GoalKind.SHIFT:
+            return None if before is None else _within(before + goal.value, log)
+
+
+def _within(wanted: int, log: Bounds) -> tuple[int, Fit]:
+    if wanted < log.start:
+        return log.start, Fit.AT_START
+    return (log.end, Fit.AT_END) if wanted > log.end else (wanted, Fit.AS_ASKED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Now:
+    """What was asked of the cluster for all groups at once."""
+
+    listed: Mapping[str, Group]
+    members: Mapping[str, tuple[Any, ...] | TwinlogError]
+    before: Mapping[str, GroupOffsets | TwinlogError]
+    seen: ClusterMetadata
+    logs: Mapping[TopicPartition, Bounds | TwinlogError]
 
 
 class OffsetReset:
-    """One group of one cluster: first `plan`, then `execute` what it says."""
+    """Groups of one cluster: first `plan`, then `execute` what it says; for one thread."""
 
-    def __init__(self, client: ClusterClient, group: str) -> None:
+    def __init__(self, client: ClusterClient) -> None:
         self._client = client
         self._coordinators = Coordinators(client)
-        self._group = group
-        self._is_share = False
 
-    def plan(self, timestamp_ms: int, topics: Collection[str] = ()) -> tuple[ResetOffset, ...]:
-        """The offsets of that time for these topics, or for those that the group has offsets of.
+    def names(self, matches: Callable[[str], bool]) -> list[str]:
+        """Groups of the cluster that can be reset, by a filter of their names."""
+        found = list_groups(self._coordinators).values()
+        return sorted(g.name for g in found if (g.has_offsets or g.is_share) and matches(g.name))
 
-        Raises FlowError for an active group, one without offsets, or a topic that is missing.
+    def plan(
+        self,
+        goal: Goal,
+        groups: Sequence[str],
+        *,
+        topics: Collection[str] = (),
+        matches: Callable[[str], bool] = lambda _: True,
+    ) -> list[GroupReset]:
+        """What would be set, a group each. `topics`: all of their partitions; without them those
+        that the group has offsets of and whose topics match. Raises FlowError or ClusterError
+        where a topic of `topics` is missing, or the cluster does not answer.
         """
-        self._check_idle()
-        before = self._committed()
-        wanted = self._partitions(topics) if topics else list(before)
-        if not wanted:
+        listed = list_groups(self._coordinators)
+        named_topics = self._partitions(topics)
+        before = self._committed(groups, listed)
+        wanted = {
+            group: sorted(named_topics or (tp for tp in found if matches(tp.topic)))
+            for group, found in before.items()
+            if not isinstance(found, TwinlogError)
+        }
+        tps = sorted({tp for some in wanted.values() for tp in some})
+        active = [listed[g] for g in groups if g in listed and listed[g].is_active]
+        now = _Now(
+            listed=listed,
+            members=group_members(self._coordinators, active),
+            before=before,
+            seen=self._client.metadata(sorted({tp.topic for tp in tps})),
+            logs=self._logs(goal, tps),
+        )
+        return [self._group(goal, group, wanted.get(group, ()), now) for group in groups]
+
+    def execute(self, plan: GroupReset) -> GroupReset:
+        """Set the offsets of a group; the answer has what was set, or why nothing was."""
+        if plan.refused is not None:
+            return plan
+        try:
+            plan = self._up_to_date(plan)
+            self._set(plan)
+        except TwinlogError as error:
+            return replace(plan, refused=error)
+        return replace(plan, is_done=True)
+
+    # -- the plan
+
+    def _group(
+        self, goal: Goal, group: str, tps: Sequence[TopicPartition], now: _Now
+    ) -> GroupReset:
+        found = now.listed.get(group)
+        ids = {tp.topic: now.seen.topics[tp.topic].topic_id for tp in tps}
+        out = GroupReset(group=group, topic_ids=ids, is_share=found is not None and found.is_share)
+        if found is not None and found.is_active:
+            return replace(out, refused=self._active(group, now.members.get(group, ())))
+        if found is not None and not (found.has_offsets or found.is_share):
+            return replace(out, refused=self._other_kind(found))
+        before = now.before[group]
+        if isinstance(before, TwinlogError):
+            return replace(out, refused=before)
+        if not tps:
+            return replace(out, refused=self._nothing(group))
+        try:
+            offsets = tuple(self._offsets(goal, group, tps, before, now))
+        except TwinlogError as error:
+            return replace(out, refused=error)
+        return replace(out, offsets=offsets)
+
+    def _offsets(
+        self,
+        goal: Goal,
+        group: str,
+        tps: Iterable[TopicPartition],
+        before: GroupOffsets,
+        now: _Now,
+    ) -> Iterator[ResetOffset]:
+        for tp in tps:
+            log = now.logs[tp]
+            if isinstance(log, TwinlogError):
+                raise log
+            if not may(now.seen, tp.topic, Operation.READ):
+                raise denied(self._client.alias, "READ", tp.topic)
+            commit = before.get(tp)
+            then = None if commit is None else commit.offset
+            found = place(goal, then, log)
+            if found is None:
+                raise FlowError(
+                    f"cluster {self._client.alias}: group {group} has no offset of {tp} to shift "
+                    "from: leave its topic out, or say where it shall go",
+                    code="NO_OFFSETS",
+                )
+            yield ResetOffset(
+                topic=tp.topic,
+                partition=tp.partition,
+                before=then,
+                metadata="" if commit is None else commit.metadata,
+                after=found[0],
+                start=log.start,
+                end=log.end,
+                fit=found[1],
+            )
+
+    def _logs(
+        self, goal: Goal, tps: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Bounds | TwinlogError]:
+        if not tps:
+            return {}
+        starts = admin.list_offsets(self._client, tps, admin.EARLIEST)
+        ends = admin.list_offsets(self._client, tps, admin.LATEST)
+        times: Mapping[TopicPartition, admin.OffsetResult | TwinlogError] = {}
+        if goal.kind is GoalKind.TIMESTAMP:
+            times = admin.list_offsets(self._client, tps, goal.value)
+        out: dict[TopicPartition, Bounds | TwinlogError] = {}
+        for tp in tps:
+            start, end, at = starts[tp], ends[tp], times.get(tp)
+            if isinstance(start, TwinlogError):
+                out[tp] = start
+            elif isinstance(end, TwinlogError):
+                out[tp] = end
+            elif isinstance(at, TwinlogError):
+                out[tp] = at
+            else:
+                at_time = -1 if at is None else at.offset
+                out[tp] = Bounds(start=start.offset, end=end.offset, at_time=at_time)
+        return out
+
+    def _partitions(self, topics: Collection[str]) -> list[TopicPartition]:
+        if not topics:
+            return []
+        known = self._client.metadata(sorted(topics), allow_missing=False).topics
+        return [TopicPartition(t.name, p.partition) for t in known.values() for p in t.partitions]
+
+    def _committed(
+        self, groups: Sequence[str], listed: Mapping[str, Group]
+    ) -> dict[str, GroupOffsets | TwinlogError]:
+        shares = [g for g in groups if g in listed and listed[g].is_share]
+        others = [g for g in groups if g not in shares]
+        out = fetch_offsets(self._coordinators, others) if others else {}
+        if shares:
+            try:
+                out |= fetch_start_offsets(self._coordinators, shares)
+            except Unsupported as error:
+                out |= dict.fromkeys(shares, error)
+        return out
+
+    # -- its execution
+
+    def _up_to_date(self, plan: GroupReset) -> GroupReset:
+        """The plan with offsets within the logs of now; raises where the group, or a topic, is not
+        what it was.
+        """
+        fetch = fetch_start_offsets if plan.is_share else fetch_offsets
+        found = fetch(self._coordinators, [plan.group])[plan.group]
+        if isinstance(found, TwinlogError):
+            raise found
+        now = {tp: one.offset for tp, one in found.items()}
+        moved = [one.tp for one in plan.offsets if now.get(one.tp) != one.before]
+        where = f"cluster {self._client.alias}: group {plan.group}"
+        if moved:
             raise FlowError(
-                f"cluster {self._client.alias}: group {self._group} has no committed offsets there:"
-                " name the topics with --topic",
+                f"{where} has moved since it was looked at ({first_few(map(str, moved))}), so its "
+                "offsets are left alone: run it again, with its consumers stopped",
+                code="GROUP_ACTIVE",
+            )
+        seen = self._client.metadata(sorted(plan.topic_ids)).topics
+        anew = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
+        if anew:
+            raise FlowError(
+                f"{where} is left alone: {first_few(anew)} was deleted or made anew since it was "
+                "looked at: run it again",
                 code="NO_OFFSETS",
             )
-        places = admin.list_offsets(self._client, wanted, timestamp_ms)
-        ends = admin.list_offsets(self._client, wanted, admin.LATEST)
-        out = []
-        for tp in sorted(wanted):
-            place, end = places[tp], ends[tp]
-            if isinstance(place, TwinlogError):
-                raise place
-            if isinstance(end, TwinlogError):
-                raise end
-            out.append(
-                ResetOffset(
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    before=before.get(tp),
-                    after=end.offset if place.offset < 0 else place.offset,
-                    is_end=place.offset < 0,
-                )
+        logs = self._logs(Goal(kind=GoalKind.EARLIEST), [one.tp for one in plan.offsets])
+        return replace(plan, offsets=tuple(_again(one, logs[one.tp]) for one in plan.offsets))
+
+    def _set(self, plan: GroupReset) -> None:
+        commit: Commit = alter_start_offsets if plan.is_share else commit_offsets
+        offsets = {one.tp: Committed(offset=one.after) for one in plan.offsets}
+        answer = commit(self._coordinators, {plan.group: offsets})[plan.group]
+        if isinstance(answer, TwinlogError):
+            raise self._named(plan, answer)
+        refused = {tp: error for tp, error in answer.items() if error is not None}
+        if refused:
+            raise self._set_back(plan, refused, commit)
+
+    def _named(self, plan: GroupReset, error: TwinlogError) -> TwinlogError:
+        """The refusal of a group that got members meanwhile says who they are."""
+        if not is_refused_as_active(error):
+            return error
+        found = list_groups(self._coordinators).get(plan.group)
+        members = {} if found is None else group_members(self._coordinators, [found])
+        return self._active(plan.group, members.get(plan.group, ()))
+
+    def _set_back(
+        self, plan: GroupReset, refused: Mapping[TopicPartition, TwinlogError], commit: Commit
+    ) -> TwinlogError:
+        """Nothing of a group is set where not all of it can be: what to say of it."""
+        tp, error = next(iter(refused.items()))
+        if is_refused_as_active(error):
+            return self._named(plan, error)
+        done = [one for one in plan.offsets if one.tp not in refused]
+        before = {o.tp: Committed(o.before, o.metadata) for o in done if o.before is not None}
+        answer: CommitResult | TwinlogError = {}
+        if before:
+            answer = commit(self._coordinators, {plan.group: before})[plan.group]
+        if isinstance(answer, TwinlogError):
+            left = [one.tp for one in done]
+        else:
+            left = [one.tp for one in done if one.before is None or answer.get(one.tp)]
+        rest = "the others were set back"
+        if left:
+            rest = (
+                f"{plural(len(left), 'other partition')} could not be set back "
+                f"({first_few(map(str, left))})"
             )
-        return tuple(out)
-
-    def execute(self, plan: Collection[ResetOffset]) -> None:
-        """Commit them; raises what the coordinator refused, and FlowError for an active group."""
-        offsets = {TopicPartition(o.topic, o.partition): Committed(offset=o.after) for o in plan}
-        commit = alter_start_offsets if self._is_share else commit_offsets
-        answer = commit(self._coordinators, {self._group: offsets})[self._group]
-        problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
-        for problem in problems:
-            if problem is not None and is_refused_as_active(problem):
-                raise self._active()
-            if problem is not None:
-                raise problem
-
-    def _check_idle(self) -> None:
-        found = list_groups(self._coordinators).get(self._group)
-        if found is not None and found.is_active:
-            raise self._active()
-        self._is_share = found is not None and found.is_share
-
-    def _active(self) -> FlowError:
         return FlowError(
-            f"cluster {self._client.alias}: group {self._group} is active, so its offsets are left "
-            "alone: stop its consumers first",
+            f"cluster {self._client.alias}: group {plan.group}: {tp} was refused, and {rest}: "
+            f"{error}",
+            code=error.code,
+        )
+
+    def _active(self, group: str, members: Sequence[Any] | TwinlogError) -> FlowError:
+        who = str(members) if isinstance(members, TwinlogError) else named(members)
+        return FlowError(
+            f"cluster {self._client.alias}: group {group} is active ({who}), so its offsets are "
+            "left alone: stop its consumers first",
             code="GROUP_ACTIVE",
         )
 
-    def _committed(self) -> Mapping[TopicPartition, int]:
-        fetch = fetch_start_offsets if self._is_share else fetch_offsets
-        found = fetch(self._coordinators, [self._group])[self._group]
-        if isinstance(found, TwinlogError):
-            raise found
-        return {tp: one.offset for tp, one in found.items()}
+    def _other_kind(self, group: Group) -> FlowError:
+        return FlowError(
+            f"cluster {self._client.alias}: group {group.name} has no offsets of consumers: it is "
+            f"one of protocol {group.protocol_type}, so look at its name",
+            code="NO_OFFSETS",
+        )
 
-    def _partitions(self, topics: Collection[str]) -> list[TopicPartition]:
-        known = self._client.metadata(sorted(topics), allow_missing=False).topics
-        return [TopicPartition(t.name, p.partition) for t in known.values() for p in t.partitions]
+    def _nothing(self, group: str) -> FlowError:
+        return FlowError(
+            f"cluster {self._client.alias}: group {group} has no committed offsets there: look at "
+            "its name, or name the topics with --topic",
+            code="NO_OFFSETS",
+        )
+
+
+def _again(one: ResetOffset, log: Bounds | TwinlogError) -> ResetOffset:
+    """Within the log of now."""
+    if isinstance(log, TwinlogError):
+        raise log
+    after, fit = _within(one.after, log)
+    return one if fit is Fit.AS_ASKED else replace(one, after=after, fit=fit)

@@ -3,26 +3,65 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
-from typing import Any
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from twinlog.wire.records import Record
 
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
-def record_line(partition: int, record: Record, *, is_log_append_time: bool) -> str:
-    """One line without its end; ASCII only, so that no terminal is told anything by it."""
+
+def record_line(
+    partition: int, record: Record, *, is_log_append_time: bool, more: Mapping[str, Any] = NOTHING
+) -> str:
+    """One line without its end; ASCII only, so that no terminal is told anything by it.
+
+    `more` are fields that not every writer knows.
+    """
     return json.dumps(
         {
             "partition": partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
             "timestamp_type": "LogAppendTime" if is_log_append_time else "CreateTime",
+            **more,
             "key": _value(record.key),
             "value": _value(record.value),
             "headers": [[_name(name), _value(value)] for name, value in record.headers],
         },
         separators=(",", ":"),
     )
+
+
+def record_of(fields: Mapping[str, Any]) -> Record:
+    """The other way round, from a line that was read; raises what is wrong as ValueError,
+    TypeError or KeyError.
+    """
+    headers = tuple((_as_name(name), _as_bytes(value)) for name, value in fields["headers"])
+    return Record(
+        offset=int(fields["offset"]),
+        timestamp=int(fields["timestamp"]),
+        key=_as_bytes(fields["key"]),
+        value=_as_bytes(fields["value"]),
+        headers=headers,
+    )
+
+
+def _as_bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    return b64decode(value["base64"], validate=True)
+
+
+def _as_name(value: Any) -> str:
+    found = _as_bytes(value)
+    if found is None:
+        raise ValueError("a header without a name")
+    return found.decode("utf-8", "surrogateescape")
 
 
 def _value(data: bytes | None) -> Any:

@@ -9,7 +9,7 @@ Not for several threads: give each its own client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -101,6 +101,18 @@ class ClusterClient:
             return self._ask_metadata(topics, allow_missing)
 
         return self.retrying(ask, timeout_s=timeout_s)
+
+    def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:
+        """What this broker says of these topics (None: all), asked once; missing ones have errors.
+        Nothing of it is taken over: its metadata may be older than what is known.
+        """
+        answer = self.attempt(
+            node,
+            _metadata_request(topics),
+            timeout_s=METADATA_TIMEOUT_S,
+            minimum=METADATA_WITHOUT_CREATION,
+        )
+        return decode_metadata(answer)
 
     def send(
         self,
@@ -213,14 +225,11 @@ class ClusterClient:
         return self.patience.deadline(self.api_timeout_s if timeout_s is None else timeout_s)
 
     def _ask_metadata(self, topics: Sequence[str] | None, allow_missing: bool) -> ClusterMetadata:
-        topic = MetadataRequest.MetadataRequestTopic
-        request = MetadataRequest(
-            topics=None if topics is None else [topic(name=name) for name in topics],
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=True,
-        )
         answer = self.attempt(
-            None, request, timeout_s=METADATA_TIMEOUT_S, minimum=METADATA_WITHOUT_CREATION
+            None,
+            _metadata_request(topics),
+            timeout_s=METADATA_TIMEOUT_S,
+            minimum=METADATA_WITHOUT_CREATION,
         )
         if answer.error_code == REBOOTSTRAP_REQUIRED:
             self.close()
@@ -259,6 +268,11 @@ class ClusterClient:
         if node not in self._pool.brokers:
             self._ask_metadata([], allow_missing=True)
 
+    def renew(self, settings: ClusterSettings) -> None:
+        """Open new connections with these; those that are open stay. From any thread."""
+        self.settings = settings
+        self._pool.renew(settings)
+
     def close(self) -> None:
         """Close every connection; the next request opens new ones."""
         self._pool.close()
@@ -268,3 +282,12 @@ class ClusterClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _metadata_request(topics: Collection[str] | None) -> Message:
+    topic = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=None if topics is None else [topic(name=name) for name in topics],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )

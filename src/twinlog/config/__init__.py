@@ -2,5 +2,5 @@
 
 `load` is the only place that reads a file or the environment. `config_file` and `combined` say what
 kind of file, and how many; `files`, `strimzi`, `keys`, `values` and `regex` read it, `flow` decides
-what it means, `advice` says what may not be meant so.
+what it means, `advice` says what may not be meant so, `pages` makes pages of the docs.
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 from twinlog.config.files.overrides import Override
 from twinlog.config.flow.schema import ClusterConfig, MirrorConfig
 from twinlog.config.load import load
+from twinlog.config.rest import OPEN, RestConfig
 from twinlog.errors import ConfigError
 
 
@@ -48,9 +49,22 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
         clusters=tuple(cluster for cluster, _ in clusters.values()),
         flows=tuple(flow for config in configs for flow in config.flows),
         http_listener=next((c.http_listener for c in configs if c.http_listener), None),
+        rest=_one_rest(configs),
         lines=tuple(line for config in configs for line in config.lines),
         warnings=tuple(warning for config in configs for warning in config.warnings),
     )
+
+
+def _one_rest(configs: Sequence[MirrorConfig]) -> RestConfig:
+    """A process has one listener: files that say who may come in must say the same."""
+    said = [config for config in configs if config.rest != OPEN]
+    for config in said[1:]:
+        if config.rest != said[0].rest:
+            raise ConfigError(
+                f"{config.file}: twinlog.rest.*: differs from {said[0].file}; one process has one "
+                "listener: write the same in both, or in one of them alone"
+            )
+    return said[0].rest if said else OPEN
 
 
 def _refuse_twice(configs: Sequence[MirrorConfig]) -> None:

@@ -37,6 +37,7 @@ from twinlog.config.keys.client_keys import (
     SECURITY_PROTOCOL,
     SECURITY_PROTOCOLS,
 )
+from twinlog.config.rest import rest_config
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse
 from twinlog.config.values.types import to_choice, to_list, to_servers
@@ -92,6 +93,7 @@ def load_raw(
         clusters=tuple(_cluster(raw, alias) for alias in aliases),
         flows=flows,
         http_listener=http_listener(raw),
+        rest=rest_config(raw),
         lines=tuple(raw.values()),
         warnings=(
             *audit_duplicates(text.duplicates, text.file),
@@ -169,8 +171,15 @@ def _no_flow(
 def _flow(raw: Settings, flow: Flow, file: str) -> FlowConfig:
     config = read_flow(raw, flow)
     for alias, clients in (
-        (flow.source, (config.source_consumer, config.source_admin)),
-        (flow.target, (config.target_producer, config.target_consumer, config.target_admin)),
+        (flow.source, (config.clients.source_consumer, config.clients.source_admin)),
+        (
+            flow.target,
+            (
+                config.clients.target_producer,
+                config.clients.target_consumer,
+                config.clients.target_admin,
+            ),
+        ),
     ):
         for client in clients:
             _check_connection(client, alias, flow, file)

@@ -1,7 +1,7 @@
 """The driver: what keeps flows running, and what shows and steers them.
 
-From the top: `process` runs flows in this process; `check`, `rebuild`, `support` are commands of
-their own; `flow` is the life of a flow, with `lanes` (who copies what) and `loops` (what must not
-be copied); `duties` go beside the copy; `adopt` takes over from MirrorMaker 2; `watch` shows all of
-it.
+From the top: `process` runs flows in this process; `verify`, `compare`, `doctor`, `check`,
+`rebuild` and `support` are commands of their own; `flow` is the life of a flow, with `risk` (what
+would be lost), `lanes` (who copies what) and `loops` (what must not be copied); `groups` and
+`duties` go beside the copy; `adopt` takes over from MirrorMaker 2; `watch` shows all of it.
 """

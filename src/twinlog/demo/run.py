@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from twinlog.codes import FlowState
 from twinlog.config.load import load
 from twinlog.control.process.run import MirrorOptions, run_mirror
 from twinlog.control.watch.rates import Rates, TopicRate
@@ -184,7 +185,7 @@ class _Demo:
                 return
 
     def _is_running(self) -> bool:
-        return any(flow.state == "RUNNING" for flow in self._flows)
+        return any(flow.state is FlowState.RUNNING for flow in self._flows)
 
     def _is_over(self) -> bool:
         seconds = self._options.seconds

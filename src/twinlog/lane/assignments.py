@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.cold_starts import Found, Starter, waits_for_late_requests
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.lane.cold_starts import Found, Starter
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
@@ -25,10 +25,9 @@ from twinlog.lane.messages import (
     ReleasedPartition,
     Take,
     TakePartition,
-    Troubled,
     Work,
 )
-from twinlog.lane.reporting import Reporter, hand_over
+from twinlog.lane.reporting import Reporter, given_back, hand_over
 from twinlog.lane.sides.background import Background
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.pace import TopicBuckets
@@ -115,8 +114,6 @@ class Assignments:
             known_producers=frozenset(work.known_producers),
         )
         self._copies: dict[TopicPartition, Copy] = {}
-        self._late: dict[TopicPartition, float] = {}
-        """Monotonic: until then requests of an earlier holder may arrive."""
         self._takes: dict[TopicPartition, TakePartition] = {}
         """Every partition that is here, started or not."""
         self._releasing: dict[TopicPartition, bool] = {}
@@ -169,8 +166,7 @@ class Assignments:
         cold = []
         for partition in take.partitions:
             self._takes[partition.source] = partition
-            if late_ms := waits_for_late_requests(partition):
-                self._late[partition.source] = time.monotonic() + late_ms / 1000
+            self._starter.expect_late_requests(partition)
             if partition.handed is None:
                 cold.append(partition)
             else:
@@ -231,7 +227,8 @@ class Assignments:
             is_picky=take.is_picky,
             last_run=tail.runs[-1] if tail.runs else None,
             now_ms=int(time.time() * 1000),
-            late_requests=self._late.get(take.source, 0.0) > self._starter.looked_at(take),
+            late_requests=self._starter.may_have_missed(take),
+            skips=take.skips,
         )
         self._begin(copy)
 
@@ -267,7 +264,7 @@ class Assignments:
                 is_picky=take.is_picky,
                 last_run=run,
                 now_ms=now_ms,
-                late_requests=self._late.get(take.source, 0.0) > self._starter.looked_at(take),
+                late_requests=self._starter.may_have_missed(take),
             )
             branches.append(branch)
         self._begin(
@@ -277,6 +274,7 @@ class Assignments:
                 branches=branches,
                 read_committed=self._rules.read_committed,
                 end=take.end,
+                skips=take.skips,
             )
         )
 
@@ -284,8 +282,9 @@ class Assignments:
         self._copies[copy.source] = copy
         self._unsettled.add(copy.source)
         self.source.add(copy)
+        looked_at = self._starter.looked_at(copy.source)
         for part in copy.parts:
-            self.target.add(part)
+            self.target.add(part, looked_at)
             self.map.add(part)
 
     # -- one partition
@@ -333,9 +332,7 @@ class Assignments:
                 part.trouble = part.trouble or error
 
     def _tend_late(self) -> None:
-        now = time.monotonic()
-        for tp in [tp for tp, t in self._late.items() if t <= now and tp in self._copies]:
-            del self._late[tp]
+        for tp in self._starter.late_requests_over(self._copies):
             for part in self._copies[tp].parts:
                 part.late_requests_are_over()
                 self.target.wake(part)
@@ -375,6 +372,8 @@ class Assignments:
         self._unsettled.add(tp)
         copy = self._copies.get(tp)
         if copy is not None:
+            for part in copy.parts:
+                part.note_position()
             copy.drain()
             for part in copy.parts:
                 if not part.is_ours_alone and part.state is not CopyState.TAKEN_OVER:
@@ -407,30 +406,17 @@ class Assignments:
         return [
             part
             for part in copy.parts
-            if part.tail.dirty and not (part.is_ours_alone and take.runs)
+            if part.owes_position or (part.tail.dirty and not (part.is_ours_alone and take.runs))
         ]
 
     def _give_back(self, tp: TopicPartition, error: TwinlogError, wait_ms: int) -> None:
-        copy = self._copies.get(tp)
-        # whichever trouble is told: that the source lost what was copied must not be forgotten
-        both = (error, None if copy is None else copy.source_trouble)
-        lost = [one.lost for one in both if isinstance(one, PartitionError) and one.lost]
+        told = given_back(tp, error, self._copies.get(tp), wait_ms)
         self._report_now(tp)
         self._remove(tp)
-        self._send(
-            Troubled(
-                source=tp,
-                code=error.code,
-                message=error.message,
-                is_retriable=error.fate is Fate.RETRIABLE,
-                wait_ms=wait_ms,
-                lost=next(iter(lost), None),
-            )
-        )
+        self._send(told)
 
     def _remove(self, tp: TopicPartition) -> None:
         self._takes.pop(tp, None)
-        self._late.pop(tp, None)
         self._starter.forget(tp)
         self._releasing.pop(tp, None)
         copy = self._copies.pop(tp, None)
@@ -443,14 +429,16 @@ class Assignments:
                 self.map.forget(part)
 
     def place_marks(self) -> None:
-        """In a topic that others may write to: the place where we are, for the next cold start."""
+        """How far the source was read, and in a topic that others may write to the place where we
+        are, for the next cold start.
+        """
         for copy in self._copies.values():
             for part in copy.parts:
-                if part.is_ours_alone or part.state is not CopyState.COPYING or part.trouble:
+                if part.state is not CopyState.COPYING or part.trouble:
                     continue
-                if isinstance(part, Branch):
-                    part.note_position()
-                part.tail.place(part.mark())
+                part.note_position()
+                if not part.is_ours_alone:
+                    part.tail.place(part.mark())
                 self.map.note(part)
 
     # -- reporting

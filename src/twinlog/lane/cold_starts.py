@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
 from twinlog.errors import TwinlogError
+from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Fan, TakePartition, Work
 from twinlog.lane.sides.background import Background
 from twinlog.lane.sides.cluster_side import ClusterSide
@@ -30,14 +31,6 @@ Start = StartPoint | FanStart
 OnStarted = Callable[[TakePartition, Found], None]
 
 
-def waits_for_late_requests(take: TakePartition) -> int:
-    """For how many ms requests of an earlier holder may still arrive; 0 where nobody can have sent
-    any, since no row of the map has fixed a start.
-    """
-    has_begun = bool(take.runs) or take.fan is not None or take.handed is not None
-    return take.unprotected_wait_ms if has_begun else 0
-
-
 class Starter:
     """Finds start points without stopping the loop."""
 
@@ -51,16 +44,19 @@ class Starter:
         no_leader: NoLeaderWatch,
     ) -> None:
         self._work = work
+        self._log = FlowLog(log, work.flow)
         self.copy_rules = copy_rules
         self._source = source
         self._target = target
         self._background = background
         self._looking: dict[TopicPartition, TakePartition] = {}
-        self._wait_until: dict[TopicPartition, float] = {}
+        self._late_until: dict[TopicPartition, float] = {}
+        """Monotonic: until then requests of an earlier holder may arrive."""
         self._looked_at: dict[TopicPartition, float] = {}
-        self._delayed: list[tuple[float, list[TakePartition], OnStarted]] = []
+        """Monotonic: when the last look began; what came since was perhaps not seen."""
+        self._delayed: dict[TopicPartition, tuple[float, TakePartition, OnStarted]] = {}
         self._no_leader = no_leader
-        self._leaderless: list[tuple[float, TakePartition, OnStarted]] = []
+        self._leaderless: dict[TopicPartition, tuple[float, TakePartition, OnStarted]] = {}
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
@@ -76,12 +72,33 @@ class Starter:
 
     def start(self, takes: Iterable[TakePartition], on_started: OnStarted) -> None:
         """Look at these partitions now."""
-        group = list(takes)
-        until = time.monotonic()
-        for take in group:
-            if late_ms := waits_for_late_requests(take):
-                self._wait_until[take.source] = until + late_ms / 1000
-        self._look(group, on_started)
+        self._look(list(takes), on_started)
+
+    def expect_late_requests(self, take: TakePartition) -> None:
+        """Those of an earlier holder, for as long as the driver says; of none where nobody can have
+        sent any, since no row of the map has fixed a start.
+        """
+        has_begun = bool(take.runs) or take.fan is not None or take.handed is not None
+        if take.unprotected_wait_ms and has_begun:
+            late_s = take.unprotected_wait_ms / 1000
+            self._late_until[take.source] = time.monotonic() + late_s
+
+    def may_have_missed(self, take: TakePartition) -> bool:
+        """Late requests may arrive after its look began, or after it was handed over."""
+        late_until = self._late_until.get(take.source, 0.0)
+        return late_until > self._looked_at.get(take.source, 0.0)
+
+    def late_requests_over(self, begun: Container[TopicPartition]) -> list[TopicPartition]:
+        """Those, among the partitions that have begun, for which the wait has just ended."""
+        now = time.monotonic()
+        over = [tp for tp, until in self._late_until.items() if until <= now and tp in begun]
+        for tp in over:
+            del self._late_until[tp]
+        return over
+
+    def looked_at(self, tp: TopicPartition) -> float:
+        """When the last look at the target's log began; of one that was handed over: now."""
+        return self._looked_at.get(tp, time.monotonic())
 
     def must_wait(self, take: TakePartition, found: Start, on_started: OnStarted) -> bool:
         """True when the start point may still move; the partition is then looked at again later.
@@ -91,48 +108,45 @@ class Starter:
         other records than ours by now (the source was compacted), and then our own is answered as
         its repeat: where an answer does not show that (LogAppendTime), all wait.
         """
-        until = self._wait_until.pop(take.source, 0.0)
-        looked_at = self.looked_at(take)  # what came while we looked was perhaps not seen
         now_ms = int(time.time() * 1000)
         points = found.points if isinstance(found, FanStart) else (found,)
         is_kept = all(self.copy_rules.keeps(p, now_ms) for p in points)
-        if until <= looked_at or (is_kept and take.stamps_own_time is False):
+        if not self.may_have_missed(take) or (is_kept and take.stamps_own_time is False):
             return False
         self._looking[take.source] = take
-        self._delayed.append((until, [take], on_started))
+        self._delayed[take.source] = self._late_until[take.source], take, on_started
         return True
 
-    def looked_at(self, take: TakePartition) -> float:
-        """Monotonic: when its last look began; 0 of one that was handed over."""
-        return self._looked_at.get(take.source, 0.0)
-
     def forget(self, tp: TopicPartition) -> None:
-        """It left the lane."""
+        """It left the lane: what was still to be looked at is of no use to who takes it again."""
+        self._late_until.pop(tp, None)
         self._looked_at.pop(tp, None)
+        self._looking.pop(tp, None)
+        self._delayed.pop(tp, None)
+        self._leaderless.pop(tp, None)
 
     def tend(self) -> None:
         """Begin what has waited long enough; called on every turn."""
         if self._leaderless:
             self._tend_leaderless()
         now = time.monotonic()
-        due = [one for one in self._delayed if one[0] <= now]
-        if due:
-            self._delayed = [one for one in self._delayed if one[0] > now]
-            for _, group, on_started in due:
-                self._look(group, on_started)
+        for tp, (until, take, on_started) in list(self._delayed.items()):
+            if until <= now:
+                del self._delayed[tp]
+                self._look([take], on_started)
 
     def _tend_leaderless(self) -> None:
         now, waiting = time.monotonic(), self._leaderless
-        self._leaderless = []
+        self._leaderless = {}
         led: dict[OnStarted, list[TakePartition]] = {}
-        for until, take, on_started in waiting:
+        for until, take, on_started in waiting.values():
             error = self._no_leader.of_take(take)
             if error is None:
                 led.setdefault(on_started, []).append(take)
             elif until <= now:
                 on_started(take, error)
             else:
-                self._leaderless.append((until, take, on_started))
+                self._leaderless[take.source] = until, take, on_started
         for on_started, takes in led.items():
             self._look(takes, on_started)
 
@@ -145,7 +159,7 @@ class Starter:
             self._target.need_topics((take.target.topic,))
             if self._no_leader.of_take(take) is not None:
                 self._looking.pop(take.source, None)
-                self._leaderless.append((until, take, on_started))
+                self._leaderless[take.source] = until, take, on_started
             else:
                 (sound if self._no_leader.is_sound(take) else slow).append(take)
         for group in (sound, slow):
@@ -185,9 +199,8 @@ class Starter:
     def _say_compared(self, found: Mapping[TopicPartition, Found]) -> None:
         for tp, start in found.items():
             if isinstance(start, StartPoint) and start.compared >= 0:
-                log.info(
-                    "start flow=%s partition=%s ordinal=%d upstream=%d: %s",
-                    self._work.flow,
+                self._log.info(
+                    "start partition=%s ordinal=%d upstream=%d: %s",
                     tp,
                     start.ordinal,
                     start.upstream,
@@ -212,7 +225,7 @@ class Starter:
         ]
         rules = replace(self._rules, producer_id=fan.producer_id, is_ours_alone=False)
         try:
-            return find_fan_start(requests, source, target, rules, may_lose_batches=take.is_picky)
+            return find_fan_start(requests, source, target, rules)
         except TwinlogError as error:
             return error
 
@@ -234,5 +247,8 @@ class Starter:
             acked_ordinal=take.acked_ordinal,
             acked_epoch=take.acked_epoch,
             lost=take.lost,
+            may_lose_batches=take.is_picky,
             accept_source_loss=self._work.accept_source_loss,
+            skips=take.skips,
+            accepted=take.accepted,
         )

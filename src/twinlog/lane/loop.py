@@ -28,6 +28,7 @@ from twinlog.errors import (
     DriverSilent,
     TwinlogError,
 )
+from twinlog.flow_log import FlowLog
 from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import Round
@@ -35,6 +36,7 @@ from twinlog.lane.messages import (
     Pace,
     Ready,
     Release,
+    Renewed,
     Stop,
     Take,
     Work,
@@ -194,6 +196,9 @@ class LaneLoop:
                     self._assignments.take(message)
                 case Pace():
                     self._assignments.source.pace.set_rates(message.bytes_per_second)
+                case Renewed():
+                    self._source_cluster.renew(message.source)
+                    self._target_cluster.renew(message.target)
                 case Release():
                     self._assignments.release(message.partitions)
                 case Stop():
@@ -239,7 +244,7 @@ class LaneLoop:
 
     def _on_broken(self, side: ClusterSide, node: int, error: TwinlogError) -> None:
         unanswered = side.drop(node)
-        log.info("connection lost flow=%s node=%s error=%s", self._work.flow, node, error)
+        FlowLog(log, self._work.flow).info("connection lost node=%s error=%s", node, error)
         if side is self._source_cluster:
             self._assignments.source.on_disconnected(node)
             return

@@ -33,9 +33,9 @@ from twinlog.wire.error_codes import (
     TOPIC_AUTHORIZATION_FAILED,
     lookup,
 )
-from twinlog.wire.produce import PRODUCE, produce_answer, produce_request
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
+from twinlog.wire.requests.produce import PRODUCE, produce_answer, produce_request
 
 ROUND_BYTES: Final = 512 * 1024
 """A round is closed when it holds so much; a row has at most about 12 KB."""

@@ -4,11 +4,12 @@ Which lane of which lease speaks is said by the channel's own first frame
 (`channel.frames.LaneIdentity`), which also keeps the signs of life.
 
     lane                          driver
-     |  <- Work --------------------|   clusters, rules, topics (secrets travel here, and only here)
+     |  <- Work --------------------|   clusters, rules, topics (secrets travel here and in Renewed)
      |  -- Ready ------------------>|   connections to both clusters are open
      |  <- Take --------------------|   start these partitions: cold (look first) or handed over
      |  -- Progress --------------->|   once a second, and it is the lane's sign of life
      |  <- Pace --------------------|   once a second, with a byte budget: this lane's share
+     |  <- Renewed -----------------|   key files have changed: what new connections use
      |  <- Release -----------------|   drain these partitions
      |  -- Released --------------->|   where each one ended: the next lane goes on with it
      |  -- Troubled --------------->|   a partition stopped by itself: code, fate, where it was
@@ -20,9 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.flow.tuning import Tuning
+from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.copy.timings import NO_TIMINGS, Timings
 from twinlog.mirror.map.offset_map import Mark, Run, Term
+from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import StartAt, TopicId, TopicPartition
 
@@ -99,6 +103,10 @@ class TakePartition:
     handed: HandOver | None = None
     fan: Fan | None = None
     """It goes to several target partitions; what is said above of one is then left out."""
+    skips: tuple[Skip, ...] = ()
+    """Upstream records that are left out since somebody wants it."""
+    accepted: tuple[Accepted, ...] = ()
+    """Records of somebody else in the target's log that stay there."""
     unprotected_wait_ms: int = 0
     """If the target does not surely remember our producer id, wait so long from now and look again:
     requests of a dead lane or connection may still arrive."""
@@ -167,6 +175,14 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """What Work said of security, as the driver's key files have it now (secrets, too)."""
+
+    source: SecuritySettings | None
+    target: SecuritySettings | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedPartition:
     """One partition at rest; without `handed` it was never started."""
 
@@ -196,6 +212,8 @@ class Troubled:
     """How long requests of ours may still be on their way to an unprotected partition."""
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source lost."""
+    poison: tuple[int, int] | None = None
+    """[first, next) of the upstream offsets that it is about, where that is known exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,12 +246,20 @@ class PartitionProgress:
     target_epoch: int
     sees_end: bool = True
     """The source's broker answers: `source_end` is the end of now."""
+    waits_for_map: bool = False
+    """It does nothing more before a row is in the offset map."""
+    batches: int = 0
+    """Read and not left out."""
+    recoded: int = 0
+    """Of those, how many were decoded, or packed with another codec."""
     age: Timings = NO_TIMINGS
     """Of the batches read since the last report."""
     latency: Timings = NO_TIMINGS
     """Of the batches acknowledged since the last report."""
     gap: Gap | None = None
     """Found since the last report."""
+    left_out: tuple[tuple[int, int], ...] = ()
+    """[first, next) of upstream records that were skipped, as is wanted, since the last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,5 +272,5 @@ class Progress:
     """Why a cluster cannot be reached, or empty."""
 
 
-MESSAGES = (Work, Take, Pace, Release, Stop, Ready, Released, Troubled, Progress)
+MESSAGES = (Work, Take, Pace, Renewed, Release, Stop, Ready, Released, Troubled, Progress)
 """All classes that travel by themselves."""

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from twinlog.lane.messages import HandOver, PartitionProgress
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.lane.messages import HandOver, PartitionProgress, Troubled
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.source_side import SourceSide, SourceState
 from twinlog.lane.sides.target_side import TargetSide
@@ -60,10 +61,38 @@ class Reporter:
             is_protected=copy.is_protected(now_ms, now_ms),
             target_epoch=copy.leader.looked if isinstance(copy, PartitionCopy) else -1,
             sees_end=self._source.sees_end(copy.source),
+            batches=copy.intake.batches,
+            recoded=copy.intake.deep_batches + copy.intake.packed_batches,
+            waits_for_map=any(part.waits_for_map for part in copy.parts),
             age=copy.ages.take(),
             latency=copy.latencies.take(),
             gap=self._gaps.take(copy.source),
+            left_out=_taken(copy.intake.left_out),
         )
+
+
+def _taken(left_out: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    found = tuple(left_out)
+    left_out.clear()
+    return found
+
+
+def given_back(
+    tp: TopicPartition, error: TwinlogError, copy: Copy | None, wait_ms: int
+) -> Troubled:
+    """A partition that stopped by itself."""
+    # whichever trouble is told: that the source lost what was copied must not be forgotten
+    both = (error, None if copy is None else copy.source_trouble)
+    lost = [one.lost for one in both if isinstance(one, PartitionError) and one.lost]
+    return Troubled(
+        source=tp,
+        code=error.code,
+        message=error.message,
+        is_retriable=error.fate is Fate.RETRIABLE,
+        wait_ms=wait_ms,
+        lost=next(iter(lost), None),
+        poison=error.poison,
+    )
 
 
 def _source_end(copy: Copy, state: SourceState | None) -> int:

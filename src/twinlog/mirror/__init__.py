@@ -1,6 +1,7 @@
 """What replication means, without sockets or threads: names, positions, the offset map, the copy.
 
 `plan` is one partition that is mirrored; `start` finds where it resumes, `copy` what is sent, `map`
-what is written down of it; `names` and `state` are what both clusters know of it by name.
-`findings` words what is wrong with two logs.
+what is written down of it; `names` says which topics, configs and ACLs are mirrored, and under
+which names; `state` is what the target keeps of flows and their copies.
+`verify` compares two logs. `findings` words what is wrong with two logs.
 """

@@ -21,7 +21,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from twinlog.errors import EnvironmentMissing
-from twinlog.folders import usable
+from twinlog.folders import cache_folder, usable
 from twinlog.java import find_java
 from twinlog.sandbox.jar_sums import check_jars, check_known
 
@@ -77,9 +77,9 @@ _MIRROR_MAKER = _JarSet(
 
 
 def default_cache(environment: Mapping[str, str]) -> Path:
-    """TWINLOG_CACHE, or `~/.cache/twinlog`."""
+    """TWINLOG_CACHE, or the cache folder of this user."""
     chosen = environment.get("TWINLOG_CACHE")
-    return Path(chosen) if chosen else Path("~/.cache/twinlog").expanduser()
+    return Path(chosen) if chosen else cache_folder(environment)
 
 
 def find_or_fetch(cache: Path | None = None, version: str = KAFKA_VERSION) -> Path:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 __all__ = ["MarkedProcess", "spawn", "wait_until"]
 
 _POLL_SECONDS = 0.02
@@ -30,7 +32,7 @@ class MarkedProcess:
     @property
     def alive(self) -> bool:
         _reap(self.pid)
-        return self.marker.encode() in _command_line(self.pid)
+        return any(self.marker in part for part in _command_line(self.pid))
 
     def send(self, number: signal.Signals) -> None:
         if self.alive:
@@ -78,27 +80,23 @@ def wait_until(condition: Callable[[], bool], *, within: float) -> bool:
     return True
 
 
-def _command_line(pid: int) -> bytes:
+def _command_line(pid: int) -> list[str]:
     """The command line; empty when there is no such process, or only its zombie."""
-    proc = Path(f"/proc/{pid}")
-    command = b""
+    command: list[str] = []
 
     def settled() -> bool:
         nonlocal command
         try:
-            command = (proc / "cmdline").read_bytes()
+            process = psutil.Process(pid)
+            command = process.cmdline()
             # empty also for a moment inside exec: only then is it worth another look
-            return bool(command) or _is_zombie((proc / "stat").read_bytes())
-        except OSError:
-            command = b""
+            return bool(command) or process.status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+        except psutil.Error:
+            command = []
             return True
 
     wait_until(settled, within=_EXEC_SECONDS)
     return command
-
-
-def _is_zombie(stat: bytes) -> bool:
-    return stat.rpartition(b")")[2].split()[0] in {b"Z", b"X"}
 
 
 def _reap(pid: int) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twinlog.errors import UsageError
-from twinlog.folders import usable
+from twinlog.folders import cache_folder, usable
 from twinlog.sandbox.brokers import LocalCluster
 from twinlog.sandbox.state import STATE_FILE
 
@@ -42,9 +42,9 @@ class SandboxCluster:
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """TWINLOG_SANDBOX, or `~/.cache/twinlog/sandbox`."""
+    """TWINLOG_SANDBOX, or `sandbox` in the cache folder of this user."""
     chosen = environment.get("TWINLOG_SANDBOX")
-    return Path(chosen) if chosen else Path("~/.cache/twinlog/sandbox").expanduser()
+    return Path(chosen) if chosen else cache_folder(environment) / "sandbox"
 
 
 def up(names: Sequence[str], brokers: int = 1, folder: Path | None = None) -> list[SandboxCluster]:

@@ -26,6 +26,8 @@ ALIAS: Final = "twinlog-executors"
 """The folder's name beside an executor's work."""
 
 _CLUSTERS_OWN: Final = frozenset({"pyspark", "py4j"})
+_OF_THE_DRIVER: Final = frozenset({"pydantic", "starlette", "uvicorn"})
+"""They serve REST, which no lane does."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
 """Zip files know no earlier time; a fixed one makes equal archives equal."""
@@ -74,9 +76,11 @@ def pack(path: Path) -> Packed:
 
 
 def _needed(name: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
-    """A distribution and everything that it requires here, but for Spark's own."""
+    """A distribution and everything that it requires here, but for Spark's own and what serves
+    HTTP.
+    """
     key = name.lower().replace("_", "-")
-    if key in found or key in _CLUSTERS_OWN:
+    if key in found or key in _CLUSTERS_OWN | _OF_THE_DRIVER:
         return found
     try:
         requires = importlib.metadata.requires(key) or []

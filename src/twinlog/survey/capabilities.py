@@ -24,6 +24,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import fetch_records, produce_batch
+from twinlog.codes import Guarantee
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.naming import PROBE_TOPIC
 from twinlog.model import TopicPartition
@@ -48,13 +49,13 @@ class Capabilities:
     epoch_end: bool
 
     @property
-    def guarantee(self) -> str:
-        """`exact`, `exact while known` or `at least once`."""
+    def guarantee(self) -> Guarantee:
+        """What a flow into this cluster may promise."""
         if not (self.any_first_sequence and self.gap_refused and self.repeat_recognised):
-            return "at least once"
+            return Guarantee.AT_LEAST_ONCE
         if not (self.producers_listed and self.epoch_end and self.header_kept):
-            return "exact while known"
-        return "exact"
+            return Guarantee.EXACT_WHILE_KNOWN
+        return Guarantee.EXACT
 
     @property
     def missing(self) -> tuple[str, ...]:

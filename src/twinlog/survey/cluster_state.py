@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Operation
-from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.errors import Unauthorized
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.copies import CopyRow, copy_rows
@@ -27,10 +26,6 @@ from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
-from twinlog.wire.records import Record
-
-ROWS_AT_ONCE: Final = 500
-"""In one batch, far below what a topic takes by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +54,11 @@ class ClusterState:
             if row.flow != flow and self._holds(row):
                 out.setdefault(row.source_topic, []).append(row)
         return out
+
+    def copied_by(self, flow: str) -> list[CopyRow]:
+        """What one flow writes here."""
+        rows = (*self.rows.values(), *self.older)
+        return [row for row in rows if row.flow == flow and self._holds(row)]
 
     def is_begun(self, flow: str, topic: str, topic_id: TopicId) -> bool:
         """Whether this flow has begun to write this topic."""
@@ -130,9 +130,4 @@ def with_maps(
 
 def write_copies(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
     """Append rows to the state topic; durable when this returns."""
-    for begin in range(0, len(rows), ROWS_AT_ONCE):
-        records = []
-        for at, row in enumerate(rows[begin : begin + ROWS_AT_ONCE]):
-            key, value = row.encode()
-            records.append(Record(offset=at, timestamp=now_ms, key=key, value=value, headers=()))
-        append(client, TopicPartition(STATE_TOPIC, 0), records)
+    append_rows(client, TopicPartition(STATE_TOPIC, 0), [row.encode() for row in rows], now_ms)

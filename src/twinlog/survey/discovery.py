@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation, TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.values.renames import LONGEST_NAME
 from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.names.filters import (
     ConfigPropertyFilter,
@@ -25,17 +26,16 @@ from twinlog.mirror.names.filters import (
     TopicSelector,
 )
 from twinlog.mirror.names.naming import ReplicationPolicy
+from twinlog.mirror.names.renaming import refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
+from twinlog.survey.absent_topics import absence, absent, not_copied, nothing_matches
 from twinlog.survey.group_starts import with_group_starts
 from twinlog.survey.rights import denied, may
-
-LONGEST_NAME: Final = 249
-"""Of a topic, in characters."""
-
-PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+from twinlog.survey.stale_metadata import require_gone
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_for
 
 NEEDED: Final = (Operation.WRITE, Operation.READ)
 """On remote topics: to copy, and to see how far the copy got."""
@@ -75,6 +75,14 @@ class Discovery:
     """Remote topics that a dry run would create."""
     notes: list[str] = field(default_factory=list)
     """What is left out without stopping anything, a line each."""
+    absent: list[str] = field(default_factory=list)
+    """Source topics that the configuration names without a pattern, and that are not there."""
+
+    def fail_absent(self, flow: FlowConfig) -> None:
+        """With `--once` nobody waits for them: each is a problem."""
+        for name in self.absent:
+            error = not_copied(flow, name)
+            self.problems.append(TopicProblem(topic=name, partitions=1, error=error))
 
 
 class Guard(Protocol):
@@ -102,6 +110,8 @@ class Verdict:
     """Of topics that may be copied: what is to stand in the target's state."""
     errors: dict[str, TwinlogError] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    copied: frozenset[str] = frozenset()
+    """Source topics that the flow has begun to copy, whether they are there or not."""
 
 
 def refused_topics(
@@ -113,6 +123,13 @@ def refused_topics(
 
 
 def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
+    """The source topics that pass the filters and can have their new names, by name."""
+    topics = selected_topics(flow, found)
+    refused = refused_names(flow, topics)
+    return {name: topic for name, topic in topics.items() if name not in refused}
+
+
+def selected_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, TopicMetadata]:
     """The source topics that pass the filters, by name."""
     selector = TopicSelector.of(flow)
     return {
@@ -120,19 +137,6 @@ def mirrored_topics(flow: FlowConfig, found: ClusterMetadata) -> dict[str, Topic
         for name, topic in sorted(found.topics.items())
         if selector.selects(name) and not topic.is_internal
     }
-
-
-def absent(flow: FlowConfig, found: ClusterMetadata) -> list[str]:
-    """Topics that the configuration names without a pattern, and that the source does not show."""
-    return [e for e in flow.topics.entries if set(e) <= PLAIN_NAME and e not in found.topics]
-
-
-def absence(flow: FlowConfig, name: str) -> str:
-    """What to say of such a topic."""
-    return (
-        f"topic {name} is not there on {flow.flow.source}, or our user may not DESCRIBE it (READ "
-        "is enough); it is mirrored as soon as it is"
-    )
 
 
 def new_topic_configs(
@@ -167,24 +171,32 @@ def discover(
     problems: without READ a copy can begin, and never be begun again.
     """
     all_topics = source.metadata(None)
-    topics = mirrored_topics(flow, all_topics)
-    out = Discovery(source_topics=all_topics.topics)
+    topics = selected_topics(flow, all_topics)
+    out = Discovery(source_topics=all_topics.topics, absent=absent(flow, all_topics))
+    refusals = refused_names(flow, topics)
+    out.problems += refused_topics(topics, refusals)
+    topics = {name: topic for name, topic in topics.items() if name not in refusals}
     there = target.metadata(None)
     verdict = None
     if guard is not None:
         verdict = guard.admit(source, target, topics, all_topics, there)
         out.problems += refused_topics(topics, verdict.errors)
         out.notes += verdict.notes
+        selector = TopicSelector.of(flow)
+        begun = {name for name in verdict.copied if selector.selects(name)}
+        require_gone(source, all_topics, begun.union(out.absent))
+        if not topics and not out.absent and not out.problems:
+            out.notes.append(nothing_matches(flow, all_topics))
         topics = {name: topic for name, topic in topics.items() if name in verdict.rows}
     remote = {name: policy.format_remote_topic(flow.source_alias, name) for name in topics}
     missing = [name for name in topics if remote[name] not in there.topics]
     refused = None
-    if missing and flow.topic_creation_enabled:
+    if missing and flow.new_topics.enabled:
         refused = replication_refused(flow, len(there.brokers), len(missing))
         if refused is not None and len(missing) == len(topics):
             raise refused
-    out.notes += [f"{flow.flow}: {absence(flow, name)}" for name in absent(flow, all_topics)]
-    creates = create and flow.topic_creation_enabled
+    out.notes += [f"{flow.flow}: {absence(flow, name)}" for name in out.absent]
+    creates = create and flow.new_topics.enabled
     source_configs = _configs(flow, source, missing if creates else [], out)
     for name, topic in topics.items():
         try:
@@ -211,11 +223,11 @@ def discover(
 
 def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError | None:
     """Why this many topics cannot be made; a broker that is away for a minute does that too."""
-    if flow.replication_factor <= live:
+    if flow.new_topics.replication_factor <= live:
         return None
     are = "is" if live == 1 else "are"
     return ClusterError(
-        f"{flow.flow}: replication.factor = {flow.replication_factor}, but only "
+        f"{flow.flow}: replication.factor = {flow.new_topics.replication_factor}, but only "
         f"{plural(live, 'broker')} of {flow.flow.target} {are} alive, so {plural(count, 'topic')} "
         f"cannot be created: start the others, or set {flow.flow}.replication.factor to at most "
         f"{live}, or to -1 for the brokers' default",
@@ -275,7 +287,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     wanted = len(topic.partitions)
     known = there.topics.get(remote)
     if known is None:
-        if not flow.topic_creation_enabled:
+        if not flow.new_topics.enabled:
             raise target_topic_missing(flow, remote)
         if not create:
             out.missing.append(remote)
@@ -287,7 +299,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
             target,
             remote,
             partitions=new_partitions(flow, topic),
-            replication_factor=flow.replication_factor,
+            replication_factor=flow.new_topics.replication_factor,
             configs=ConfigPropertyFilter.of(flow).for_new_topic(entries),
         )
         admin.wait_for_topic(target, remote, partitions=max(made.partitions, 1))
@@ -296,7 +308,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         raise partitions_differ(flow, remote, len(known.partitions), wanted)
     elif known.error or flow.keyed_partitions or len(known.partitions) >= wanted:
         return
-    elif not flow.topic_creation_enabled:
+    elif not flow.new_topics.enabled:
         raise target_topic_too_small(flow, remote, len(known.partitions), wanted)
     elif create:
         admin.create_partitions(target, remote, wanted)
@@ -306,7 +318,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
 
 def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:
     """What a remote topic is created with; -1 leaves it to the target's num.partitions."""
-    return admin.DEFAULT if flow.default_partitions else len(topic.partitions)
+    return admin.DEFAULT if flow.new_topics.default_partitions else len(topic.partitions)
 
 
 def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
@@ -379,12 +391,16 @@ def _plan(
     names = [name for name in topics if usable.get(name) != 0 and remote[name] not in out.missing]
     if not names:
         return
-    seen = target.metadata(sorted({remote[name] for name in names}))
+    seen = _settled(target, sorted({remote[name] for name in names}))
     there = seen.topics
     rules = _target_rules(flow, target, [remote[name] for name in names], out)
     for name in names:
         found = there.get(remote[name])
         if found is None or found.error:
+            code = UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
+            error = error_for(code, cluster=flow.flow.target, doing=f"asking for {remote[name]}")
+            count = len(topics[name].partitions)
+            out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
             continue
         lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
         if lanes_are_us and lacks:
@@ -407,6 +423,14 @@ def _plan(
                     is_picky=rules.get(remote[name], UNKNOWN_RULES).is_picky,
                 )
             )
+
+
+def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:
+    """Topics that are there, or were made a moment ago: a broker that is behind gets some time."""
+    try:
+        return target.metadata(names, allow_missing=False, timeout_s=MISSING_GRACE_S)
+    except ClusterError:
+        return target.metadata(names)
 
 
 class _TargetRules(NamedTuple):

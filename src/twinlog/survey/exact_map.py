@@ -4,12 +4,13 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.errors import TwinlogError
-from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.mirror.map.offset_map import PartitionMap, Term
 from twinlog.mirror.map.translation import (
     Known,
     Translation,
@@ -22,7 +23,7 @@ from twinlog.mirror.names.naming import (
     IdentityReplicationPolicy,
     offset_map_topic,
 )
-from twinlog.model import TopicPartition
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 
 
@@ -59,21 +60,64 @@ class ExactMap:
                 out[tp] = upstream_within(Known.of(known), reach, downstream[tp])
         return out
 
+    def names_at_source(self, topics: Iterable[str]) -> dict[str, str]:
+        """What topics of this cluster are called on the source; those that were not copied are
+        not in the answer. A map row says it by the topic's id: names may be changed on the way.
+        """
+        found = self._client.metadata(sorted({self._topic, *topics})).topics
+        names = self._names(found)
+        return {t: names[found[t].topic_id] for t in topics if found[t].topic_id in names}
+
+    def names_here(self, plain: Mapping[str, str]) -> dict[str, str]:
+        """What topics of the source are called here; `plain`: by the policy alone, by source name.
+
+        The map's word counts. A topic that holds the copy of another one is never the answer: then
+        the topic has none.
+        """
+        known = self.names_at_source(set(plain.values()))
+        odd = {name for name, here in plain.items() if known.get(here) != name}
+        out = {name: here for name, here in plain.items() if here not in known or name not in odd}
+        if odd:
+            found = self._client.metadata(None).topics
+            names = self._names(found)
+            for here, topic in found.items():
+                name = names.get(topic.topic_id)
+                if name is not None and name in odd:
+                    out[name] = here
+        return out
+
+    def _names(self, found: Mapping[str, TopicMetadata]) -> dict[TopicId, str]:
+        """Names on the source by the ids of this cluster; brokers without ids tell none."""
+        reader = self._map(found)
+        newest: dict[TopicId, tuple[Term, str]] = {}
+        for key, known in reader.read().items() if reader is not None else ():
+            one = known.term, known.topic
+            if key.target_topic_id != NO_TOPIC_ID and known.topic:
+                newest[key.target_topic_id] = max(one, newest.get(key.target_topic_id, one))
+        return {topic_id: name for topic_id, (_, name) in newest.items()}
+
+    def _map(self, found: Mapping[str, TopicMetadata]) -> MapReader | None:
+        """None: this is no target of Twinlog's."""
+        topic = found.get(self._topic)
+        if topic is None or topic.error:
+            return None
+        if self._reader is None:
+            self._reader = MapReader(self._client, self._topic, len(topic.partitions))
+        return self._reader
+
     def _known(
         self, tps: Sequence[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, PartitionMap, tuple[int, int]]]:
         """Partitions that were copied, with their map and the bounds of their log."""
         topics = self._client.metadata([self._topic, *sorted({tp.topic for tp in tps})]).topics
-        if topics[self._topic].error:
-            return  # this is no target of Twinlog's
-        if self._reader is None:
-            partitions = len(topics[self._topic].partitions)
-            self._reader = MapReader(self._client, self._topic, partitions)
+        reader = self._map(topics)
+        if reader is None:
+            return
         starts = admin.list_offsets(self._client, tps, admin.EARLIEST)
         # before the map: `mirror.map.translation`, rule A
         ends = admin.list_offsets(self._client, tps, admin.LATEST)
         maps: dict[tuple[str, int], PartitionMap] = {}
-        for key, known in self._reader.read().items():
+        for key, known in reader.read().items():
             # one remote topic has one source topic; were it ever two, the newer one counts
             if key.branches:
                 continue  # no offset of its source partition says where it is

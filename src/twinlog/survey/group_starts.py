@@ -22,7 +22,7 @@ def with_group_starts(
 
     Raises TwinlogError when they cannot be read: a copy must not begin at another place.
     """
-    group = flow.source_group_id
+    group = flow.source_group.group_id
     known = list(plans)
     if not group or not known:
         return known

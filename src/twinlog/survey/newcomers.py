@@ -1,21 +1,26 @@
-"""Source partitions that were made while this process ran the flow (`twinlog.start.new`).
+"""Source partitions that were made since the flow first looked for topics (`twinlog.start.new`).
 
 A new topic is found at the next look, and `latest` of that moment leaves out what was written
-before. Kafka does not say when a topic was made, so the looks are compared: what the source has
-now and did not have at the look before is new, whether the flow's filters choose it or not.
+before. Kafka does not say when a topic was made, so looks are compared: what the source has now and
+did not have at the first look is new, whether the flow's filters choose it or not. Where new ones
+begin with their first record, the first look is that of the flow's first process, and stands in the
+state topic (`mirror.state.first_look`); else it is that of this process.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
+from twinlog.cluster.topics.internal_log import append_rows, read_to_end
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.model import NO_TOPIC_ID
-
-Identity = tuple[str, int]
-"""(topic id, or its name where the brokers have no ids; partition)"""
+from twinlog.mirror.state.first_look import Identity, first_look, first_look_rows
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.survey.stale_metadata import shown_by_any
 
 
 class Newcomers:
@@ -24,6 +29,33 @@ class Newcomers:
     def __init__(self) -> None:
         self._seen: set[Identity] | None = None
         self._new: set[Identity] = set()
+        self._recalled_from: object = None
+
+    def recall(
+        self,
+        flow: str,
+        source: ClusterClient,
+        target: ClusterClient,
+        topics: Mapping[str, TopicMetadata],
+    ) -> None:
+        """Before `marked`: what the flow's first look showed counts, whoever made it; where it has
+        made none, this one does, and is durable when this returns. `topics` are all that the source
+        has.
+
+        A topic that is missing in the first look would be new for ever, so several brokers are
+        asked then: one may be behind.
+        """
+        if self._recalled_from == target.settings.bootstrap:
+            return
+        rows = read_to_end(target, STATE_TOPIC, 0)
+        known = first_look(flow, ((row.key, row.value) for row in rows))
+        if known is None:
+            here = {*_identities(topics.values()), *_identities(shown_by_any(source))}
+            known = frozenset((self._seen or set()) | here) - self._new
+            state, now_ms = TopicPartition(STATE_TOPIC, 0), int(time.time() * 1000)
+            for row in first_look_rows(flow, known):
+                append_rows(target, state, [row], now_ms)
+        self._seen, self._recalled_from = set(known), target.settings.bootstrap
 
     def marked(
         self, plans: Iterable[PartitionPlan], topics: Mapping[str, TopicMetadata]

@@ -1,4 +1,6 @@
-"""The ends of the source's partitions at this moment: how far `--once` copies."""
+"""The ends of the source's partitions at this moment: how far `--once` copies, and what would be
+lost without the source.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +12,42 @@ from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
+from twinlog.model import TopicPartition
 
 
 def with_ends(
     source: ClusterClient, flow: FlowConfig, plans: Iterable[PartitionPlan]
 ) -> list[PartitionPlan]:
     """The same plans, each with its end."""
-    committed = flow.isolation_level is IsolationLevel.READ_COMMITTED
-    isolation = admin.Isolation.READ_COMMITTED if committed else admin.Isolation.READ_UNCOMMITTED
     known = list(plans)
-    sources = [plan.source for plan in known]
-    ends = admin.list_offsets(source, sources, admin.LATEST, isolation=isolation)
-    out = []
-    for plan in known:
-        end = ends[plan.source]
-        # a partition that cannot be asked goes to its lane all the same, which reports why
-        out.append(plan if isinstance(end, TwinlogError) else replace(plan, end=end.offset))
-    return out
+    ends = known_ends(source, flow, [plan.source for plan in known])
+    # a partition that cannot be asked goes to its lane all the same, which reports why
+    return [replace(plan, end=ends[plan.source]) if plan.source in ends else plan for plan in known]
+
+
+def known_ends(
+    source: ClusterClient, flow: FlowConfig, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The end of each as the flow reads it (its last stable offset under read_committed), of those
+    that could be asked. Raises TwinlogError where the cluster cannot be.
+    """
+    return known_offsets(source, partitions, admin.LATEST, isolation=isolation(flow))
+
+
+def known_offsets(
+    source: ClusterClient,
+    partitions: Iterable[TopicPartition],
+    at: int,
+    *,
+    isolation: admin.Isolation = admin.Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, int]:
+    """The offset at `at` (as ListOffsets has it) of each that could be asked. Raises TwinlogError
+    where the cluster cannot be.
+    """
+    found = admin.list_offsets(source, partitions, at, isolation=isolation)
+    return {tp: one.offset for tp, one in found.items() if not isinstance(one, TwinlogError)}
+
+
+def isolation(flow: FlowConfig) -> admin.Isolation:
+    """How the flow reads its source, as ListOffsets is asked."""
+    return admin.Isolation(flow.isolation_level is IsolationLevel.READ_COMMITTED)

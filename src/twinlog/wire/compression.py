@@ -27,6 +27,9 @@ GZIP_LEVEL = 6
 
 _LEAST_GUESS_BYTES = 64 << 10
 _GUESSED_RATIO = 8
+_SMALL_BYTES = 1 << 10
+_LEAST_OF_SMALL_BYTES = 4 << 10
+"""What a record or two come to: to clear more would cost more than to decompress them."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -102,7 +105,8 @@ def _decompress_stream(
     is met with more room until the limit. Bad data rarely gets here: the CRC is checked first.
     """
     into = _STREAMS[codec].decompress_into
-    room = max(_LEAST_GUESS_BYTES, _GUESSED_RATIO * len(data))
+    least = _LEAST_GUESS_BYTES if len(data) > _SMALL_BYTES else _LEAST_OF_SMALL_BYTES
+    room = max(least, _GUESSED_RATIO * len(data))
     while True:
         room = min(room, limit_bytes)
         output = bytearray(room)

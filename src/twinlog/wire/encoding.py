@@ -1,9 +1,14 @@
-"""From records to the bytes of a record batch (magic 2), as a broker takes them from a producer."""
+"""From records to the bytes of a record batch (magic 2), as a broker takes them from a producer.
+
+A record's key, value and headers go over as the bytes that they are; only its length and its two
+deltas are written anew (`kernels`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 from crc32c import crc32c
@@ -19,16 +24,11 @@ from twinlog.wire.record_batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
     Codec,
 )
-from twinlog.wire.varint import encode_varint
+from twinlog.wire.rows import Rows, rows_of
 
-_NULL_LENGTH = encode_varint(-1)
-_NO_HEADERS = b"\x00"
-_INT64_SPAN = 1 << 64
-_INT64_MAX = (1 << 63) - 1
-_MOST_NUMBERS_BYTES = 32
-"""What a record's own lengths, deltas and counts rarely exceed."""
 _UNEVENNESS = 1.1
 """Parts of equal raw size compress differently; a part that is too large still is split again."""
 
@@ -40,7 +40,60 @@ class TimestampType(IntEnum):
     LOG_APPEND = LOG_APPEND_TIME_BIT
 
 
-def encode_batch(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """A batch without producer and CRC, which `record_batch.rewrite_header` gives it."""
+
+    data: bytearray
+    rows: Rows
+    least_timestamp: int
+    most_timestamp: int
+
+
+def encode_rows(rows: Rows, *, codec: Codec) -> Encoded:
+    """One batch of all these records, dense: their offsets become 0, 1, ..."""
+    if not rows:
+        raise ValueError("a batch needs at least one record")
+    size, least, most = rows.measure()
+    if codec is Codec.NONE:
+        batch = bytearray(HEADER_BYTES + size)
+        rows.write(batch, HEADER_BYTES)
+    else:
+        raw = bytearray(size)
+        rows.write(raw, 0)
+        payload = compress(codec, raw)
+        batch = bytearray(HEADER_BYTES + len(payload))
+        batch[HEADER_BYTES:] = payload
+    write_header(
+        batch, codec=codec, count=len(rows), base_timestamp=rows.first_timestamp(), most=most
+    )
+    return Encoded(data=batch, rows=rows, least_timestamp=least, most_timestamp=most)
+
+
+def write_header(
+    batch: bytearray, *, codec: Codec, count: int, base_timestamp: int, most: int
+) -> None:
+    """The header of a dense batch in front of its payload; `most` is the greatest timestamp."""
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        len(batch) - LENGTH_PREFIX_BYTES,
+        -1,  # leader epoch: the broker's
+        2,
+        0,  # CRC
+        codec,
+        count - 1,
+        base_timestamp,
+        most,
+        -1,
+        -1,
+        -1,
+        count,
+    )
+
+
+def encode_batch(  # noqa: PLR0913 (the fields of one header)
     records: Sequence[Record],
     *,
     codec: Codec,
@@ -49,12 +102,13 @@ def encode_batch(
     base_sequence: int = -1,
     base_offset: int = 0,
     timestamp_type: TimestampType = TimestampType.CREATE,
+    is_transactional: bool = False,
 ) -> bytearray:
     """One batch of all records, dense: their offsets become base_offset, base_offset + 1, ..."""
     if not records:
         raise ValueError("a batch needs at least one record")
-    payload = compress(codec, _encode_records(records))
-    batch = bytearray(HEADER_BYTES + len(payload))
+    encoded = encode_rows(rows_of(records), codec=codec)
+    batch = encoded.data
     HEADER.pack_into(
         batch,
         0,
@@ -63,110 +117,67 @@ def encode_batch(
         -1,  # leader epoch: the broker's
         2,
         0,  # CRC: below
-        codec | timestamp_type,
+        codec | timestamp_type | (TRANSACTIONAL_BIT if is_transactional else 0),
         len(records) - 1,
         records[0].timestamp,
-        max(record.timestamp for record in records),
+        encoded.most_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
         len(records),
     )
-    batch[HEADER_BYTES:] = payload
     CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
     return batch
 
 
-def encode_sized(records: Sequence[Record], *, codec: Codec, limit_bytes: int) -> list[bytearray]:
+def encode_sized(rows: Rows, *, codec: Codec, limit_bytes: int) -> list[Encoded]:
     """All records in order, in as many batches as it takes for each to be within `limit_bytes`.
 
     A record that fits only without compression is sent without: its topic would take it so, too.
     """
-    if not records:
+    if not rows:
         return []
-    batch = encode_batch(records, codec=codec)
-    if len(batch) <= limit_bytes:
+    batch = encode_rows(rows, codec=codec)
+    size = len(batch.data)
+    if size <= limit_bytes:
         return [batch]
-    if len(records) == 1:
-        return [_encode_alone(records[0], codec, limit_bytes)]
-    parts = max(2, math.ceil(len(batch) / limit_bytes * _UNEVENNESS)) if limit_bytes > 0 else 2
+    if len(rows) == 1:
+        return [_encode_alone(rows, codec, limit_bytes)]
+    parts = max(2, math.ceil(size / limit_bytes * _UNEVENNESS)) if limit_bytes > 0 else 2
     return [
         sized
-        for part in _split(records, parts)
+        for part in _split(rows, parts)
         for sized in encode_sized(part, codec=codec, limit_bytes=limit_bytes)
     ]
 
 
-def _encode_alone(record: Record, codec: Codec, limit_bytes: int) -> bytearray:
-    batch = encode_batch([record], codec=Codec.NONE)
-    if len(batch) <= limit_bytes:
+def _encode_alone(rows: Rows, codec: Codec, limit_bytes: int) -> Encoded:
+    batch = encode_rows(rows, codec=Codec.NONE)
+    if len(batch.data) <= limit_bytes:
         return batch
     compressed = "" if codec is Codec.NONE else f" (nor does {codec.name.lower()} help)"
-    raise PartitionError(
-        f"the record at offset {record.offset} makes a batch of {len(batch)} bytes{compressed}, "
-        f"the target takes {limit_bytes}: raise max.message.bytes of the target topic",
+    error = PartitionError(
+        f"the record at offset {rows.offset(0)} makes a batch of {len(batch.data)} bytes"
+        f"{compressed}, the target takes {limit_bytes}: raise max.message.bytes of the target "
+        "topic",
         code="RECORD_TOO_LARGE",
     )
+    error.poison = rows.offset(0), rows.offset(0) + 1
+    raise error
 
 
-def _split(records: Sequence[Record], parts: int) -> list[Sequence[Record]]:
+def _split(rows: Rows, parts: int) -> list[Rows]:
     """At least two runs of about equal raw size; none is empty."""
-    sizes = [_raw_size(record) for record in records]
+    sizes = rows.sizes()
     share = sum(sizes) / parts
-    runs: list[Sequence[Record]] = []
+    runs: list[Rows] = []
     begin = filled = 0
     for index, size in enumerate(sizes):
         if index > begin and filled + size > share:
-            runs.append(records[begin:index])
+            runs.append(rows.slice(begin, index))
             begin, filled = index, 0
         filled += size
-    runs.append(records[begin:])
+    runs.append(rows.slice(begin, len(rows)))
     if len(runs) == 1:  # rounding: the last record alone would have been the second run
-        return [records[:-1], records[-1:]]
+        return [rows.slice(0, len(rows) - 1), rows.slice(len(rows) - 1, len(rows))]
     return runs
-
-
-def _raw_size(record: Record) -> int:
-    size = _MOST_NUMBERS_BYTES + len(record.key or b"") + len(record.value or b"")
-    for key, value in record.headers:
-        size += _MOST_NUMBERS_BYTES + len(key) + len(value or b"")
-    return size
-
-
-def _encode_records(records: Sequence[Record]) -> bytearray:
-    base_time = records[0].timestamp
-    out = bytearray()
-    for offset_delta, (_, timestamp, key, value, headers) in enumerate(records):
-        time_delta = timestamp - base_time
-        if not -_INT64_MAX <= time_delta <= _INT64_MAX:
-            # as Java's 64 bits do it; a reader's addition overflows back
-            time_delta = (time_delta + _INT64_MAX + 1) % _INT64_SPAN - _INT64_MAX - 1
-        body = b"".join(
-            (
-                b"\x00",  # attributes
-                encode_varint(time_delta),
-                encode_varint(offset_delta),
-                _NULL_LENGTH if key is None else encode_varint(len(key)),
-                key or b"",
-                _NULL_LENGTH if value is None else encode_varint(len(value)),
-                value or b"",
-                _encode_headers(headers) if headers else _NO_HEADERS,
-            )
-        )
-        out += encode_varint(len(body))
-        out += body
-    return out
-
-
-def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    out = bytearray(encode_varint(len(headers)))
-    for key, value in headers:
-        raw = key.encode("utf-8", "surrogateescape")
-        out += encode_varint(len(raw))
-        out += raw
-        if value is None:
-            out += _NULL_LENGTH
-        else:
-            out += encode_varint(len(value))
-            out += value
-    return bytes(out)

@@ -53,6 +53,7 @@ UNSUPPORTED_COMPRESSION_TYPE: Final = 76
 OFFSET_NOT_AVAILABLE: Final = 78
 MEMBER_ID_REQUIRED: Final = 79
 INVALID_RECORD: Final = 87
+UNSTABLE_OFFSET_COMMIT: Final = 88
 UNKNOWN_TOPIC_ID: Final = 100
 REBOOTSTRAP_REQUIRED: Final = 129
 
@@ -222,7 +223,13 @@ _ROWS: Final = (
     _row(85, "NO_REASSIGNMENT_IN_PROGRESS"),
     _row(86, "GROUP_SUBSCRIBED_TO_TOPIC"),
     _row(87, "INVALID_RECORD"),
-    _row(88, "UNSTABLE_OFFSET_COMMIT", retriable=True),
+    _row(
+        UNSTABLE_OFFSET_COMMIT,
+        "UNSTABLE_OFFSET_COMMIT",
+        retriable=True,
+        advice="a transaction that commits offsets of the group has not ended: try again once it "
+        "has; kafka-transactions.sh find-hanging names those that hang",
+    ),
     _row(
         89,
         "THROTTLING_QUOTA_EXCEEDED",

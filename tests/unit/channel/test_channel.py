@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from twinlog.channel.client import ChannelClient
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frames import (
@@ -65,7 +65,7 @@ class Listening:
         return replace(self.server.address, token=self._secrets[identity.lane])
 
     def next_event(self) -> ChannelEvent:
-        return self._events.get(timeout=10)
+        return self._events.get(timeout=PATIENCE_S)
 
     def connected(self) -> LaneConnected:
         event = self.next_event()
@@ -152,7 +152,7 @@ def test_a_large_message_passes_a_reader_that_starts_late(listen: Server, tls: b
         peer.send(Note(text="after"))
         assert peer.wants_write
         time.sleep(0.3)
-        assert received(client, 2, within=30) == [text, "after"]
+        assert received(client, 2, within=PATIENCE_S) == [text, "after"]
         client.send(Note(text=text))
         while client.wants_write:
             select.select([], [client], [], 1)
@@ -541,5 +541,5 @@ def proxy(port: int, passes: Callable[[bytes], bool]) -> Iterator[int]:
         yield listener.getsockname()[1]
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(PATIENCE_S)
         listener.close()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
 from twinlog.channel.client import ChannelClient
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frame_socket import MAX_UNSENT_BYTES
@@ -55,12 +56,12 @@ class Driver:
         return replace(self.server.address, token=self._secrets[identity.lane])
 
     def connected(self) -> LaneConnected:
-        event = self._events.get(timeout=30)
+        event = self._events.get(timeout=PATIENCE_S)
         assert isinstance(event, LaneConnected), event
         return event
 
     def gone(self) -> LaneGone:
-        while not isinstance(event := self._events.get(timeout=30), LaneGone):
+        while not isinstance(event := self._events.get(timeout=PATIENCE_S), LaneGone):
             pass
         return event
 
@@ -104,7 +105,7 @@ def said_to_a_lane(data: bytes) -> CorruptData:
     """What the lane makes of these bytes of its driver."""
     with plain_driver() as (address, accepted):
         client = ChannelClient.connect(address, LANE, CODEC)
-        with accepted.get(timeout=30) as sock:
+        with accepted.get(timeout=PATIENCE_S) as sock:
             sock.sendall(data)
             with pytest.raises(CorruptData) as caught:
                 while True:
@@ -171,7 +172,7 @@ def test_a_lane_that_pings_and_does_not_read_costs_bounded_memory(driver: Driver
 def test_a_lane_stops_when_its_driver_does_not_read() -> None:
     with plain_driver() as (address, accepted):
         client = ChannelClient.connect(address, LANE, CODEC)
-        with accepted.get(timeout=30), pytest.raises(CorruptData) as caught:
+        with accepted.get(timeout=PATIENCE_S), pytest.raises(CorruptData) as caught:
             for _ in range(8):
                 client.send(Note(text="x" * (MAX_UNSENT_BYTES // 3)))
         client.close()

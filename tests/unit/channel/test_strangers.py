@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from twinlog.channel import stranger as channel_stranger
 from twinlog.channel.client import ChannelClient
 from twinlog.channel.codec import MessageCodec
@@ -64,7 +64,7 @@ def connect(server: ChannelServer, identity: LaneIdentity = LANE) -> ChannelClie
 
 
 def dial(server: ChannelServer) -> socket.socket:
-    return socket.create_connection((server.address.host, server.address.port), timeout=10)
+    return socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_S)
 
 
 def reset(sock: socket.socket) -> None:
@@ -78,12 +78,12 @@ def assert_lanes_are_heard(
     client = connect(server, identity)
     try:
         client.send(Note(text="here"))
-        found = [events.get(timeout=20) for _ in range(2)]
+        found = [events.get(timeout=PATIENCE_S) for _ in range(2)]
     finally:
         client.close()
     assert isinstance(found[0], LaneConnected)
     assert isinstance(found[1], LaneMessage)
-    assert isinstance(events.get(timeout=20), LaneGone)
+    assert isinstance(events.get(timeout=PATIENCE_S), LaneGone)
 
 
 @both_kinds
@@ -96,7 +96,7 @@ def test_resets_of_strangers_end_nothing(tls: bool, sent: bytes) -> None:
                 sock.sendall(sent)
             reset(sock)
         assert_lanes_are_heard(server, events)
-        eventually(lambda: len(server._strangers) == 0, within=20)
+        eventually(lambda: len(server._strangers) == 0)
 
 
 def test_resets_in_the_middle_of_a_handshake_end_nothing() -> None:
@@ -120,7 +120,7 @@ def test_silent_connections_lock_no_lane_out(tls: bool) -> None:
         ]
         assert_lanes_are_heard(server, events)
         of_one = channel_stranger.MAX_OF_ONE_ADDRESS
-        eventually(lambda: len(server._strangers) <= of_one, within=20)
+        eventually(lambda: len(server._strangers) <= of_one)
         crowd[0].settimeout(20)
         assert crowd[0].recv(1) == b""  # the oldest made room
 
@@ -162,9 +162,9 @@ def test_what_follows_a_hello_at_once_is_read_as_soon_as_it_is_known(tls: bool) 
         client = connect(server)
         for number in range(50):
             client.send(Note(text=str(number)))
-        assert isinstance(events.get(timeout=20), LaneConnected)
+        assert isinstance(events.get(timeout=PATIENCE_S), LaneConnected)
         for number in range(50):
-            found = events.get(timeout=20)
+            found = events.get(timeout=PATIENCE_S)
             assert isinstance(found, LaneMessage)
             assert found.message.text == str(number)
         client.close()
@@ -173,7 +173,7 @@ def test_what_follows_a_hello_at_once_is_read_as_soon_as_it_is_known(tls: bool) 
 def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(tls=False) as (server, events), ExitStack() as stack:
         stack.enter_context(dial(server))  # a stranger that makes room
-        eventually(lambda: len(server._strangers) == 1, within=20)
+        eventually(lambda: len(server._strangers) == 1)
         noted: list[str] = []
         monkeypatch.setattr(server._refusals, "note", lambda why, _: noted.append(why))
         waiting = [stack.enter_context(socket.socket()) for _ in range(3)]
@@ -184,8 +184,8 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
         try:
             for sock in waiting:
                 sock.connect((server.address.host, server.address.port))
-            eventually(lambda: "Too many open files" in " ".join(noted), within=20)
-            eventually(lambda: len(server._strangers) >= 1, within=20)  # in the room that was made
+            eventually(lambda: "Too many open files" in " ".join(noted))
+            eventually(lambda: len(server._strangers) >= 1)  # in the room that was made
             time.sleep(2.5)
             assert len(noted) < 12, noted
         finally:
@@ -199,7 +199,7 @@ def test_a_connection_that_cannot_be_served_ends_alone(
     """Whatever goes wrong with one of them, also what nobody thought of."""
     with listening(tls=False) as (server, events):
         client = connect(server)
-        connected = events.get(timeout=20)
+        connected = events.get(timeout=PATIENCE_S)
         assert isinstance(connected, LaneConnected)
 
         def fails() -> list[object]:
@@ -207,7 +207,7 @@ def test_a_connection_that_cannot_be_served_ends_alone(
 
         monkeypatch.setattr(connected.peer, "_codec", Failing(fails))
         client.send(Note(text="x"))
-        gone = events.get(timeout=20)
+        gone = events.get(timeout=PATIENCE_S)
         assert isinstance(gone, LaneGone)
         assert "a bug of ours" in gone.reason
         assert "channel_error" in caplog.text

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ENTRY
+from tests.support.eventually import PATIENCE_S
 from tests.support.read_only import WHERE_FILES_ARE_MADE, as_it_is, empty, with_mounts
+from twinlog.control.watch.status_file import status_folder
 from twinlog.errors import EnvironmentMissing
 from twinlog.folders import temporary_folder
+from twinlog.sandbox.kafka_jars import default_cache
+from twinlog.sandbox.registry import default_folder
 
 CONFIG = """
 clusters = A, B
@@ -35,6 +39,8 @@ CASES = [
     ("status", "XDG_RUNTIME_DIR", "set XDG_RUNTIME_DIR to a folder"),
     ("sandbox up --cluster Z", "TWINLOG_SANDBOX", "set TWINLOG_SANDBOX to a folder"),
     ("sandbox up --cluster Z", "HOME", "set TWINLOG_SANDBOX to a folder"),
+    ("sandbox up --cluster Z", "XDG_CACHE_HOME", "set TWINLOG_SANDBOX to a folder"),
+    ("demo", "XDG_CACHE_HOME", "set TWINLOG_CACHE to a folder"),
     ("sandbox up --cluster Z", "TWINLOG_CACHE", "set TWINLOG_CACHE to a folder"),
     ("demo", "HOME", "set TWINLOG_CACHE to a folder"),
     ("demo", "TWINLOG_CACHE", "set TWINLOG_CACHE to a folder"),
@@ -44,9 +50,10 @@ CASES = [
 def said_by(folder: Path, command: Sequence[str], variable: str, value: Path) -> str:
     """The one line with which the command ends where this variable names this folder."""
     (folder / "mm2.properties").write_text(CONFIG)
-    environment = {name: text for name, text in os.environ.items() if name != "TWINLOG_CACHE"}
+    dropped = {"TWINLOG_CACHE", "XDG_CACHE_HOME"}
+    environment = {name: text for name, text in os.environ.items() if name not in dropped}
     environment |= {"TWINLOG_SANDBOX": str(folder / "sandbox"), variable: str(value)}
-    if variable == "HOME":
+    if variable in {"HOME", "XDG_CACHE_HOME"}:
         del environment["TWINLOG_SANDBOX"]
     done = subprocess.run(
         command,
@@ -55,7 +62,7 @@ def said_by(folder: Path, command: Sequence[str], variable: str, value: Path) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=PATIENCE_S,
     )
     said = [line for line in done.stderr.splitlines() if line.startswith("twinlog: ")]
     assert done.returncode == 1
@@ -100,3 +107,33 @@ def test_no_place_for_temporary_files_is_one_line(
     monkeypatch.setattr(tempfile, "tempdir", str(nowhere))
     with pytest.raises(EnvironmentMissing, match="set TMPDIR to a folder that can be written"):
         temporary_folder("twinlog-")
+
+
+def test_xdg_folders_are_followed_where_they_are_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "caches")}
+    assert default_cache(elsewhere) == tmp_path / "caches" / "twinlog"
+    assert default_folder(elsewhere) == tmp_path / "caches" / "twinlog" / "sandbox"
+    own = {"TWINLOG_CACHE": "jars", "TWINLOG_SANDBOX": "sandbox"}
+    assert default_cache(elsewhere | own) == Path("jars")
+    assert default_folder(elsewhere | own) == Path("sandbox")
+    for value in ("", "caches", "./caches"):
+        usual = tmp_path / "home" / ".cache" / "twinlog"
+        assert default_cache({"XDG_CACHE_HOME": value}) == usual
+        assert default_folder({"XDG_CACHE_HOME": value}) == usual / "sandbox"
+
+
+def test_status_files_never_go_to_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    Path("temporary").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
+    assert status_folder() == tmp_path / "temporary" / f"twinlog-{os.getuid()}"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = status_folder()
+    assert folder == tmp_path / "twinlog"
+    assert folder.stat().st_mode & 0o777 == 0o700

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 from twinlog.cli.terminal import logs
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.output import configure_logging
-from twinlog.errors import UsageError
+from twinlog.errors import ConfigError, Disconnected, UsageError
+from twinlog.flow_log import FlowLog
+from twinlog.model import TopicPartition
 
 log = logging.getLogger("twinlog.control.anything")
 
@@ -56,20 +59,29 @@ def test_json_has_one_object_a_line_with_flow_and_code(
 ) -> None:
     file = tmp_path / "twinlog.log"
     configure_logs(file, LogFormat.JSON, verbose=False)
-    log.warning("A->B: a message\nof two lines [X_Y]; looking again")
-    log.info("connection lost flow=s-1->t.2 node=3")
+    error = Disconnected("B: the broker\nclosed the connection")
+    FlowLog(log, "A->B").warning("trouble: %s; looking again", error)
+    FlowLog(log, "s-1->t.2").info("stops", partition=TopicPartition("orders", 3))
     try:
         raise ValueError("broken")
     except ValueError:
         log.exception("no flow in it")
-    first, second, third = (json.loads(line) for line in file.read_text().splitlines())
-    assert (first["level"], first["flow"], first["code"]) == ("WARNING", "A->B", "X_Y")
+    log.warning("the file was not read: %s", ConfigError("mm2.properties: line 3 [A_B]"))
+    log.warning("forged", extra={"level": "INFO", "message_": "x", "flow": "A->B"})
+    first, second, third, last, other = (json.loads(line) for line in file.read_text().splitlines())
+    assert (first["level"], first["flow"], first["code"]) == ("WARNING", "A->B", "DISCONNECTED")
+    assert first["message"] == (
+        "A->B: trouble: B: the broker\nclosed the connection [DISCONNECTED]; looking again"
+    )
     assert first["logger"] == "twinlog.control.anything"
-    assert first["time"].endswith("+00:00")
-    assert second["flow"] == "s-1->t.2"
+    assert re.fullmatch(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}\+00:00", first["time"])
+    assert (second["flow"], second["topic"], second["partition"]) == ("s-1->t.2", "orders", 3)
     assert "code" not in second
     assert "ValueError: broken" in third["traceback"]
     assert "flow" not in third
+    assert set(other) == {"time", "level", "logger", "message", "flow"}
+    assert other["level"] == "WARNING", "a field of ours is nobody else's to set"
+    assert last["code"] == "CONFIG_INVALID", "that of the error, not what looks like one in a text"
     assert json.loads(capsys.readouterr().err.splitlines()[0]) == first
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
 from twinlog import __version__
 from twinlog.cli.main import COMMANDS, run
 
@@ -31,6 +35,71 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Error" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("chekc", "; did you mean check?"),
+        ("mirror_maker", "; did you mean mirror-maker?"),
+        ("x", ""),
+    ],
+)
+def test_misspelt_command_names_the_nearest(
+    name: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([name]) == 2
+    assert f"Error: No such command {name!r}{hint}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["flow", "puase", "x"], "No such command 'puase'; did you mean pause?"),
+        (["topic", "relaese"], "No such command 'relaese'; did you mean release?"),
+        (["offsets", "tranlsate"], "No such command 'tranlsate'; did you mean translate?"),
+        (["sandbox", "xyz"], "No such command 'xyz'\n"),
+    ],
+)
+def test_misspelt_command_of_a_group_names_the_nearest(
+    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    assert f"Error: {hint}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["mirror", "x", "--lnaes", "3"], "--lanes"),
+        (["flow", "pause", "x", "--reson", "y"], "--reason"),
+        (["--verbos"], "--verbose"),
+    ],
+)
+def test_misspelt_option_names_the_nearest(
+    words: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    assert re.search(rf"(Did you mean|Possible options).*{near}\b", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-v", "check", "no.properties"],
+        ["check", "-v", "no.properties"],
+        ["check", "no.properties", "--verbose"],
+        ["offsets", "-v", "translate", "no.properties", "--group", "g"],
+        ["offsets", "translate", "no.properties", "--group", "g", "-v"],
+    ],
+)
+def test_verbose_before_and_behind_the_command_shows_the_traceback(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert "Traceback" in capsys.readouterr().err
+    assert run([one for one in arguments if one not in ("-v", "--verbose")]) == 2
+    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["mirror", "check", "status"])
@@ -69,3 +138,15 @@ def test_status_without_a_mirror(
         "source": "mirror",
         "mirrors": [],
     }
+
+
+def test_help_waits_for_nothing_that_it_does_not_need() -> None:
+    script = "import sys; from twinlog.cli.main import run; run(['--help']); print(*sys.modules)"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    assert {"click", "rich"} <= loaded
+    assert (
+        loaded & {"pyspark", "py4j", "kafka", "yaml", "cryptography", "prometheus_client"} == set()
+    )
+    assert "click.shell_completion" not in done.stdout

@@ -90,3 +90,10 @@ def test_the_error_of_a_whole_flow_is_said_once_with_its_code() -> None:
 
 def test_a_flow_without_topics_says_so() -> None:
     assert "no topic of the source matches" in next(iter(report(flow()).lines()))
+
+
+def test_quiet_report_has_only_flows_that_are_not_whole() -> None:
+    found = report(done(), flow(partition(state="RELEASED", lag=5)))
+    assert len(list(found.lines())) == 2
+    (line,) = found.lines(only_failed=True)
+    assert line.endswith("; 1 FAILED")

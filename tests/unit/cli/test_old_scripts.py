@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from twinlog.cli.main import run
@@ -14,18 +16,23 @@ from twinlog.control.watch.status_file import StatusFile
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def a_script(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What the script of that name hands to `twinlog`, an argument a line."""
+PRINTS_ITS_ARGUMENTS = "printf '%s\\n' \"$@\"\nexit 7\n"
+
+
+def a_script(
+    name: str, folder: Path, *arguments: str, does: str = PRINTS_ITS_ARGUMENTS, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """What the script of that name makes of a `twinlog` that does this; `more`: environment."""
     folder.mkdir(exist_ok=True)
     echo = folder / "twinlog"
-    echo.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n")
+    echo.write_text(f"#!/bin/sh\n{does}\n")
     echo.chmod(0o755)
     # a start script may be a link to ours
     link = folder / name
     link.symlink_to(ROOT / "bin" / name)
     return subprocess.run(
         [link, *arguments],
-        env={"TWINLOG": str(echo), "PATH": "/usr/bin:/bin"},
+        env={"TWINLOG": str(echo), "PATH": "/usr/bin:/bin", **more},
         capture_output=True,
         text=True,
         check=False,
@@ -45,11 +52,40 @@ def test_arguments_and_exit_code_are_handed_on_as_they_are(
     assert ended.returncode == 7
 
 
-@pytest.mark.parametrize("name", ["connect-mirror-maker.sh", "kafka-mirror-maker.sh"])
-def test_a_daemon_is_a_services_business(name: str, tmp_path: Path) -> None:
-    ended = a_script(name, tmp_path, "-daemon", "mm2.properties")
-    assert ended.returncode == 2
-    assert "deploy/twinlog.service" in ended.stderr
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("connect-mirror-maker.sh", "mirror"), ("kafka-mirror-maker.sh", "mirror-maker")],
+)
+def test_daemon_runs_in_a_session_of_its_own(name: str, command: str, tmp_path: Path) -> None:
+    waits = 'printf "%s\\n" "$@"\nexec sleep 60'
+    logs = tmp_path / "logs of mine"
+    ended = a_script(
+        name, tmp_path, "-daemon", "mm2.properties", "--once", does=waits, LOG_DIR=str(logs)
+    )
+    assert ended.returncode == 0, ended.stderr
+    told = re.fullmatch(r"process (\d+); what it prints goes to (.*); .* kill \1\n", ended.stdout)
+    assert told, ended.stdout
+    process = psutil.Process(int(told[1]))
+    try:
+        assert process.cmdline() == ["sleep", "60"]
+        assert os.getsid(process.pid) == process.pid
+    finally:
+        process.kill()
+    assert told[2] == str(logs / "mirrorMaker.out")
+    assert Path(told[2]).read_text().splitlines() == [command, "mm2.properties", "--once"]
+
+
+def test_daemon_that_ends_at_once_says_why(tmp_path: Path) -> None:
+    ended = a_script(
+        "connect-mirror-maker.sh",
+        tmp_path,
+        "-daemon",
+        "mm2.properties",
+        does="echo mm2.properties: no such file; exit 2",
+        LOG_DIR=str(tmp_path),
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "mm2.properties: no such file\n"
 
 
 def pair_files(folder: Path) -> list[str]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
+from typing import TextIO
 
 import pytest
 from rich.console import Console
 
 from tests.support.snapshots import flow, partition
+from twinlog.cli.terminal.output import write_while_it_is_read
 from twinlog.cli.terminal.progress import PlainProgress, mirror_view
+from twinlog.cli.terminal.progress import shown as display
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.snapshot import FlowSnapshot
 
@@ -108,3 +113,39 @@ def test_topics_that_do_not_fit_are_counted_and_the_longest_lag_stays(rows: int)
 
 def test_the_reason_of_a_degraded_flow_is_shown() -> None:
     assert "cluster B: no broker" in shown(flow(state="DEGRADED", reason="cluster B: no broker"))
+
+
+def test_log_that_fills_its_disk_for_a_moment_is_written_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Full(io.StringIO):
+        is_full = True
+
+        def write(self, text: str) -> int:
+            if self.is_full:
+                raise OSError(28, "no space left")
+            return super().write(text)
+
+    stream = Full()
+    monkeypatch.setattr(sys, "stderr", stream)
+    write_while_it_is_read("lost", stream)
+    stream.is_full = False
+    write_while_it_is_read("kept", stream)
+    assert stream.getvalue() == "kept\n"
+
+
+@pytest.mark.parametrize("what", ["full disk", "closed pipe"])
+def test_what_nobody_reads_ends_no_mirror(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    stream: TextIO
+    if what == "full disk":
+        stream = os.fdopen(os.open("/dev/full", os.O_WRONLY), "w")
+    else:
+        end, begin = os.pipe()
+        os.close(end)
+        stream = os.fdopen(begin, "w")
+    with display(once=False, stream=stream) as progress:
+        for name in ("A->B", "A->C", "A->D"):  # a line each
+            progress.update([flow(partition(), flow=name)])
+    (said,) = caplog.messages
+    assert "the mirror runs on" in said
+    stream.close()  # as at the end of a process: what it still held is no failure

@@ -84,7 +84,7 @@ def test_a_setting_of_the_command_line_is_the_files_last_line(run: Run, tmp_path
         file.write("\ntopics = a\nA->B.replication.factor = 3\n")
     (flow,) = run("mm2.properties", "--set", "topics=b, c", "--set", "replication.factor = 1").flows
     assert flow.topics.entries == ("b", "c")
-    assert flow.replication_factor == 3, "a flow's own line still wins"
+    assert flow.new_topics.replication_factor == 3, "a flow's own line still wins"
 
 
 @pytest.mark.parametrize("value", ["topics", "=x", ""])
@@ -106,7 +106,7 @@ def test_a_flag_of_ours_wins_over_every_line(run: Run, tmp_path: Path) -> None:
     (flow,) = run(
         "mm2.properties", "--lease-seconds", "9", "--state-topic-replication-factor", "1"
     ).flows
-    assert (flow.lease_seconds, flow.state_topic_replication_factor) == (9, 1)
+    assert (flow.lanes.lease_seconds, flow.state_topic_replication_factor) == (9, 1)
 
 
 @pytest.mark.parametrize("flag", ["--start", "--source-start"])

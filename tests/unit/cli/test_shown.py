@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,20 @@ from rich.console import Console
 from tests.support.snapshots import flow, partition
 from tests.unit.cli.test_logs import as_before
 from twinlog.cli.commands import check, offsets
+from twinlog.cli.commands.compare import diff, doctor
+from twinlog.cli.commands.groups import ready, reset
 from twinlog.cli.main import run
 from twinlog.cli.terminal import tables
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.progress import PlainProgress, mirror_view
 from twinlog.client.group_translation import Translated, TranslatedOffset
-from twinlog.client.offset_reset import ResetOffset
+from twinlog.client.offset_reset import GroupReset, ResetOffset
+from twinlog.control.check.group_readiness import FlowGroups, GroupPlace, GroupReadiness
 from twinlog.control.check.report import CheckReport, ClusterReport, Problem
+from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+from twinlog.control.doctor.findings import findings
+from twinlog.control.doctor.observation import Observation, Side
 from twinlog.control.watch.events import EventLog, last_events
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.service import ServiceNotifier
@@ -143,12 +150,14 @@ def test_tables_of_offsets_are_harmless(
     one = TranslatedOffset(
         topic=EVIL, partition=0, offset=1, to_topic=f"A.{EVIL}", to_offset=1, is_exact=True
     )
-    plan = [ResetOffset(topic=EVIL, partition=0, before=1, after=2, is_end=False)]
+    offset = ResetOffset(topic=EVIL, partition=0, before=1, after=2, start=0, end=9)
+    plan = [GroupReset(group=EVIL, offsets=(offset,), topic_ids={})]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
     monkeypatch.setenv("TERM", "dumb")  # no colours: an escape is not ours
     monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setenv("LINES", "50")  # else a dumb terminal has 80 columns
     tables.write_all(offsets._translated(Translated(offsets=(one,)), EVIL))
-    tables.write_all(offsets._reset(plan, f"group {EVIL} on B", dry_run=True))
+    tables.write_all(reset._parts("B: to the ends of the logs", plan))
     text = capsys.readouterr().out
     assert_harmless(text)
     assert text.count(HARMLESS) >= 2
@@ -160,6 +169,29 @@ def test_what_check_finds_is_harmless(capsys: pytest.CaptureFixture[str]) -> Non
     report = CheckReport(file="mm2.properties", warnings=(), clusters=(cluster,), flows=())
     tables.write_all(check._parts(report, []))
     assert_harmless(capsys.readouterr().out)
+
+
+def test_what_a_comparison_and_a_look_at_groups_find_is_harmless(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = FlowComparison(flow=f"{MARKUP}->{EVIL}")
+    one = Deviation(aspect=Aspect.CONFIG, name=EVIL, detail=EVIL, source=EVIL, target=EVIL)
+    found.add(Aspect.CONFIG, 1, [one, replace(one, left_alone=EVIL)])
+    found.note(EVIL)
+    tables.write_all(diff.parts(found, with_left_alone=True))
+    place = GroupPlace(
+        topic=EVIL, partition=0, offset=1, end=2, to_topic=EVIL, to_offset=1, why_not=EVIL
+    )
+    group = GroupReadiness(
+        group=EVIL, is_share=False, state=EVIL, members=(), places=(place,), why_not=(EVIL,)
+    )
+    tables.write_all(ready.parts(FlowGroups(flow=EVIL, groups=[group], notes=[EVIL])))
+    side = Side(alias=EVIL, problem=EVIL)
+    seen = Observation(snapshot=evil_flow(), file=EVIL, source=side, target=side, notes=(EVIL,))
+    tables.write_all(doctor.parts(seen, findings(seen)))
+    text = capsys.readouterr().out
+    assert_harmless(text)
+    assert MARKUP in text, "no name is taken for markup"
 
 
 def test_progress_is_harmless_on_a_terminal_and_in_a_log() -> None:

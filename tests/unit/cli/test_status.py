@@ -29,7 +29,7 @@ def test_partitions_of_one_state_share_a_row() -> None:
         ("2", "FAILED", -1, 0),
     ]
     assert found[1].trouble == "no [DIVERGED]"
-    assert (found[0].since_ms, found[1].since_ms) == (1_700_000_000_000, 77)
+    assert (found[0].since_ms, found[1].since_ms) == (0, 77), "unknown is not the flow's start"
 
 
 def test_since_names_the_day_when_it_was_another() -> None:
@@ -44,9 +44,12 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = tmp_path / "mm2.properties"
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
+    lost = {"audit": "logs: not mirrored by this flow"}
     alone = {"shop": "it is active there", "app": "it is active there"}
-    parts = partition(lag=12, lag_ms=1500), bad
-    StatusFile(config).write([flow(*parts, state="PARTLY_FAILED", skipped_groups=alone)])
+    parts = partition(lag=12, lag_ms=1500, loss_ms=800), bad
+    StatusFile(config).write(
+        [flow(*parts, state="PARTLY_FAILED", skipped_groups=alone, groups_without_checkpoint=lost)]
+    )
     return config
 
 
@@ -54,9 +57,10 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     assert run(["status", str(running)]) == 0
     text = capsys.readouterr().out
     assert "A->B  PARTLY_FAILED  since" in text
-    assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +100", text)
+    assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +0\.8 s +100", text)
     assert "  payments, 0: A.payments-0: no [FOREIGN_DATA]" in text
     assert "  2 groups left alone on the target (app, shop): it is active there" in text
+    assert "  1 group without a checkpoint (audit): logs: not mirrored by this flow" in text
     assert all(line == line.rstrip() for line in text.splitlines())
 
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.certificates import shared_authority
+from tests.support.eventually import PATIENCE_S
 from twinlog.cluster.security import oauth
 from twinlog.cluster.security.oauth_keys import ALLOWED_URLS
 from twinlog.cluster.security.sasl import authenticate
@@ -278,7 +279,7 @@ class TestCache:
             thread.start()
         release.set()
         for thread in threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
         assert seen == ["token-1"] * 8
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Issued, authority, shared_authority
+from tests.support.eventually import PATIENCE_S
 from twinlog.cluster.security import ciphers
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.cluster.security.tls import explain_tls_error, wrap_socket
@@ -35,12 +36,12 @@ def serving(answer: Callable[[socket.socket], object]) -> Iterator[socket.socket
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        client = socket.create_connection(server.getsockname()[:2], timeout=10)
+        client = socket.create_connection(server.getsockname()[:2], timeout=PATIENCE_S)
         try:
             yield client
         finally:
             client.close()
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
 
 @pytest.fixture

@@ -149,10 +149,10 @@ def test_a_repr_shows_no_secret(read: Loader) -> None:
     flow = config.flows[0]
     assert SECRET not in repr(config)
     assert SECRET not in repr(flow.settings)
-    assert SECRET not in repr(flow.target_producer)
+    assert SECRET not in repr(flow.clients.target_producer)
     assert SECRET not in repr(config.cluster("A").settings)
     # and is there all the same
-    assert flow.target_producer["ssl.truststore.password"] == SECRET
+    assert flow.clients.target_producer["ssl.truststore.password"] == SECRET
 
 
 def test_a_line_that_lost_its_continuation_does_not_show_the_password(read: Loader) -> None:

@@ -39,7 +39,7 @@ def effective(config: MirrorConfig) -> object:
 
 
 def _flow(flow: FlowConfig) -> object:
-    clients: list[ClientProperties] = [getattr(flow, name) for name in CLIENTS]
+    clients: list[ClientProperties] = [getattr(flow.clients, name) for name in CLIENTS]
     settings = {name: one.value for name, one in flow.settings.items()}
     if settings.get("topics") == "*":
         settings["topics"] = ".*"  # which is what it means, and what is written

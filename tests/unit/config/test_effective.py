@@ -37,18 +37,18 @@ ANOTHER = {
     "policy.separator": {"replication.policy.separator": "-"},
     "policy.internal_separator": {"replication.policy.separator": "_"},
     "policy.custom": {"replication.policy.class": "named_anew:Mine"},
-    "replication_factor": {"A->B.replication.factor": "3"},
-    "config_properties_exclude": {"config.properties.exclude": "retention.ms"},
-    "use_defaults_from": {"use.defaults.from": "source"},
-    "refresh_topics_enabled": {"refresh.topics.enabled": "false"},
-    "refresh_topics_interval_seconds": {"refresh.topics.interval.seconds": "7"},
-    "topic_creation_enabled": {"B.topic.creation.enable": "false"},
-    "sync_topic_configs_enabled": {"sync.topic.configs.enabled": "false"},
-    "sync_topic_configs_interval_seconds": {"sync.topic.configs.interval.seconds": "7"},
-    "sync_topic_acls_enabled": {"sync.topic.acls.enabled": "false"},
-    "sync_topic_acls_interval_seconds": {"sync.topic.acls.interval.seconds": "7"},
-    "sync_topic_acls_prefixed": {"twinlog.sync.topic.acls.prefixed": "true"},
-    "sync_topic_acls_removal": {"twinlog.sync.topic.acls.removal": "true"},
+    "new_topics.replication_factor": {"A->B.replication.factor": "3"},
+    "config_sync.exclude": {"config.properties.exclude": "retention.ms"},
+    "config_sync.use_defaults_from": {"use.defaults.from": "source"},
+    "refresh.enabled": {"refresh.topics.enabled": "false"},
+    "refresh.interval_seconds": {"refresh.topics.interval.seconds": "7"},
+    "new_topics.enabled": {"B.topic.creation.enable": "false"},
+    "config_sync.enabled": {"sync.topic.configs.enabled": "false"},
+    "config_sync.interval_seconds": {"sync.topic.configs.interval.seconds": "7"},
+    "acl_sync.enabled": {"sync.topic.acls.enabled": "false"},
+    "acl_sync.interval_seconds": {"sync.topic.acls.interval.seconds": "7"},
+    "acl_sync.prefixed": {"twinlog.sync.topic.acls.prefixed": "true"},
+    "acl_sync.removal": {"twinlog.sync.topic.acls.removal": "true"},
     "heartbeats": {"B->A.emit.heartbeats.interval.seconds": "7"},
     "offset_syncs.on_target": {"offset-syncs.topic.location": "target"},
     "offset_syncs.lag_max": {"offset.lag.max": "7"},
@@ -59,40 +59,50 @@ ANOTHER = {
     "groups.checkpoints_s": {"emit.checkpoints.enabled": "false"},
     "groups.sync_s": {"sync.group.offsets.enabled": "true"},
     "groups.checkpoints_replication_factor": {"checkpoints.topic.replication.factor": "3"},
-    "tasks_max": {"tasks.max": "7"},
+    "lanes.tasks_max": {"tasks.max": "7"},
     "isolation_level": {"A.consumer.isolation.level": "read_uncommitted"},
     "auto_offset_reset": {"A.consumer.auto.offset.reset": "latest"},
     "start": {"twinlog.start": "pay.*:latest"},
-    "source_group_id": {"twinlog.source.group.id": "mirror-maker-1"},
-    "source_group_commit_interval_ms": {"twinlog.source.group.commit.interval.ms": "7"},
+    "source_group.group_id": {"twinlog.source.group.id": "mirror-maker-1"},
+    "source_group.commit_interval_ms": {"twinlog.source.group.commit.interval.ms": "7"},
     "same_partitions": {"twinlog.target.partitions": "same"},
     "keyed_partitions": {"twinlog.target.partitions": "keyed"},
-    "default_partitions": {
+    "new_topics.default_partitions": {
         "twinlog.target.partitions": "keyed", "twinlog.new.topic.partitions": "default"
     },
     "accept_source_loss": {"twinlog.source.loss": "accept"},
-    "lease_seconds": {"twinlog.lease.seconds": "77"},
+    "lanes.lease_seconds": {"twinlog.lease.seconds": "77"},
+    "status_interval_seconds": {"twinlog.status.interval.seconds": "7"},
+    "rpo_seconds": {"twinlog.rpo.seconds": "7"},
+    "rpo_enforced": {"twinlog.rpo.enforce": "quota", "twinlog.rpo.seconds": "7"},
     "reload_interval_seconds": {"twinlog.config.reload.interval.seconds": "7"},
-    "lane_memory_bytes": {"twinlog.lane.memory.bytes": "7000000"},
+    "lanes.memory_bytes": {"twinlog.lane.memory.bytes": "7000000"},
     "tuning.fetch_bytes": {"A.consumer.fetch.max.bytes": "7000"},
     "tuning.partition_fetch_bytes": {"A.consumer.max.partition.fetch.bytes": "7000"},
     "tuning.request_bytes": {"B.producer.max.request.size": "7000"},
     "tuning.join_bytes": {"A->B.producer.override.batch.size": "7000"},
     "tuning.rack": {"A.consumer.client.rack": "east-1"},
     "tuning.recompression": {"B.producer.compression.type": "zstd"},
-    "max_bytes_per_second": {"twinlog.max.bytes.per.second": "7000000"},
-    "priorities": {"twinlog.priority": "pay.*:3"},
+    "lanes.max_bytes_per_second": {"twinlog.max.bytes.per.second": "7000000"},
+    "policy.renames": {"twinlog.rename": "orders:eu-orders"},
+    "lanes.priorities": {"twinlog.priority": "pay.*:3"},
     "producer_id_expiration_ms": {"B.twinlog.target.producer.id.expiration.ms": "7000"},
     "state_topic_replication_factor": {"twinlog.state.topic.replication.factor": "2"},
-    "source_consumer": {"A.consumer.request.timeout.ms": "7000"},
-    "source_admin": {"A.admin.request.timeout.ms": "7000"},
-    "target_admin": {"B.admin.request.timeout.ms": "7000"},
-    "target_consumer": {"B.consumer.request.timeout.ms": "7000"},
-    "target_producer": {"B.producer.request.timeout.ms": "7000"},
+    "clients.source_consumer": {"A.consumer.request.timeout.ms": "7000"},
+    "clients.source_admin": {"A.admin.request.timeout.ms": "7000"},
+    "clients.target_admin": {"B.admin.request.timeout.ms": "7000"},
+    "clients.target_consumer": {"B.consumer.request.timeout.ms": "7000"},
+    "clients.target_producer": {"B.producer.request.timeout.ms": "7000"},
 }  # fmt: skip
 """For each value of a flow, lines that change it."""
 
-OF_NO_VALUE = {"flow", "settings"}
+OF_NO_VALUE = {"flow", "settings", "released"}
+"""No line of a file says them."""
+
+OF_ONE_PURPOSE = {
+    *("policy", "groups", "offset_syncs", "tuning", "refresh", "new_topics", "config_sync"),
+    *("acl_sync", "source_group", "lanes", "clients"),
+}
 
 Loaded = Callable[[Mapping[str, str]], MirrorConfig]
 
@@ -112,7 +122,7 @@ def values_of(value: object, name: str = "") -> Iterator[str]:
     for field in fields(value) if is_dataclass(value) else ():
         below = getattr(value, field.name)
         path = f"{name}{field.name}"
-        if name + field.name in ("policy", "groups", "offset_syncs", "tuning"):
+        if name + field.name in OF_ONE_PURPOSE:
             yield from values_of(below, f"{path}.")
         else:
             yield path

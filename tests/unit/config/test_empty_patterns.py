@@ -88,6 +88,11 @@ def test_they_are_said_with_their_line(read: Loader) -> None:
             "mm2.properties:6: A->B.twinlog.new.topic.partitions: ",
             "add twinlog.target.partitions = keyed, or remove",
         ),
+        (
+            ["twinlog.rpo.enforce = quota"],
+            "mm2.properties:5: twinlog.rpo.enforce: ",
+            "add twinlog.rpo.seconds = NUMBER",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other(
@@ -102,5 +107,6 @@ def test_what_only_looks_like_a_contradiction(read: Loader) -> None:
     read("emit.offset-syncs.enabled = true", "offset-syncs.topic.location = target")
     read("emit.offset-syncs.enabled = false", "offset.lag.max = 5")
     read("exactly.once.support = required")
+    read("twinlog.rpo.enforce = quota", "A->B.twinlog.rpo.seconds = 30")
     read("twinlog.target.partitions = keyed", "A->B.twinlog.new.topic.partitions = default")
     read("twinlog.target.partitions = same", "A->B.twinlog.new.topic.partitions = source")

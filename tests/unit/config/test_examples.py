@@ -106,5 +106,5 @@ def test_a_star_means_every_topic_and_the_other_flow_has_its_own_list() -> None:
 
 def test_the_admin_clients_own_address_acts() -> None:
     (flow,) = example("clients").flows
-    assert flow.source_admin["bootstrap.servers"] == "localhost:9092"
-    assert flow.source_consumer["bootstrap.servers"] == "broker-1:9092"
+    assert flow.clients.source_admin["bootstrap.servers"] == "localhost:9092"
+    assert flow.clients.source_consumer["bootstrap.servers"] == "broker-1:9092"

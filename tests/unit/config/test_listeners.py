@@ -32,3 +32,25 @@ def test_what_is_none_is_said_with_its_line_and_stops_nothing(read: Loader, valu
     (warning,) = warnings_of(config, WarningCode.DEAD_KEY)
     assert (warning.line, warning.key) == (5, "listeners")
     assert "is no listener" in warning.message
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])  # noqa: S104 (refused)
+def test_port_at_every_address_is_said_with_the_way_out(read: Loader, host: str) -> None:
+    (warning,) = warnings_of(read(f"listeners = http://{host}:8080"), WarningCode.INSECURE)
+    assert (warning.line, warning.key) == (5, "listeners")
+    assert "at port 8080 of every address, without a password" in warning.message
+    assert "write http://127.0.0.1:8080" in warning.message
+
+
+@pytest.mark.parametrize(
+    "value", ["http://localhost:8080", "http://10.0.0.7:8080", "https://:8443"]
+)
+def test_port_at_one_address_is_its_authors_choice(read: Loader, value: str) -> None:
+    assert warnings_of(read(f"listeners = {value}"), WarningCode.INSECURE) == []
+
+
+def test_https_is_not_served_and_said(read: Loader) -> None:
+    (warning,) = warnings_of(
+        read("listeners = https://:8443, http://localhost:8080"), WarningCode.DEAD_KEY
+    )
+    assert "nothing is served at https://:8443" in warning.message

@@ -62,13 +62,16 @@ def test_the_pasted_example_runs_and_says_what_is_odd(pair: Pair) -> None:
     (flow,) = config.flows
     assert str(flow.flow) == "mm1.Consumer->target"
     assert flow.policy.kind is PolicyKind.IDENTITY
-    assert (flow.source_group_id, flow.source_group_commit_interval_ms) == ("mm1.Consumer", 60_000)
-    assert (flow.keyed_partitions, flow.default_partitions) == (True, True)
-    assert flow.replication_factor == -1
+    assert (flow.source_group.group_id, flow.source_group.commit_interval_ms) == (
+        "mm1.Consumer",
+        60_000,
+    )
+    assert (flow.keyed_partitions, flow.new_topics.default_partitions) == (True, True)
+    assert flow.new_topics.replication_factor == -1
     assert flow.auto_offset_reset == "latest"
-    assert flow.source_consumer["bootstrap.servers"] == "localhost:9092"
-    assert flow.target_producer["bootstrap.servers"] == "localhost:9093"
-    assert flow.target_producer["batch.size"] == "65536"
+    assert flow.clients.source_consumer["bootstrap.servers"] == "localhost:9092"
+    assert flow.clients.target_producer["bootstrap.servers"] == "localhost:9093"
+    assert flow.clients.target_producer["batch.size"] == "65536"
     said = config.warnings
     assert [(w.code, w.line) for w in said] == [
         (WarningCode.NO_MEANING, None),
@@ -91,9 +94,9 @@ def test_internal_topics_are_left_out_and_all_others_are_not(pair: Pair) -> None
 
 def test_nothing_but_records_is_copied(pair: Pair) -> None:
     (flow,) = pair.load().flows
-    assert flow.config_properties_exclude.matches("retention.ms")
-    assert not flow.sync_topic_configs_enabled
-    assert not flow.sync_topic_acls_enabled
+    assert flow.config_sync.exclude.matches("retention.ms")
+    assert not flow.config_sync.enabled
+    assert not flow.acl_sync.enabled
     assert not flow.heartbeats_replication_enabled
 
 
@@ -109,15 +112,15 @@ def test_flags_are_settings(pair: Pair) -> None:
     assert flow.topics.entries == ("a", "b.*")
     assert flow.topics_exclude.matches("bad")
     assert flow.topics_exclude.matches("__consumer_offsets")
-    assert flow.tasks_max == 3
-    assert flow.source_group_commit_interval_ms == 5000
+    assert flow.lanes.tasks_max == 3
+    assert flow.source_group.commit_interval_ms == 5000
 
 
 def test_the_files_own_settings_win_over_the_defaults(pair: Pair) -> None:
     consumer = CONSUMER + "auto.offset.reset=earliest\nmetadata.max.age.ms=30000\n"
     (flow,) = pair.load(consumer).flows
     assert flow.auto_offset_reset == "earliest"
-    assert flow.refresh_topics_interval_seconds == 30
+    assert flow.refresh.interval_seconds == 30
 
 
 def test_converted_it_means_the_same(pair: Pair, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 def test_a_flows_own_line_wins_over_the_general_one(
     read: Loader, lines: list[str], expected: int
 ) -> None:
-    assert flow_of(read(*lines)).replication_factor == expected
+    assert flow_of(read(*lines)).new_topics.replication_factor == expected
 
 
 def test_connection_settings_reach_every_client_of_a_cluster(read: Loader) -> None:
@@ -38,26 +38,26 @@ def test_connection_settings_reach_every_client_of_a_cluster(read: Loader) -> No
         "security.protocol": "SSL",
         "ssl.truststore.location": "/t",
     }
-    assert dict(flow.source_consumer) == expected
-    assert dict(flow.source_admin) == expected
-    assert dict(flow.target_producer) == {"bootstrap.servers": "b:9092"}
+    assert dict(flow.clients.source_consumer) == expected
+    assert dict(flow.clients.source_admin) == expected
+    assert dict(flow.clients.target_producer) == {"bootstrap.servers": "b:9092"}
 
 
 def test_general_connection_settings_fill_the_gaps_of_a_cluster(read: Loader) -> None:
     flow = flow_of(
         read("security.protocol = SASL_SSL", "sasl.mechanism = PLAIN", "B.security.protocol = SSL")
     )
-    assert flow.source_admin["security.protocol"] == "SASL_SSL"
-    assert flow.target_admin["security.protocol"] == "SSL"
-    assert flow.target_admin["sasl.mechanism"] == "PLAIN"
-    assert flow.target_producer["security.protocol"] == "SSL"
+    assert flow.clients.source_admin["security.protocol"] == "SASL_SSL"
+    assert flow.clients.target_admin["security.protocol"] == "SSL"
+    assert flow.clients.target_admin["sasl.mechanism"] == "PLAIN"
+    assert flow.clients.target_producer["security.protocol"] == "SSL"
 
 
 def test_a_roles_own_setting_wins_over_the_clusters(read: Loader) -> None:
     config = read("A.ssl.truststore.location = /all", "A.consumer.ssl.truststore.location = /own")
     flow = flow_of(config)
-    assert flow.source_consumer["ssl.truststore.location"] == "/own"
-    assert flow.source_admin["ssl.truststore.location"] == "/all"
+    assert flow.clients.source_consumer["ssl.truststore.location"] == "/own"
+    assert flow.clients.source_admin["ssl.truststore.location"] == "/all"
     cluster = config.cluster("A")
     assert cluster.client_properties(Role.CONSUMER)["ssl.truststore.location"] == "/own"
     assert cluster.client_properties(Role.PRODUCER)["ssl.truststore.location"] == "/all"
@@ -65,36 +65,36 @@ def test_a_roles_own_setting_wins_over_the_clusters(read: Loader) -> None:
 
 def test_the_clusters_consumer_wins_over_the_flows(read: Loader) -> None:
     lines = ["A->B.consumer.fetch.max.bytes = 1"]
-    assert flow_of(read(*lines)).source_consumer["fetch.max.bytes"] == "1"
+    assert flow_of(read(*lines)).clients.source_consumer["fetch.max.bytes"] == "1"
     lines += ["A.consumer.fetch.max.bytes = 2"]
-    assert flow_of(read(*lines)).source_consumer["fetch.max.bytes"] == "2"
+    assert flow_of(read(*lines)).clients.source_consumer["fetch.max.bytes"] == "2"
     lines += ["A->B.source.consumer.fetch.max.bytes = 3"]
-    assert flow_of(read(*lines)).source_consumer["fetch.max.bytes"] == "3"
+    assert flow_of(read(*lines)).clients.source_consumer["fetch.max.bytes"] == "3"
 
 
 def test_the_flows_producer_setting_does_not_reach_the_copied_records(read: Loader) -> None:
     lines = ["A->B.producer.linger.ms = 1", "A.producer.linger.ms = 2"]
-    assert "linger.ms" not in flow_of(read(*lines)).target_producer
+    assert "linger.ms" not in flow_of(read(*lines)).clients.target_producer
     lines += ["B.producer.linger.ms = 3"]
-    assert flow_of(read(*lines)).target_producer["linger.ms"] == "3"
+    assert flow_of(read(*lines)).clients.target_producer["linger.ms"] == "3"
     lines += ["A->B.producer.override.linger.ms = 4"]
-    assert flow_of(read(*lines)).target_producer["linger.ms"] == "4"
+    assert flow_of(read(*lines)).clients.target_producer["linger.ms"] == "4"
 
 
 def test_a_flow_may_override_the_address_of_its_clusters(read: Loader) -> None:
     # the cluster's own line was already handed to its roles, and those win
     flow = flow_of(read("A->B.source.cluster.bootstrap.servers = near:1"))
-    assert flow.source_admin["bootstrap.servers"] == "a:9092"
+    assert flow.clients.source_admin["bootstrap.servers"] == "a:9092"
     flow = flow_of(read("A->B.source.admin.bootstrap.servers = near:1"))
-    assert flow.source_admin["bootstrap.servers"] == "near:1"
+    assert flow.clients.source_admin["bootstrap.servers"] == "near:1"
 
 
 def test_settings_of_a_cluster_that_are_no_connection_settings_reach_no_client(
     read: Loader,
 ) -> None:
     flow = flow_of(read("A.metadata.max.age.ms = 1", "A.admin.metadata.max.age.ms = 2"))
-    assert "metadata.max.age.ms" not in flow.source_consumer
-    assert flow.source_admin["metadata.max.age.ms"] == "2"
+    assert "metadata.max.age.ms" not in flow.clients.source_consumer
+    assert flow.clients.source_admin["metadata.max.age.ms"] == "2"
 
 
 @pytest.mark.parametrize(
@@ -210,8 +210,8 @@ def test_aliases_may_contain_dots_and_each_other(read: Loader) -> None:
     ]
     flow = flow_of(read(base=base), "eu", "eu.west")
     assert flow.topics.entries == ("t",)
-    assert flow.source_admin["bootstrap.servers"] == "a:1"
-    assert flow.target_admin["bootstrap.servers"] == "b:2"
+    assert flow.clients.source_admin["bootstrap.servers"] == "a:1"
+    assert flow.clients.target_admin["bootstrap.servers"] == "b:2"
 
 
 def test_the_alias_in_topic_names_may_be_another(read: Loader) -> None:

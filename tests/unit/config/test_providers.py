@@ -19,7 +19,7 @@ FOLDER = (
 
 def password(read: Loader, *lines: str, environment: dict[str, str] | None = None) -> str:
     flow = flow_of(read(*lines, environment=environment))
-    return flow.source_admin["ssl.truststore.password"]
+    return flow.clients.source_admin["ssl.truststore.password"]
 
 
 def test_from_the_environment(read: Loader) -> None:

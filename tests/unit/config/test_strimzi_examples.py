@@ -87,9 +87,9 @@ def test_the_smallest_copies_and_does_nothing_else(tmp_path: Path) -> None:
 def test_the_migration_has_the_settings_of_all_its_sections(tmp_path: Path) -> None:
     config = example("migration-mended", tmp_path)
     (flow,) = config.flows
-    assert flow.tasks_max == 32
+    assert flow.lanes.tasks_max == 32
     assert flow.policy.kind is PolicyKind.IDENTITY
-    assert not flow.refresh_topics_enabled
+    assert not flow.refresh.enabled
     assert flow.topics.matches("app3-t2")
     assert not flow.topics.matches("app3-t3")
     values = {name: one.value for name, one in flow.settings.items()}
@@ -98,13 +98,13 @@ def test_the_migration_has_the_settings_of_all_its_sections(tmp_path: Path) -> N
     assert values["offset-syncs.topic.location"] == "target"
     assert "emit.checkpoints.enabled" not in values
     assert values["emit.heartbeats.enabled"] == "true"
-    assert flow.target_producer["batch.size"] == "50000"
-    assert flow.source_consumer["security.protocol"] == "SSL"
-    assert flow.source_consumer["ssl.keystore.key"] == "text of mm2-source-cluster/tls.key"
-    assert flow.source_consumer["ssl.truststore.type"] == "PEM"
-    assert flow.target_producer["security.protocol"] == "SASL_SSL"
-    assert flow.target_producer["sasl.mechanism"] == "SCRAM-SHA-512"
-    assert flow.target_producer["sasl.jaas.config"].endswith(
+    assert flow.clients.target_producer["batch.size"] == "50000"
+    assert flow.clients.source_consumer["security.protocol"] == "SSL"
+    assert flow.clients.source_consumer["ssl.keystore.key"] == "text of mm2-source-cluster/tls.key"
+    assert flow.clients.source_consumer["ssl.truststore.type"] == "PEM"
+    assert flow.clients.target_producer["security.protocol"] == "SASL_SSL"
+    assert flow.clients.target_producer["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert flow.clients.target_producer["sasl.jaas.config"].endswith(
         'username="kafka.mm2.migration-user" password="text of mm2-target-cluster/password";'
     )
     shown = repr(config) + "".join(map(str, config.warnings)) + repr(flow.settings)
@@ -117,8 +117,8 @@ def test_v1_has_its_clusters_in_mirrors_and_target(tmp_path: Path) -> None:
     worker = {name: one.value for name, one in config.cluster("target").settings.items()}
     assert worker["offset.storage.topic"] == "my-offsets"
     assert worker["producer.max.request.size"] == "2000000"
-    assert east.tasks_max == 4
-    assert not east.refresh_topics_enabled
+    assert east.lanes.tasks_max == 4
+    assert not east.refresh.enabled
     assert east.isolation_level == "read_uncommitted"
     assert east.auto_offset_reset == "latest"
     # its source connector is paused: nothing is copied

@@ -27,8 +27,8 @@ def test_how_often(
     tmp_path: Path, what: str, lines: tuple[str, ...], expected: tuple[bool, int]
 ) -> None:
     flow = flow_of(loader(tmp_path)(*(line.format(what) for line in lines)))
-    configs = flow.sync_topic_configs_enabled, flow.sync_topic_configs_interval_seconds
-    acls = flow.sync_topic_acls_enabled, flow.sync_topic_acls_interval_seconds
+    configs = flow.config_sync.enabled, flow.config_sync.interval_seconds
+    acls = flow.acl_sync.enabled, flow.acl_sync.interval_seconds
     assert {"configs": configs, "acls": acls}[what] == expected
     assert {"configs": acls, "acls": configs}[what] == (True, 600)
 
@@ -54,13 +54,13 @@ def test_an_interval_of_nothing_is_refused(tmp_path: Path, what: str) -> None:
 )
 def test_whether_topics_are_made(tmp_path: Path, lines: tuple[str, ...], expected: bool) -> None:
     """It is a key of Connect's workers, so that the target's line is the usual one."""
-    assert flow_of(loader(tmp_path)(*lines)).topic_creation_enabled is expected
+    assert flow_of(loader(tmp_path)(*lines)).new_topics.enabled is expected
 
 
 def test_our_own_keys_on_acls(tmp_path: Path) -> None:
     load = loader(tmp_path)
     plain = flow_of(load())
-    assert (plain.sync_topic_acls_prefixed, plain.sync_topic_acls_removal) == (False, False)
+    assert (plain.acl_sync.prefixed, plain.acl_sync.removal) == (False, False)
     keys = "twinlog.sync.topic.acls.prefixed = true", "twinlog.sync.topic.acls.removal = TRUE"
     flow = flow_of(load(*keys))
-    assert (flow.sync_topic_acls_prefixed, flow.sync_topic_acls_removal) == (True, True)
+    assert (flow.acl_sync.prefixed, flow.acl_sync.removal) == (True, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
+from twinlog.config.values.times import NoTime, in_iso, span_in_milliseconds, to_milliseconds
 
 JANUARY = 1_769_860_800_000
 
@@ -46,3 +46,17 @@ def test_what_is_no_time(text: str, what: str, todo: str) -> None:
 def test_times_are_shown_in_utc() -> None:
     assert in_iso(JANUARY) == "2026-01-31T12:00:00Z"
     assert in_iso(JANUARY + 5) == "2026-01-31T12:00:00.005Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("PT30M", 1_800_000), ("p1dt2h", 93_600_000), ("PT1.5S", 1500), ("P2D", 172_800_000)],
+)
+def test_durations(text: str, ms: int) -> None:
+    assert span_in_milliseconds(text) == ms
+
+
+@pytest.mark.parametrize("text", ["P", "PT", "P1DT", "30m", "", "P1M", "PT-5M"])
+def test_what_is_no_duration_is_told_so(text: str) -> None:
+    with pytest.raises(NoTime, match=r"is no duration: write PT30M"):
+        span_in_milliseconds(text)

@@ -15,7 +15,7 @@ from twinlog.wire.record_batch import Codec
 def test_a_file_that_tunes_nothing(read: Loader) -> None:
     flow = flow_of(read())
     assert flow.tuning == Tuning()
-    assert flow.lane_memory_bytes == 64 * MEBIBYTE
+    assert flow.lanes.memory_bytes == 64 * MEBIBYTE
     setup = flow_setup(flow)
     assert {one.request_timeout_ms for one in (setup.source, setup.lane_target)} == {30_000}
 
@@ -50,7 +50,7 @@ def test_sizes(read: Loader, line: str, field: str, value: int) -> None:
     ],
 )
 def test_the_memory_of_a_lane(read: Loader, lines: list[str], expected: int) -> None:
-    assert flow_of(read(*lines)).lane_memory_bytes == expected
+    assert flow_of(read(*lines)).lanes.memory_bytes == expected
 
 
 def timeouts(flow: FlowConfig) -> list[int]:

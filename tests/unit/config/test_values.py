@@ -18,7 +18,7 @@ def test_the_defaults_are_those_of_mirrormaker_2(read: Loader) -> None:
     flow = flow_of(read())
     assert flow.topics.entries == (".*",)
     assert ", ".join(flow.topics_exclude.entries) == DEFAULT_TOPICS_EXCLUDE
-    assert flow.config_properties_exclude.entries == (
+    assert flow.config_sync.exclude.entries == (
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "message.timestamp.difference.max.ms",
@@ -28,21 +28,21 @@ def test_the_defaults_are_those_of_mirrormaker_2(read: Loader) -> None:
         "unclean.leader.election.enable",
         "min.insync.replicas",
     )
-    assert flow.use_defaults_from == "target"
-    assert flow.replication_factor == 2
-    assert flow.refresh_topics_enabled
-    assert flow.refresh_topics_interval_seconds == 600
+    assert flow.config_sync.use_defaults_from == "target"
+    assert flow.new_topics.replication_factor == 2
+    assert flow.refresh.enabled
+    assert flow.refresh.interval_seconds == 600
     assert flow.heartbeats_replication_enabled
     assert flow.policy.kind is PolicyKind.DEFAULT
     assert flow.policy.separator == "."
     # one task by default is MM2's; not set means here as many lanes as fit
-    assert flow.tasks_max is None
+    assert flow.lanes.tasks_max is None
 
 
 def test_the_defaults_of_our_own_keys(read: Loader) -> None:
     flow = flow_of(read())
-    assert flow.lease_seconds == 300
-    assert flow.lane_memory_bytes == 64 << 20
+    assert flow.lanes.lease_seconds == 300
+    assert flow.lanes.memory_bytes == 64 << 20
     assert flow.state_topic_replication_factor == -1
     assert flow.producer_id_expiration_ms is None
     assert not flow.accept_source_loss
@@ -59,11 +59,11 @@ def test_lists_are_trimmed_around_their_commas(read: Loader) -> None:
 
 
 def test_a_negative_interval_is_never(read: Loader) -> None:
-    assert not flow_of(read("refresh.topics.interval.seconds = -1")).refresh_topics_enabled
+    assert not flow_of(read("refresh.topics.interval.seconds = -1")).refresh.enabled
 
 
 def test_numbers_are_trimmed_and_may_have_a_sign(read: Loader) -> None:
-    assert flow_of(read("tasks.max = +4 ")).tasks_max == 4
+    assert flow_of(read("tasks.max = +4 ")).lanes.tasks_max == 4
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,7 @@ def test_malformed_bootstrap_servers(read: Loader, value: str) -> None:
         ("topic.filter.class = com.example.MyFilter", "cannot run here"),
         ("config.property.filter.class = com.example.MyFilter", "cannot run here"),
         ("transforms = route", "cannot run here"),
+        ("forwarding.admin.class = com.example.Admin", "cannot run here"),
         ("groups = (", "column 1: this ( is not closed"),
     ],
 )
@@ -160,6 +161,7 @@ def test_named_default_classes_are_no_obstacle(read: Loader) -> None:
         f"topic.filter.class = {MIRROR}DefaultTopicFilter",
         f"config.property.filter.class = {MIRROR}DefaultConfigPropertyFilter",
         "transforms =",
+        "forwarding.admin.class = org.apache.kafka.clients.admin.ForwardingAdmin",
     )
 
 

@@ -87,7 +87,7 @@ def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
     "line",
     [
         "dedicated.mode.enable.internal.rest = true",
-        "listeners = http://:8083",
+        "listeners = http://127.0.0.1:8083",
         "listeners.https.ssl.keystore.location = /k",
         "B.exactly.once.source.support = enabled",
         "metric.reporters = com.example.Reporter",
@@ -114,12 +114,26 @@ def test_keys_that_are_accepted_without_a_word(read: Loader, line: str) -> None:
     assert read(line).warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("topic.creation.groups = compacted", "makes no topic"),
+        ("A->B.topic.creation.groups = compacted", "makes no topic"),
+        ("predicates = isOrders", "no transforms here"),
+    ],
+)
+def test_rules_of_connect_that_make_no_difference_here(read: Loader, line: str, words: str) -> None:
+    (warning,) = warnings_of(read(line), WarningCode.DEAD_KEY)
+    assert warning.line == 5
+    assert words in warning.message
+
+
 def test_a_key_that_stands_twice(read: Loader) -> None:
     config = read("replication.factor = 1", "replication.factor = 3")
     (warning,) = warnings_of(config, WarningCode.DUPLICATE_KEY)
     assert (warning.line, warning.key) == (6, "replication.factor")
     assert "overrides line 5" in warning.message
-    assert flow_of(config).replication_factor == 3
+    assert flow_of(config).new_topics.replication_factor == 3
 
 
 @pytest.mark.parametrize("line", ["topics.blacklist = x", "A->B.topics.blacklist = x"])
@@ -163,7 +177,7 @@ def test_a_variable_that_nobody_knows_stays_and_is_said(read: Loader) -> None:
     config = read("A->B.use.defaults.from = ${file:/x:y}")
     (warning,) = warnings_of(config, WarningCode.UNRESOLVED)
     assert warning.line == 5
-    assert flow_of(config).use_defaults_from == "${file:/x:y}"
+    assert flow_of(config).config_sync.use_defaults_from == "${file:/x:y}"
 
 
 def test_characters_beyond_ascii_are_said(read: Loader) -> None:

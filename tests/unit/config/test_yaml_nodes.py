@@ -10,26 +10,26 @@ from twinlog.config.strimzi.yaml_nodes import DEEPEST, MOST_CHARACTERS, parse_ya
 from twinlog.errors import ConfigError
 
 SOON_S = 20.0
-"""Without a limit these take minutes."""
+"""Of work. Without a limit these take minutes."""
 
 
 def refusal(text: str) -> str:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(ConfigError) as caught:
         for node in parse_yaml(text, file="m.yaml"):
             for value in node.fields().values():
                 value.text()
-    assert time.monotonic() - began < SOON_S
+    assert time.process_time() - began < SOON_S
     return caught.value.message
 
 
 def test_merges_that_double_at_each_level_are_what_they_name() -> None:
     levels = "".join(f"a{n}: &a{n}\n  <<: [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
-    began = time.monotonic()
+    began = time.process_time()
     (document,) = parse_yaml("a0: &a0 {x: 1, y: 2}\n" + levels, file="m.yaml")
     last = document.fields()["a39"].fields()
     assert {name: node.text() for name, node in last.items()} == {"x": "1", "y": "2"}
-    assert time.monotonic() - began < SOON_S
+    assert time.process_time() - began < SOON_S
 
 
 def test_the_first_of_several_that_are_merged_wins_and_what_stands_there_over_all() -> None:

@@ -55,7 +55,8 @@ def test_lanes_of_a_flow(
     partitions: int,
     lanes: int,
 ) -> None:
-    assert lanes_of(replace(flow, tasks_max=tasks_max), cores, override, partitions) == lanes
+    changed = replace(flow, lanes=replace(flow.lanes, tasks_max=tasks_max))
+    assert lanes_of(changed, cores, override, partitions) == lanes
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.support.certificates import shared_authority
 from tests.support.monitor import Series, ask, labels, series, served
+from tests.support.settings import settings_for
 from tests.support.snapshots import flow, partition
 from twinlog import metrics
+from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.watch.monitor_server import Address, CannotListen, MonitorServer, parse_listen
 from twinlog.control.watch.timing_window import TimingView
+from twinlog.control.web.address import Address, CannotListen, parse_listen
+from twinlog.control.web.server import WebServer
 from twinlog.errors import UsageError
 
 
@@ -32,6 +39,12 @@ CHECKED = CheckpointTiming(
     topic="A.orders",
     partition=0,
     latency=TimingView(last_ms=7, least_ms=2, most_ms=9, average_ms=4.5),
+)
+
+
+TRUSTED = replace(
+    settings_for("host:1"),
+    security=SecuritySettings(protocol="SSL", ca_pem=shared_authority().pem),
 )
 
 
@@ -111,12 +124,64 @@ def test_series_of_mirrormaker_carry_its_names_and_the_remote_topic() -> None:
 
 def test_every_metric_that_is_named_is_served_and_no_other() -> None:
     times = TimingView(last_ms=7, least_ms=2, most_ms=9, average_ms=4.5)
-    stuck = partition(code="X", age=times, latency=times)
+    stuck = partition(code="X", age=times, latency=times, left_ms=600_000)
     names = {
-        name for name, _ in metrics_of(flow(stuck, errors={"X": 1}, checkpoints=lambda: (CHECKED,)))
+        name
+        for name, _ in metrics_of(
+            flow(
+                stuck,
+                errors={"X": 1},
+                checkpoints=lambda: (CHECKED,),
+                loss_records=7,
+                loss_ms=2500,
+                rpo_ms=30_000,
+                held_rate=50_000,
+                clusters=lambda: (TRUSTED,),
+            )
+        )
     }
     ours = {name for name in names if not name.startswith(("process_", "python_"))}
-    assert ours == {metric.name for metric in (*metrics.OURS, *metrics.MM2)}
+    assert ours == {metric.name for metric in metrics.ALL}
+
+
+def test_series_of_connect_count_the_flows_that_are_led_and_all_lanes() -> None:
+    found = metrics_of(
+        flow(partition(), lanes=3),
+        flow(partition(), flow="C->B", lanes=1, state="PAUSED"),
+        flow(flow="D->B", lanes=0, state="STANDBY", generation=-1),
+    )
+    expected = {
+        "kafka_connect_worker_connector_count": 2,
+        "kafka_connect_coordinator_assigned_connectors": 2,
+        "kafka_connect_worker_task_count": 4,
+        "kafka_connect_coordinator_assigned_tasks": 4,
+    }
+    assert {name: found[name, ()] for name in expected} == expected
+    assert metrics_of()["kafka_connect_worker_connector_count", ()] == 0
+
+
+def test_lag_of_a_consumer_is_told_by_flow() -> None:
+    found = metrics_of(
+        flow(partition(lag=12)),
+        flow(partition(lag=5), flow="C->B"),
+        flow(partition(lag=-1), flow="D->B"),
+    )
+    lags = {
+        dict(where)["clientid"]: value
+        for (name, where), value in found.items()
+        if name == "kafka_consumer_fetch_manager_records_lag"
+    }
+    assert lags == {'"A->B|replication-consumer"': 12, '"C->B|replication-consumer"': 5}
+
+
+def test_loss_is_told_where_it_is_known() -> None:
+    found = metrics_of(flow(partition(), loss_records=7, loss_ms=2500, rpo_ms=30_000))
+    names = ("loss_records", "loss_seconds", "loss_unknown", "rpo_seconds", "rpo_exceeded")
+    assert [found[f"twinlog_flow_{name}", labels()] for name in names] == [7, 2.5, 0, 30, 0]
+    late = metrics_of(flow(partition(), loss_unknown=1, rpo_ms=30_000, rpo_excess="it is"))
+    assert {name for name, _ in late if "_loss_" in name} == {"twinlog_flow_loss_unknown"}
+    assert late["twinlog_flow_rpo_exceeded", labels()] == 1
+    assert not [name for name, _ in metrics_of(flow(partition())) if "_rpo_" in name]
 
 
 def test_checkpoints_carry_their_group() -> None:
@@ -150,6 +215,53 @@ def test_text_is_what_prometheus_reads() -> None:
     assert (told.status, told.headers.get_content_type()) == (200, "text/plain")
     found = series(told.body)
     assert found["twinlog_records_total", labels(topic='or"de\\rs\n', partition="0")] == 100
+
+
+def test_openmetrics_and_gzip_are_served_to_who_asks_for_them() -> None:
+    monitor = Monitor()
+    monitor.update([flow(*(partition(number=number) for number in range(100)))])
+    headers = {
+        "Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.2",
+        "Accept-Encoding": "gzip",
+    }
+    with served(monitor) as server:
+        plain = ask(server.address, "/metrics")
+        told = ask(server.address, "/metrics", headers=headers)
+    assert told.headers.get_content_type() == "application/openmetrics-text"
+    assert told.headers["Content-Encoding"] == "gzip"
+    assert plain.headers["Content-Encoding"] is None
+    text = gzip.decompress(told.body).decode()
+    families = {one.name: one for one in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
+    assert [sample.value for sample in families["twinlog_records"].samples] == [100] * 100
+    assert text.endswith("# EOF\n"), "memory and CPU of the process are in front of it"
+    assert "process_resident_memory_bytes" in families
+    assert len(told.body) < len(plain.body) / 10
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Accept", "application/openmetrics-text;q=0"),
+        ("Accept", "text/plain;version=1..0"),
+        ("Accept", "text/html, */*"),
+        ("Accept-Encoding", "gzip;q=0, identity"),
+        ("Accept-Encoding", "gzip; q=0.000"),
+    ],
+)
+def test_what_is_not_asked_for_is_not_served(name: str, value: str) -> None:
+    with served(Monitor()) as server:
+        told = ask(server.address, "/metrics", headers={name: value})
+    assert (told.status, told.headers.get_content_type()) == (200, "text/plain")
+    assert told.headers["Content-Encoding"] is None
+
+
+@pytest.mark.parametrize("version", ["abc", "1.x", "9", ""])
+def test_version_that_is_none_is_answered_with_one_that_is(version: str) -> None:
+    accept = f"application/openmetrics-text;version={version}"
+    with served(Monitor()) as server:
+        told = ask(server.address, "/metrics", headers={"Accept": accept})
+    assert told.status == 200
+    assert told.headers.get_param("version") == "1.0.0"
 
 
 def test_before_the_first_report_the_process_is_healthy_and_nothing_is_ready() -> None:
@@ -208,7 +320,7 @@ def test_a_taken_port_says_where_and_what_to_do() -> None:
         served(Monitor()) as server,
         pytest.raises(CannotListen, match=r"127.0.0.1:\d+: .*in use.*--listen"),
     ):
-        MonitorServer(Monitor(), server.address)
+        WebServer(Monitor(), server.address)
 
 
 def test_where_it_is_named_and_nowhere_else() -> None:

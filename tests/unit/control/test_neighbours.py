@@ -94,3 +94,20 @@ def test_two_flows_that_are_one(tmp_path: Path) -> None:
     assert neighbours.twin(flows["A->B"], "pay") is flows["Z->B"]
     assert neighbours.twin(flows["Z->B"], "pay") is flows["A->B"]
     assert neighbours.twin(flows["A->B"], "ship") is None
+
+
+def test_a_name_without_its_alias_comes_back_by_the_default_policy_too(tmp_path: Path) -> None:
+    """`B.pay` on A came from B; renamed to `pay` its name on C tells of A alone."""
+    ring = ["A->C.topics = B.pay", "C->B.topics = .*"]
+    whole = flows_of(tmp_path, *ring)
+    assert not way(whole, "A->C", "A.B.pay")
+    renamed = flows_of(tmp_path, *ring, "A->C.twinlog.rename = B\\\\.(.*):$1", "B->A.topics = .*")
+    assert way(renamed, "A->C", "A.pay") == ()
+    assert way(renamed, "B->A", "B.pay") == ("B->A", "A->C", "C->B")
+
+
+def test_renamed_under_identity_comes_back_under_the_new_name(tmp_path: Path) -> None:
+    flows = flows_of(
+        tmp_path, "A->B.topics = pay", "B->A.topics = .*", IDENTITY, "A->B.twinlog.rename = pay:eu"
+    )
+    assert way(flows, "A->B", "eu") == ("A->B", "B->A")

@@ -8,7 +8,7 @@ from twinlog.control.groups.offset_places import Place
 from twinlog.mirror.map.mm2_offsets import Pair
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.translation import Known, Reach, Translation, upstream_within
-from twinlog.model import TopicPartition
+from twinlog.model import TopicId, TopicPartition
 
 ADOPTED_AT = Run(0, 100, 500)
 
@@ -18,6 +18,7 @@ BEFORE = (Pair(10, 50), Pair(60, 450))
 
 def place(*, log_start: int, before: tuple[Pair, ...] = ()) -> Place:
     return Place(
+        target_topic_id=TopicId("a" * 32),
         target=TopicPartition("A.orders", 0),
         log_start=log_start,
         log_end=510,

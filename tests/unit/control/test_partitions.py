@@ -7,9 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition, Placement
+from twinlog.control.lanes.partitions import (
+    LEFT_OUT_S,
+    RETRY_FAILED_S,
+    Failure,
+    Partition,
+    Placement,
+)
 from twinlog.control.lanes.views import view_of
-from twinlog.lane.messages import HandOver
+from twinlog.lane.messages import HandOver, PartitionProgress
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -17,6 +23,21 @@ from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 PROMISED_S = 30.0
 POINT = StartPoint(
     ordinal=0, upstream=0, k=0, last_fetched_epoch=-1, is_protected=False, last_timestamp=-1
+)
+
+REPORT = PartitionProgress(
+    source=TopicPartition("orders", 0),
+    state="COPYING",
+    ordinal=40,
+    upstream=40,
+    downstream=40,
+    source_end=50,
+    log_start=0,
+    records=40,
+    bytes=4000,
+    last_timestamp=1,
+    is_protected=True,
+    target_epoch=0,
 )
 
 
@@ -59,6 +80,21 @@ def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("waits_for_map", "code"), [(True, "MAP_UNWRITABLE"), (False, None)], ids=["waits", "written"]
+)
+def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
+    *, waits_for_map: bool, code: str | None
+) -> None:
+    """Everything was copied before: no record shows by its arrival that the map is back."""
+    partition = a_partition()
+    at_end = replace(REPORT, source_end=REPORT.upstream, waits_for_map=waits_for_map)
+    partition.on_progress(replace(at_end, waits_for_map=False))
+    partition.troubled("MAP_UNWRITABLE", "message", retriable=True)
+    partition.on_progress(at_end)
+    assert (partition.failure and partition.failure.code) == code
+
+
+@pytest.mark.parametrize(
     ("code", "is_broken"), [("EXTRA_RECORDS", True), ("TARGET_UNDER_MIN_ISR", False)]
 )
 def test_nobody_builds_on_offsets_of_a_log_that_is_wrong(*, code: str, is_broken: bool) -> None:
@@ -82,3 +118,36 @@ def test_where_a_lane_stopped_is_no_position_in_a_topic_created_since(*, at_sour
         partition.replan(planned)
         found.append((partition.handed is not None, partition.is_replaced))
     assert found == [(True, False), (False, True)], "nor is what a lane still hands over later"
+
+
+@pytest.mark.parametrize("is_planned", [True, False])
+def test_nobody_is_told_a_position_in_a_topic_created_since(*, is_planned: bool) -> None:
+    """A group's offset at the source would name the middle of the new topic."""
+    partition = a_partition()
+    partition.taken = partition.plan
+    partition.on_progress(REPORT)
+    assert view_of(partition).next_upstream == 40
+    if is_planned:
+        new_id = TopicId("1" * 32)
+        partition.replan(replace(partition.plan, source_topic_id=new_id))
+        partition.on_progress(REPORT)  # of the lane that has it still
+    else:
+        partition.troubled("SOURCE_RECREATED", "another topic", retriable=True)
+    assert view_of(partition).next_upstream == view_of(partition).source_end == -1
+
+
+def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
+    """`--once` gives up on what lasts; records that a lane holds back then are none of it."""
+    partition = a_partition()
+    assert partition.troubled_s() == 0
+    partition.failure = Failure(
+        code="CODE", message="message", since_ms=int(time.time() * 1000) - 59_000
+    )
+    assert partition.troubled_s() == pytest.approx(59, abs=5)
+    partition.wait_until = time.monotonic() - 80
+    assert partition.troubled_s() == pytest.approx(59, abs=5), "a wait that was over before"
+    for until in (time.monotonic() - 7, time.monotonic() + 20):
+        partition.wait_until = until
+        assert partition.troubled_s() == pytest.approx(59 - LEFT_OUT_S, abs=5)
+    partition.wait_until = time.monotonic() - 49
+    assert partition.troubled_s() == pytest.approx(49, abs=5)

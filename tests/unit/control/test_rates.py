@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.snapshots import flow, partition
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.readiness import Readiness
-from twinlog.control.watch.readings import PartitionRates
+from twinlog.control.watch.series.readings import PartitionRates
 
 
 def test_rate_over_the_last_seconds_only() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from twinlog.control.duties.rounds import Duties
 from twinlog.errors import Disconnected, TwinlogError
 
@@ -43,11 +43,28 @@ def test_rounds_go_on_until_it_is_stopped_and_then_close_in_their_own_thread() -
     duties.start()
     eventually(lambda: duty.rounds > 3)
     duties.stop()
-    duties.join(5.0)
+    duties.join(PATIENCE_S)
     ended_at = duty.rounds
     assert duty.closed_in == ["twinlog-counting"]
     assert not any(t.name == "twinlog-counting" for t in threading.enumerate())
     assert duty.rounds == ended_at
+
+
+def test_no_round_begins_while_they_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twinlog.control.duties.rounds.HELD_PAUSE_S", 0.01)
+    held, other = Counting(), Counting()
+    duties, others = Duties("A->B", [held]), Duties("A->C", [other])
+    duties.hold(is_held=True)
+    for one in (duties, others):
+        one.start()
+    eventually(lambda: other.rounds > 20)
+    duties.run_once()
+    assert held.rounds == 0
+    duties.hold(is_held=False)
+    eventually(lambda: held.rounds > 3)
+    for one in (duties, others):
+        one.stop()
+        one.join(PATIENCE_S)
 
 
 def test_an_error_is_one_line_and_the_rounds_and_other_duties_go_on(
@@ -63,7 +80,7 @@ def test_an_error_is_one_line_and_the_rounds_and_other_duties_go_on(
         duties.start()
         eventually(lambda: failing.rounds > 5 and other.rounds > 5)
         duties.stop()
-        duties.join(5.0)
+        duties.join(PATIENCE_S)
     assert seen == [away] * 3, "each is counted"
     assert [record.message for record in caplog.records] == [
         f"A->B: failing: {away}; trying again",
@@ -81,7 +98,7 @@ def test_a_bug_is_seen_and_stops_nothing(
     duties.start()
     eventually(lambda: duty.rounds > 2)
     duties.stop()
-    duties.join(5.0)
+    duties.join(PATIENCE_S)
     assert len(seen) == 1
     assert "Traceback" in caplog.text
 

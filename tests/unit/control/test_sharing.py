@@ -18,6 +18,7 @@ from twinlog.cluster.groups.member import (
 )
 from twinlog.control.flow.managed_flow import ManagedFlow
 from twinlog.control.flow.sharing import Sharing
+from twinlog.mirror.state.intents import FlowIntents
 
 CONFIG = {"topics": "0011"}
 
@@ -40,6 +41,7 @@ class Group:
 class Run:
     current = object()
     is_stopping = False
+    intents = FlowIntents()
 
     def stop(self) -> None:
         self.is_stopping = True

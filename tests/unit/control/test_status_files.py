@@ -55,6 +55,17 @@ def test_a_mirror_of_several_files_is_found_by_each(folder: Path) -> None:
     assert list(running_mirrors(Path("other.properties"))) == []
 
 
+def test_mirror_of_an_older_release_is_shown(folder: Path) -> None:
+    config = Path("mm2.properties")
+    StatusFile(config).write([flow(partition())])
+    (file,) = folder.glob("*.json")
+    value = json.loads(file.read_text())
+    del value["flows"][0]["groups_without_checkpoint"]
+    file.write_text(json.dumps(value))
+    (mirror,) = running_mirrors(config)
+    assert mirror.flows[0]["groups_without_checkpoint"] == {}
+
+
 def test_a_disk_that_takes_nothing_ends_no_copy_and_is_said_once(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -45,7 +45,7 @@ def after(code: str, *, clean: bool) -> Partition:
         once=False,
         clean=clean,
     )
-    lane = Lane(key=LaneKey(1, 0, 0), peer=cast("Peer", None))
+    lane = Lane(key=LaneKey(1, 0, 0), peer=cast("Peer", None), work=run.work)
     partition = lane.partitions[HERE] = run.partitions[HERE]
     finding = Troubled(source=HERE, code=code, message="", is_retriable=False, wait_ms=0)
     run.on_message(lane, finding)

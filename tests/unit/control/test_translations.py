@@ -13,7 +13,7 @@ from twinlog.control.groups.translations import Translations
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.map.translation import Known, Reach
-from twinlog.model import TopicPartition
+from twinlog.model import TopicId, TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -25,6 +25,7 @@ class KnownPlaces:
         self.tps = set(tps)
         self.asked: list[set[TopicPartition]] = []
         self.failure: Exception | None = None
+        self.topic_id = "a" * 32
 
     def find(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
         self.asked.append(set(tps))
@@ -34,6 +35,7 @@ class KnownPlaces:
         return {
             tp: Place(
                 target=TopicPartition(f"A.{tp.topic}", tp.partition),
+                target_topic_id=TopicId(self.topic_id),
                 log_start=0,
                 log_end=100,
                 known=known,
@@ -107,3 +109,36 @@ def test_everything_is_found_anew_when_asked_for() -> None:
     found.forget()
     found.update(now)
     assert places.asked == [{FIRST}, {FIRST}]
+
+
+def test_groups_of_which_nothing_has_a_place_are_named_with_what_they_committed() -> None:
+    found = translations(KnownPlaces(FIRST))
+    found.update(
+        {
+            "none": {},
+            "placed": {FIRST: Committed(offset=3)},
+            "half": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)},
+            "lost": {SECOND: Committed(offset=5)},
+        }
+    )
+    assert found.unplaced() == {"none": (), "lost": (SECOND,)}
+    found.update({"placed": {FIRST: Committed(offset=3)}})
+    assert found.unplaced() == {}
+
+
+def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:
+    places = KnownPlaces(FIRST)
+    found = translations(places)
+    now: dict[str, GroupOffsets] = {"a": {FIRST: Committed(offset=3)}}
+    found.update(now)
+    same, other = TopicId("a" * 32), TopicId("b" * 32)
+    found.forget_topics({"else"})
+    found.update(now)
+    assert len(places.asked) == 1
+    assert found.target_ids() == {"A.orders": same}
+    places.topic_id = "b" * 32
+    found.forget_topics({"A.orders"})
+    assert list(found) == [], "nothing is to be set before it is found there"
+    found.update(now)
+    assert len(places.asked) == 2
+    assert found.target_ids() == {"A.orders": other}

@@ -57,6 +57,8 @@ def rules(folder: Path, *lines: str) -> AclRules:
         (acl("orders", WRITE), None),
         (acl("orders", ALL), acl("A.orders", READ)),
         (acl("orders", WRITE, allows=False), acl("A.orders", WRITE, allows=False)),
+        (acl("orders", WRITE, allows=False, user="*"), None),
+        (acl("orders", ALL, allows=False, user="*"), acl("A.orders", ALL, allows=False, user="*")),
         (acl("orders", ALL, allows=False), acl("A.orders", ALL, allows=False)),
         (acl("payments"), None),
         (acl("B.orders"), None),

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.kernel_fuzz import use
+from twinlog.errors import CorruptData
 from twinlog.mirror.copy.intake import Intake, OutBatch
-from twinlog.mirror.copy.joining import FEW_RECORDS, join_small
+from twinlog.mirror.copy.joining import join_small
 from twinlog.model import SEQUENCE_MODULUS, sequence_of
+from twinlog.wire.joining import FEW_RECORDS
+from twinlog.wire.kernels.chosen import CHOSEN
+from twinlog.wire.kernels.shapes import Kernels
+from twinlog.wire.kernels.twin import TWIN
+from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec, read_header, verify_crc
 from twinlog.wire.records import Record, decode_batch, encode_batch
 
@@ -31,7 +41,13 @@ def one(base: int, count: int, *, codec: Codec = Codec.NONE, size: int = 10) -> 
     return encode_batch(records, codec=codec, base_offset=base)
 
 
-def taken(batches: list[bytearray], ordinal: int = ORDINAL) -> list[OutBatch]:
+def taken(
+    batches: list[bytearray],
+    ordinal: int = ORDINAL,
+    *,
+    join_bytes: int = 0,
+    recompression: Recompression | None = None,
+) -> list[OutBatch]:
     intake = Intake(
         position=0,
         ordinal=ordinal,
@@ -40,6 +56,8 @@ def taken(batches: list[bytearray], ordinal: int = ORDINAL) -> list[OutBatch]:
         producer_id=9,
         read_committed=True,
         limit_bytes=1 << 20,
+        join_bytes=join_bytes,
+        recompression=recompression,
     )
     return intake.take(memoryview(bytearray(b"".join(batches))), (), FOREVER)
 
@@ -58,6 +76,91 @@ LOGS = st.lists(
     max_size=20,
 )
 """(offsets left out before it, records, codec) of each batch."""
+
+
+BOTH = pytest.mark.parametrize("kernels", [CHOSEN.kernels, TWIN], ids=["compiled", "twin"])
+
+
+@BOTH
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4], ids=["none", "lz4"])
+def test_single_records_are_joined_on_their_way_in(kernels: Kernels, codec: Codec) -> None:
+    raw = [one(n, 1, codec=codec) for n in range(100)]
+    with use(kernels):
+        (out,) = taken(raw, join_bytes=1 << 16)
+    plain = taken(raw)
+    assert records([out]) == records(plain)
+    assert (out.ordinal, out.count, out.upstream, out.upstream_next) == (ORDINAL, 100, 0, 100)
+    assert (out.runs, out.fingerprint) == (plain[0].runs, plain[0].fingerprint)
+    assert (out.oldest_timestamp, out.max_timestamp) == (
+        plain[0].max_timestamp,
+        plain[-1].max_timestamp,
+    )
+    header = read_header(out.data)
+    verify_crc(out.data, 0, header)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 0, ORDINAL)
+    assert header.codec is codec
+
+
+@BOTH
+@given(log=LOGS, most=st.integers(0, 3000))
+def test_what_is_joined_on_its_way_in_is_the_same_records(
+    kernels: Kernels, log: list[tuple[int, int, Codec]], most: int
+) -> None:
+    raw, at = [], 0
+    for gap, count, codec in log:
+        at += gap
+        raw.append(one(at, count, codec=codec))
+        at += count
+    plain = taken(raw)
+    with use(kernels):
+        out = taken(raw, join_bytes=most)
+    assert records(out) == records(plain)
+    assert [run for b in out for run in b.runs] == [run for b in plain for run in b.runs]
+    assert [b.fingerprint for b in out if b.runs] == [b.fingerprint for b in plain if b.runs]
+    assert [b.ordinal for b in out] == [
+        ORDINAL + sum(b.count for b in out[:n]) for n in range(len(out))
+    ]
+    assert (out[0].upstream, out[-1].upstream_next) == (log[0][0], at)
+    lengths = {len(one) for one in raw}
+    assert all(len(batch.data) <= most or len(batch.data) in lengths for batch in out)
+
+
+@BOTH
+def test_joined_batches_end_in_front_of_what_goes_alone(kernels: Kernels) -> None:
+    def changed(batch: bytearray, at: int, value: int, *, crc: bool = True) -> bytearray:
+        batch[at] = value
+        if crc:
+            struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
+        return batch
+
+    stamped = changed(one(2, 1), 22, 0x08)
+    led_anew = changed(one(2, 1), 15, 7)
+    for third in (stamped, led_anew, one(2, FEW_RECORDS + 1), one(2, 1, codec=Codec.GZIP)):
+        with use(kernels):
+            out = taken([one(0, 1), one(1, 1), third], join_bytes=1 << 16)
+        assert [batch.upstream for batch in out] == [0, 2]
+    damaged = changed(one(2, 1), 70, 0xEE, crc=False)
+    with use(kernels):
+        (good,) = taken([one(0, 1), one(1, 1), damaged], join_bytes=1 << 16)
+        assert good.upstream_next == 2
+        with pytest.raises(CorruptData, match="CRC"):
+            taken([damaged], join_bytes=1 << 16)
+
+
+@BOTH
+def test_no_batch_joined_on_its_way_in_spans_the_wrap_of_sequences(kernels: Kernels) -> None:
+    with use(kernels):
+        out = taken([one(n, 1) for n in range(5)], SEQUENCE_MODULUS - 3, join_bytes=1 << 16)
+    assert [batch.count for batch in out] == [3, 2]
+
+
+@BOTH
+def test_what_is_joined_gets_the_codec_that_is_asked_for(kernels: Kernels) -> None:
+    wanted = Recompression(codec=Codec.ZSTD)
+    with use(kernels):
+        (out,) = taken([one(n, 1) for n in range(9)], join_bytes=1 << 16, recompression=wanted)
+    assert read_header(out.data).codec is Codec.ZSTD
+    assert records([out]) == records(taken([one(n, 1) for n in range(9)]))
 
 
 @given(LOGS, st.integers(0, 2000), st.integers(100, 2000))

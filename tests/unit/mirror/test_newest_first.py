@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from twinlog.mirror.start.newest_first import MAX_READS, newest_first
@@ -96,6 +96,14 @@ def test_newest_is_always_seen_and_no_newer_one_left_out(
 
 @given(
     st.dictionaries(st.integers(0, 99), st.integers(0, 25_000), max_size=60),
+)
+@example(
+    # the bound comes one read before the end is seen: nothing is whole
+    {
+        **dict.fromkeys([0, 2, 3, 59, 60, 61, 62, 63, 98], 0),
+        **dict.fromkeys([4, 40, 66], 64),
+        **{1: 1816, 41: 7573, 95: 9455, 97: 9861},
+    }
 )
 def test_nothing_is_left_out_behind_what_is_said_to_be_whole(sizes: dict[int, int]) -> None:
     log = Log(sizes)

@@ -7,7 +7,7 @@ import pytest
 from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy.intake import Intake, OutBatch
-from twinlog.mirror.copy.partition import PIPELINE, TROUBLE_MS, CopyState, PartitionCopy
+from twinlog.mirror.copy.partition import PIPELINE, QUIET_MS, TROUBLE_MS, CopyState, PartitionCopy
 from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
@@ -102,13 +102,20 @@ def sent(copy: PartitionCopy, now: int = NOW) -> list[OutBatch]:
     return out
 
 
-def answer(copy: PartitionCopy, base_offset: int, *, error: int = 0, append_time: int = -1) -> None:
+def answer(
+    copy: PartitionCopy,
+    base_offset: int,
+    *,
+    error: int = 0,
+    append_time: int = -1,
+    now: int = NOW,
+) -> None:
     copy.on_produced(
         error=error,
         base_offset=base_offset,
         log_append_time_ms=append_time,
         message=None,
-        now_ms=NOW,
+        now_ms=now,
     )
 
 
@@ -147,8 +154,25 @@ def test_unprotected_partition_has_one_request_in_flight_after_trouble(
     answer(copy, K)
     assert len(sent(copy)) == window
     for at in range(window):
-        answer(copy, K + 1 + at)
+        answer(copy, K + 1 + at, now=NOW + TROUBLE_MS)
     assert len(sent(copy, NOW + TROUBLE_MS)) == PIPELINE, "a minute of clean answers"
+
+
+def test_unprotected_batch_behind_a_pause_goes_alone() -> None:
+    """The target may have forgotten us in it, and takes what follows a batch that it refuses."""
+    copy, long_after = a_copy(last_timestamp=NOW - 2 * DAY), NOW + TROUBLE_MS
+    old = [batch(n, 1, timestamp=NOW - 2 * DAY) for n in range(3)]
+    fresh = [batch(n, 1, timestamp=NOW) for n in range(3, 40)]
+    copy.on_fetched(fetched(*old), (), NOW)
+    for count, first in ((1, 0), (2, 1)):
+        assert len(sent(copy, long_after)) == count
+        for at in range(first, first + count):
+            answer(copy, K + at, now=long_after)
+    copy.on_fetched(fetched(*fresh), (), NOW)
+    quiet_after = long_after + QUIET_MS + 1
+    assert len(sent(copy, quiet_after)) == 1
+    answer(copy, K + 3, now=quiet_after)
+    assert len(sent(copy, quiet_after)) == PIPELINE
 
 
 def test_nothing_is_sent_behind_a_batch_that_makes_the_target_forget_us() -> None:
@@ -270,6 +294,15 @@ def test_log_of_a_new_leader_is_looked_at_before_anything_is_sent(
     copy.on_fetched(fetched(batch(0, 1)), (), NOW)
     assert (copy.next_batch(NOW) is None) == is_new
     assert (copy.trouble is not None) == is_new
+
+
+def test_log_of_a_leader_that_may_have_restarted_is_looked_at_before_anything_is_sent() -> None:
+    copy = a_copy()
+    copy.leader.may_have_restarted()
+    copy.on_fetched(fetched(batch(0, 1)), (), NOW)
+    assert copy.next_batch(NOW) is None
+    assert copy.trouble is not None
+    assert "may have restarted" in copy.trouble.message
 
 
 @pytest.mark.parametrize("minutes", [-30, 30])
@@ -536,6 +569,7 @@ def test_batch_that_begins_before_the_position_is_trimmed() -> None:
     (out,) = intake.take(fetched(batch(0, 5)), (), FOREVER)
     assert [r.key for r in decode_batch(out.data)] == [b"k2", b"k3", b"k4"]
     assert (out.upstream, out.upstream_next, intake.deep_batches) == (2, 5, 1)
+    assert intake.batches == 1
 
 
 def test_batch_over_the_targets_limit_is_split() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from twinlog.mirror.copy.partitioner import murmur2, partition_for_key, partition_of
+from twinlog.mirror.copy.partitioner import partition_for_key, partition_of
+from twinlog.wire.kernels.murmur import murmur2
 from twinlog.wire.record import Record
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_S
 from tests.support.read_only import as_it_is, with_mounts
 
 SETUP = Path(__file__).resolve().parents[3] / "scripts" / "setup"
@@ -53,7 +54,7 @@ def run_setup(path: Path, *mounts: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=PATIENCE_S,
     )
 
 

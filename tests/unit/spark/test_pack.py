@@ -50,3 +50,9 @@ def test_equal_contents_are_equal_archives(tmp_path: Path) -> None:
 def test_a_folder_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match=r"cannot be written.*--output"):
         pack(tmp_path / "missing" / "executors.zip")
+
+
+def test_what_serves_http_stays_with_the_driver() -> None:
+    needed = module._needed("twinlog")
+    assert {"cramjam", "kafka-python"} <= needed
+    assert needed & {"pydantic", "starlette", "uvicorn", "h11"} == set()

@@ -11,7 +11,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from twinlog.errors import CorruptData
 from twinlog.model import TopicId, TopicPartition
-from twinlog.wire.fetch import (
+from twinlog.wire.requests.fetch import (
     READ_COMMITTED,
     SESSION_ERRORS,
     VERSION_BY_ID,

@@ -29,6 +29,7 @@ from twinlog.wire.records import (
     encode_sized,
     fingerprint,
     first_record,
+    rows_of,
 )
 
 
@@ -155,13 +156,18 @@ def test_a_control_record_without_a_type_is_corrupt(key: bytes | None) -> None:
 # ---- batches of a limited size
 
 
+def sized(records: list[Record], *, codec: Codec, limit_bytes: int) -> list[bytearray]:
+    encoded = encode_sized(rows_of(records), codec=codec, limit_bytes=limit_bytes)
+    return [one.data for one in encoded]
+
+
 @settings(deadline=None, max_examples=60)
 @given(RECORDS, CODECS, st.integers(20_300, 60_000))
 def test_sized_batches_hold_all_records_in_order(
     records: list[Record], codec: Codec, limit: int
 ) -> None:
     small = [record for record in records if len(encode_batch([record], codec=Codec.NONE)) <= limit]
-    batches = encode_sized(small, codec=codec, limit_bytes=limit)
+    batches = sized(small, codec=codec, limit_bytes=limit)
     assert all(len(batch) <= limit for batch in batches)
     decoded = [record for batch in batches for record in decode_batch(memoryview(batch))]
     assert [record[1:] for record in decoded] == [record[1:] for record in small]
@@ -170,7 +176,7 @@ def test_sized_batches_hold_all_records_in_order(
 @pytest.mark.parametrize("codec", Codec)
 def test_splitting_wastes_little(codec: Codec) -> None:
     records = [Record(at, NOW_MS + at, b"key", os.urandom(500)) for at in range(1000)]
-    batches = encode_sized(records, codec=codec, limit_bytes=50_000)
+    batches = sized(records, codec=codec, limit_bytes=50_000)
     assert len(batches) <= 13  # 11 would be perfect
     assert max(map(len, batches)) <= 50_000
 
@@ -180,13 +186,13 @@ def test_unequal_records_are_split_until_all_fit() -> None:
         Record(at, NOW_MS, None, os.urandom(4000) if at % 10 == 0 else b"x" * 4000)
         for at in range(100)
     ]
-    batches = encode_sized(records, codec=Codec.ZSTD, limit_bytes=9000)
+    batches = sized(records, codec=Codec.ZSTD, limit_bytes=9000)
     assert max(map(len, batches)) <= 9000
     assert sum(read_header(memoryview(batch)).count for batch in batches) == 100
 
 
 def test_nothing_makes_no_batch() -> None:
-    assert encode_sized([], codec=Codec.ZSTD, limit_bytes=100) == []
+    assert sized([], codec=Codec.ZSTD, limit_bytes=100) == []
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -195,7 +201,7 @@ def test_a_record_over_the_limit_stops_its_partition(codec: Codec, neighbours: i
     records = [Record(at, NOW_MS, None, b"small") for at in range(neighbours)]
     records.append(Record(4711, NOW_MS, None, os.urandom(5000)))
     with pytest.raises(PartitionError, match=r"offset 4711 .* takes 1000: raise") as caught:
-        encode_sized(records, codec=codec, limit_bytes=1000)
+        sized(records, codec=codec, limit_bytes=1000)
     assert caught.value.code == "RECORD_TOO_LARGE"
 
 
@@ -203,7 +209,7 @@ def test_a_record_that_only_fits_uncompressed_is_sent_uncompressed() -> None:
     record = Record(0, NOW_MS, None, os.urandom(900))
     limit = len(encode_batch([record], codec=Codec.NONE))
     assert len(encode_batch([record], codec=Codec.GZIP)) > limit
-    (batch,) = encode_sized([record], codec=Codec.GZIP, limit_bytes=limit)
+    (batch,) = sized([record], codec=Codec.GZIP, limit_bytes=limit)
     assert read_header(memoryview(batch)).codec is Codec.NONE
 
 

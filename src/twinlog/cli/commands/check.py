@@ -14,10 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.options.adoption_options import adoption_options, storages
+from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_options
+from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import SpreadClusters, configuration_options
-from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
-from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
 from twinlog.quantities import plural
 
 if TYPE_CHECKING:
@@ -34,12 +37,12 @@ NAME_WIDTH: Final = 80
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
 @configuration_options
 @pair_options
-@click.option(
+@option(
     "--probe",
     is_flag=True,
     help="Try what the targets can do, on a scratch topic that is created once and kept.",
 )
-@click.option(
+@option(
     "--explain",
     is_flag=True,
     help="Only explain FILE: the value of every key for each flow and the line it comes from.",
@@ -74,22 +77,28 @@ def check(
 
     config = files_or_pair(files, clusters, given)()
     if explain:
-        if output is Format.JSON:
-            write_json("check", JSON_VERSION, explanation_json(config))
+        if output.is_for_programs:
+            write_object(output, "check", JSON_VERSION, explanation_json(config))
         else:
-            write_all([*_warnings(config.warnings), *explanation_parts(config, only_set=False)])
+            write_warnings(_warnings(config.warnings))
+            write_all(explanation_parts(config, only_set=False))
         return 0
     adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
     report = look(config, with_probe=probe, adopts=adopts, say=_say)
-    if output is Format.JSON:
-        write_json("check", JSON_VERSION, {**report.as_json(), **explanation_json(config)})
+    if output.is_for_programs:
+        write_object(
+            output, "check", JSON_VERSION, {**report.as_json(), **explanation_json(config)}
+        )
     else:
         write_all(_parts(report, explanation_parts(config, only_set=True)))
+        if is_quiet():
+            write_warnings(_what_is_wrong(report))
     return 1 if report.problems else 0
 
 
 def _say(line: str) -> None:
-    write_line(line, sys.stderr)
+    if not is_quiet():
+        write_line(line, sys.stderr)
 
 
 def _warnings(warnings: Iterable[object]) -> Iterator[RenderableType]:
@@ -100,6 +109,8 @@ def _warnings(warnings: Iterable[object]) -> Iterator[RenderableType]:
 def _parts(report: CheckReport, explanation: Iterable[RenderableType]) -> Iterator[RenderableType]:
     yield from _warnings(report.warnings)
     yield from explanation
+    for one in report.certificates:
+        yield _problem("certificate", str(one))
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
@@ -112,8 +123,22 @@ def _parts(report: CheckReport, explanation: Iterable[RenderableType]) -> Iterat
     count = len(report.problems)
     if count:
         yield text(plural(count, "problem"), style="bold red")
+    elif report.warnings:
+        found = plural(len(report.warnings), "warning")
+        yield text(f"nothing keeps it from running; {found} above", style="yellow")
     else:
         yield text("no problem found", style="green")
+
+
+def _what_is_wrong(report: CheckReport) -> Iterator[RenderableType]:
+    """A line for each warning and each problem, with where it is."""
+    yield from _warnings(report.warnings)
+    for cluster in report.clusters:
+        if cluster.problem is not None:
+            yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
+    for flow in report.flows:
+        for line in _problem_lines(flow):
+            yield _problem(flow.flow, line)
 
 
 def _flow_parts(flow: FlowReport) -> Iterator[RenderableType]:

@@ -8,16 +8,18 @@ from typing import Any
 
 import click
 
+from twinlog.cli.options.command import Command
 from twinlog.cli.options.mirror_maker_1_options import no_file, no_pair, pair, pair_options
+from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_folder, secrets_option
 from twinlog.cli.terminal.output import write_line
 from twinlog.private_files import private_opener
 
 
-@click.command("convert")
+@click.command("convert", cls=Command)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @pair_options
-@click.option(
+@option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write there instead of to stdout; the file must not be there yet, and is made for you "

@@ -6,18 +6,21 @@ import sys
 
 import click
 
-from twinlog.cli.terminal.output import write_line
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.option import option
+from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import nowhere, write_line, write_warning
 from twinlog.cli.terminal.signals import stop_on_signals
 from twinlog.quantities import count, duration
 
 
-@click.command("demo")
-@click.option(
+@click.command("demo", cls=Command)
+@option(
     "--seconds",
     type=click.FloatRange(min=1),
     help="End by itself after so many seconds of mirroring.",
 )
-@click.option(
+@option(
     "--rate",
     type=click.FloatRange(min=1, max=20_000),
     default=500.0,
@@ -39,7 +42,11 @@ def demo(seconds: float | None, rate: float) -> int:
     from twinlog.demo.run import DemoOptions, run_demo
     from twinlog.demo.view import view_on
 
-    with stop_on_signals() as stop, view_on(sys.stdout) as view, log_lines_above():
+    with (
+        stop_on_signals() as stop,
+        view_on(nowhere() if is_quiet() else sys.stdout) as view,
+        log_lines_above(),
+    ):
         result = run_demo(DemoOptions(seconds=seconds, records_per_s=rate), stop, view)
     if result.was_stopped_early:
         write_line("stopped before anything was produced; nothing is left behind")
@@ -51,14 +58,14 @@ def demo(seconds: float | None, rate: float) -> int:
         "in key, value, headers, timestamp and order"
     )
     for difference in check.differences:
-        write_line(difference)
+        write_warning(difference)
     if result.is_identical:
         write_line("source and target are identical")
         return 0
     if check.on_the_way or check.surplus:
-        write_line(
+        write_warning(
             f"{count(check.on_the_way)} records are missing on the target, {count(check.surplus)} "
             "are there too many"
         )
-    write_line("source and target are NOT identical")
+    write_warning("source and target are NOT identical")
     return 1

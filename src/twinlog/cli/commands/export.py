@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
+from twinlog.cli.options.candidates import names_of_topics
+from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import Format, write_line, write_object, write_warning
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,22 +29,45 @@ PROGRESS_EVERY_S: Final = 5.0
 PRIVATE: Final = 0o600
 
 
-@click.command("export")
+@click.command("export", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @flow_option
-@click.option("--topic", required=True, help="The topic, by its name on that side.")
-@click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--side", type=click.Choice(["source", "target"]), required=True)
-@click.option("--from", "first", type=click.IntRange(min=0), help="Default: where the log begins.")
-@click.option("--to", "until", type=click.IntRange(min=0), help="Not included; default: the end.")
-@click.option(
+@option(
+    "--topic",
+    required=True,
+    shell_complete=names_of_topics,
+    help="The topic, by its name on that side.",
+)
+@option(
+    "--partition",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The partition of the topic.",
+)
+@option(
+    "--side",
+    type=click.Choice(["source", "target"]),
+    required=True,
+    help="The cluster of the flow to read.",
+)
+@option(
+    "--from",
+    "first",
+    type=click.IntRange(min=0),
+    help="The first offset; default: where the log begins.",
+)
+@option(
+    "--to", "until", type=click.IntRange(min=0), help="The offset to end before; default: the end."
+)
+@option(
     "--output",
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     help="The file to write; it must not be there yet.",
 )
-@click.option("--include-aborted", is_flag=True, help="Also records of aborted transactions.")
+@option("--include-aborted", is_flag=True, help="Also records of aborted transactions.")
 @secrets_option
 @format_option
 def export(  # noqa: PLR0913, PLR0917 (options of a command)
@@ -103,7 +131,7 @@ def _write(work: Export, path: Path) -> None:
                 by_broker = one.is_log_append_time
                 line = record_line(work.tp.partition, one.record, is_log_append_time=by_broker)
                 out.write(line + "\n")
-                if time.monotonic() - told_at > PROGRESS_EVERY_S:
+                if time.monotonic() - told_at > PROGRESS_EVERY_S and not is_quiet():
                     told_at = time.monotonic()
                     done, span = work.counts.position, work.span
                     write_line(f"offset {done:,} of {span.next:,}", sys.stderr)
@@ -126,7 +154,7 @@ def _private(path: Path) -> TextIO:
 
 def _say(work: Export, alias: str, path: Path, output: Format) -> None:
     counts, span = work.counts, work.span
-    if output is Format.JSON:
+    if output.is_for_programs:
         body = {
             "cluster": alias,
             "topic": work.tp.topic,
@@ -142,11 +170,11 @@ def _say(work: Export, alias: str, path: Path, output: Format) -> None:
             "unread": counts.unread,
             "output": str(path),
         }
-        write_json("export", JSON_VERSION, body)
+        write_object(output, "export", JSON_VERSION, body)
         return
     write_line(f"{work.tp} on {alias}, offsets {span}: {counts.records:,} records in {path}")
     for line in _remarks(work):
-        write_line(line)
+        write_warning(line)
 
 
 def _remarks(work: Export) -> Iterator[str]:

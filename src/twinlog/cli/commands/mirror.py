@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 import click
 
 from twinlog.cli.options.adoption_options import adoption_options, storages
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import Section, option
 from twinlog.cli.options.run_options import SpreadClusters, configuration, configuration_options
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
-from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.cli.terminal.loudness import Loudness, loudness
+from twinlog.cli.terminal.output import Format, nowhere, write_line, write_object
 from twinlog.cli.terminal.signals import stop_on_signals
+from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError
 from twinlog.quantities import count, duration, plural, size
 
@@ -31,8 +35,7 @@ JSON_VERSION: Final = 1
 DEFAULT_LISTEN: Final = "127.0.0.1:9405"
 """Next to 9404, where JMX exporters of a MirrorMaker 2 on the same machine usually are."""
 
-DONE: Final = "DONE"
-TAKEN_OVER: Final = "TAKEN_OVER"
+ENDED: Final = frozenset({PartitionState.DONE, PartitionState.TAKEN_OVER})
 """Others go on where the copy ended: what a migration ends with."""
 
 
@@ -55,43 +58,62 @@ class RunOptions:
 
 
 _RUN_OPTIONS: Final = (
-    click.option("--once", is_flag=True, help="Copy up to the end offsets of now, then exit."),
-    click.option(
-        "--lanes", type=click.IntRange(min=1), help="Lanes per flow, instead of tasks.max."
+    option(
+        "--once",
+        section=Section.RUN,
+        is_flag=True,
+        help="Copy up to the end offsets of now, then exit.",
     ),
-    click.option(
+    option(
+        "--lanes",
+        section=Section.RUN,
+        type=click.IntRange(min=1),
+        help="Lanes per flow, instead of tasks.max.",
+    ),
+    option(
         "--lease",
         "lease_s",
+        section=Section.RUN,
         type=click.FloatRange(min=1),
         metavar="SECONDS",
         help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
     ),
-    click.option("--master", metavar="URL", help="Spark master; default: this machine."),
-    click.option(
+    option(
+        "--master",
+        section=Section.SPARK,
+        metavar="URL",
+        help="Spark master; default: this machine.",
+    ),
+    option(
         "--archive",
+        section=Section.SPARK,
         type=click.Path(path_type=Path, dir_okay=False),
         help="What `twinlog pack` made: for executors of --master without Twinlog.",
     ),
-    click.option(
+    option(
         "--allow-unauthenticated-spark",
         "may_be_open",
+        section=Section.SPARK,
         is_flag=True,
         help="Use a --master without spark.authenticate.secret: whoever reaches its ports can "
         "read the credentials of both clusters.",
     ),
-    click.option(
+    option(
         "--listen",
+        section=Section.OUTPUT,
         metavar="ADDRESS:PORT",
-        help="Where /metrics, /healthz and /readyz are served, `off` for nowhere; default: the "
+        help="Where HTTP is served (metrics, probes, REST), `off` for nowhere; default: the "
         f"file's `listeners`, else {DEFAULT_LISTEN}.",
     ),
-    click.option(
+    option(
         "--log-file",
+        section=Section.OUTPUT,
         type=click.Path(path_type=Path, dir_okay=False),
         help="Log to this file as well; it is renamed at 10 MB, and five old ones are kept.",
     ),
-    click.option(
+    option(
         "--log-format",
+        section=Section.OUTPUT,
         type=click.Choice([one.value for one in LogFormat]),
         callback=lambda _context, _parameter, value: LogFormat(value),
         default=LogFormat.TEXT.value,
@@ -111,8 +133,8 @@ had changed.
 
 def run_options(command: F) -> F:
     """The options of RunOptions."""
-    for option in reversed(_RUN_OPTIONS):
-        command = option(command)
+    for one in reversed(_RUN_OPTIONS):
+        command = one(command)
     return command
 
 
@@ -150,10 +172,11 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.cli.terminal.progress import shown
     from twinlog.control.process.run import MirrorOptions, run_mirror
-    from twinlog.control.watch.monitor_server import parse_listen
     from twinlog.control.watch.vital import Vital
+    from twinlog.control.web.address import parse_listen
+    from twinlog.control.web.holder import Holder
 
-    verbose = bool(click.get_current_context().find_root().params["verbose"])
+    is_quiet, verbose = loudness() is Loudness.QUIET, loudness() is Loudness.VERBOSE
     configure_logs(options.log_file, options.log_format, verbose=verbose)
     if options.listen is not None:
         parse_listen(options.listen)  # wrong usage is said before anything is read
@@ -161,13 +184,13 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     address = parse_listen(options.listen or str(config.http_listener or DEFAULT_LISTEN))
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
-    # what a program reads must be the last line of stdout, so people's lines go elsewhere then
-    people = sys.stderr if output is Format.JSON else sys.stdout
+    people = _people(output, is_quiet=is_quiet)
     reload = None if once else threading.Event()
     vital = Vital()
+    holder = Holder(config)
     with (
         stop_on_signals(reload) as stop,
-        watched(file, address, stop, people, vital) as watch,
+        watched(file, address, stop, people, vital, holder) as watch,
         shown(once=once, stream=people) as progress,
     ):
 
@@ -191,21 +214,32 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 reload=reload,
                 read_again=read,
                 on_snapshot=on_snapshot,
+                on_config=holder.hold,
                 vital=vital,
             ),
         )
         progress.update(list(result.flows))  # failures of the last second
     report = MirrorReport(result, once=once)
-    for line in report.lines():
-        write_line(line, people)
+    # what is missing is no progress: -q leaves it in
+    wrong = sys.stderr if is_quiet else people
+    for line in report.lines(only_failed=is_quiet):
+        write_line(line, wrong)
     for line in report.flow_failures():
         write_line(line, sys.stderr)
     if once:
-        ran = {flow.flow for flow in result.flows if flow.state != "FAILED"}
-        _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], people)
-    if output is Format.JSON:
-        write_json("mirror", JSON_VERSION, {"flows": report.flows})
+        ran = {flow.flow for flow in result.flows if flow.state is not FlowState.FAILED}
+        _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
+    if output.is_for_programs:
+        write_object(output, "mirror", JSON_VERSION, {"flows": report.flows})
     return report.exit_code
+
+
+def _people(output: Format, *, is_quiet: bool) -> TextIO:
+    """Where the lines for people go."""
+    if is_quiet:
+        return nowhere()
+    # what a program reads must be the last of stdout, so people's lines go elsewhere then
+    return sys.stderr if output.is_for_programs else sys.stdout
 
 
 def _say_who_holds_back(flows: Iterable[FlowConfig], people: TextIO) -> None:
@@ -247,7 +281,7 @@ class MirrorReport:
             for part in flow.partitions
             if self._is_failed(part)
         ]
-        if flow.state == "FAILED":
+        if flow.state is FlowState.FAILED:
             # the flow as a whole: no partition is to blame
             message = flow.reason.removesuffix(f" [{flow.code}]")
             failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
@@ -261,18 +295,18 @@ class MirrorReport:
         }
 
     def _is_failed(self, part: PartitionSnapshot) -> bool:
-        return bool(part.code) or (self._once and part.state not in (DONE, TAKEN_OVER))
+        return bool(part.code) or (self._once and part.state not in ENDED)
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, *, only_failed: bool = False) -> Iterator[str]:
         """A line for every flow that ran; what failed in it was said when it happened."""
         for flow, snapshot in zip(self.flows, self._result.flows, strict=True):
-            if snapshot.state != "FAILED":
+            if snapshot.state is not FlowState.FAILED and (flow["failed"] or not only_failed):
                 yield _flow_line(flow)
 
     def flow_failures(self) -> Iterator[str]:
         """A line for every flow that could not run."""
         for flow in self._result.flows:
-            if flow.state == "FAILED":
+            if flow.state is FlowState.FAILED:
                 yield f"{flow.flow}: {flow.reason.removeprefix(f'{flow.flow}: ')}"
 
 

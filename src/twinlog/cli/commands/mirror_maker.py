@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from twinlog.cli.commands.mirror import RunOptions, run_configuration, run_options
+from twinlog.cli.options.command import Command
 from twinlog.cli.options.mirror_maker_1_options import configuration_of_pair, pair_options
 from twinlog.cli.options.run_options import override_options
 
 
-@click.command("mirror-maker")
+@click.command("mirror-maker", cls=Command)
 @pair_options
 @override_options
 @run_options

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,10 +13,16 @@ import click
 from rich.console import RenderableType
 from rich.table import Table
 
+from twinlog.cli.options.candidates import topics as topics_of_file
+from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
-from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.reading import Reading
+from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
 from twinlog.errors import UsageError
 from twinlog.quantities import count, plural
 
@@ -26,18 +31,20 @@ if TYPE_CHECKING:
     from twinlog.mirror.plan import PartitionPlan
 
 JSON_VERSION: Final = 1
-SHOWN_EVERY_S: Final = 0.2
 NUMBERS: Final = ("partition", "from", "to", "runs", "source goes on at")
 
 
-@click.command("rebuild")
+@click.command("rebuild", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
 @flow_option
-@click.option(
-    "--topics", metavar="REGEX", help="Only source topics whose whole name matches; default: all."
+@option(
+    "--topics",
+    metavar="REGEX",
+    shell_complete=topics_of_file,
+    help="Only source topics whose whole name matches; default: all.",
 )
-@click.option("--dry-run", is_flag=True, help="Compare, and show what would be written.")
-@click.option("--yes", is_flag=True, help="Do not ask before anything is written.")
+@option("--dry-run", is_flag=True, help="Compare, and show what would be written.")
+@option("--yes", is_flag=True, help="Do not ask before anything is written.")
 @secrets_option
 @format_option
 def rebuild(
@@ -62,7 +69,7 @@ def rebuild(
     config = one_flow(load_file(file).flows, flow)
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("give --yes, or --dry-run to see what would be written")
-    shown = _Shown()
+    shown = Reading("offsets", count)
     work = MapRebuild(flow_setup(config), on_step=shown.step, say=shown.say)
     with closing(work):
         plans = work.plan(chosen)
@@ -73,15 +80,17 @@ def rebuild(
             work.lead()
         lines = list(work.run(plans))
         shown.clear()
-    if output is Format.JSON:
+    if output.is_for_programs:
         body = {
             "flow": str(config.flow),
             "dry_run": dry_run,
             "partitions": [_as_json(line) for line in lines],
         }
-        write_json("offsets rebuild", JSON_VERSION, body)
+        write_object(output, "offsets rebuild", JSON_VERSION, body)
     else:
         write_all(_report(lines, dry_run=dry_run))
+        if is_quiet():
+            write_warnings(_refusals(lines))
     return 1 if any(line.outcome is Outcome.REFUSED for line in lines) else 0
 
 
@@ -101,39 +110,6 @@ def _is_wanted(flow: str, plans: Sequence[PartitionPlan]) -> bool:
     )
 
 
-class _Shown:
-    """How far the reading is, on one line of a terminal."""
-
-    def __init__(self) -> None:
-        self._name = ""
-        self._began = self._last = 0.0
-
-    def step(self, name: str, done: int, total: int) -> None:
-        """So many offsets of a log are read."""
-        if not sys.stderr.isatty():
-            return
-        now = time.monotonic()
-        if name != self._name or not done:
-            self._name, self._began = name, now
-        if now - self._last < SHOWN_EVERY_S:
-            return
-        self._last = now
-        rate = done / max(now - self._began, SHOWN_EVERY_S)
-        share = 100 * done // max(1, total)
-        line = f"{name}: {count(done)} of {count(total)} offsets ({share} %), {count(int(rate))}/s"
-        click.echo(f"\r\x1b[K{line}", file=sys.stderr, nl=False)
-
-    def say(self, line: str) -> None:
-        """A line of its own."""
-        self.clear()
-        write_line(line, sys.stderr)
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._last and sys.stderr.isatty():
-            click.echo("\r\x1b[K", file=sys.stderr, nl=False)
-
-
 def _as_json(line: Line) -> dict[str, Any]:
     return {
         "topic": line.source.topic,
@@ -149,6 +125,12 @@ def _as_json(line: Line) -> dict[str, Any]:
     }
 
 
+def _refusals(lines: Sequence[Line]) -> Iterator[RenderableType]:
+    for line in lines:
+        if line.problem is not None:
+            yield text(str(line.problem), style="red")
+
+
 def _report(lines: Sequence[Line], *, dry_run: bool) -> Iterator[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in ("topic", "partition", "", "from", "to", "runs", "source goes on at"):
@@ -158,8 +140,6 @@ def _report(lines: Sequence[Line], *, dry_run: bool) -> Iterator[RenderableType]
         cells = [str(each) if line.runs else "" for each in known]
         row(table, line.target.topic, str(line.target.partition), line.outcome.value, *cells)
     yield table
-    for line in lines:
-        if line.problem is not None:
-            yield text(str(line.problem), style="red")
+    yield from _refusals(lines)
     if dry_run:
         yield text("nothing was changed; without --dry-run these rows are written")

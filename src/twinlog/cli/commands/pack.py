@@ -6,14 +6,17 @@ from pathlib import Path
 
 import click
 
-from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.terminal.output import Format, write_line, write_object
 from twinlog.quantities import plural, size
 
 JSON_VERSION = 1
 
 
-@click.command("pack")
-@click.option(
+@click.command("pack", cls=Command)
+@option(
     "--output",
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -32,8 +35,9 @@ def pack(path: Path, output: Format) -> int:
     from twinlog.spark.pack import pack as make
 
     made = make(path)
-    if output is Format.JSON:
-        write_json(
+    if output.is_for_programs:
+        write_object(
+            output,
             "pack",
             JSON_VERSION,
             {

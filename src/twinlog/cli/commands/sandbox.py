@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.cli.options.candidates import sandbox_clusters
+from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.terminal.output import Format, write_line, write_object
 from twinlog.errors import UsageError
 from twinlog.quantities import plural
 
@@ -19,26 +23,33 @@ JSON_VERSION: Final = 1
 DEFAULT_NAMES: Final = ("source", "target")
 
 
-@click.group("sandbox")
+@click.group("sandbox", cls=CommandGroup)
 def sandbox() -> None:
     """Start, show and end real Kafka clusters (KRaft) on this machine.
 
-    Data and logs are in TWINLOG_SANDBOX, by default ~/.cache/twinlog/sandbox.
+    Data and logs are in TWINLOG_SANDBOX, by default ~/.cache/twinlog/sandbox (or below
+    XDG_CACHE_HOME, where that is set).
+
+    \b
+    twinlog sandbox up
+    twinlog sandbox fill --cluster source
+    twinlog sandbox down
     """
 
 
-_name_option = click.option(
+_name_option = option(
     "--cluster",
     "names",
     multiple=True,
     metavar="NAME",
+    shell_complete=sandbox_clusters,
     help="A cluster's name; may be given several times.",
 )
 
 
 @sandbox.command("up")
 @_name_option
-@click.option(
+@option(
     "--brokers",
     type=click.IntRange(min=1, max=9),
     default=1,
@@ -62,7 +73,12 @@ def up(names: tuple[str, ...], brokers: int, output: Format) -> int:
 @sandbox.command("status")
 @format_option
 def status(output: Format) -> int:
-    """Show the clusters that were started."""
+    """Show the clusters that were started.
+
+    \b
+    twinlog sandbox status
+    twinlog sandbox status --format json
+    """
     from twinlog.sandbox import registry
 
     _show("status", registry.status(), output)
@@ -70,8 +86,15 @@ def status(output: Format) -> int:
 
 
 @sandbox.command("fill")
-@click.option("--cluster", "name", required=True, metavar="NAME", help="The cluster to fill.")
-@click.option(
+@option(
+    "--cluster",
+    "name",
+    required=True,
+    metavar="NAME",
+    shell_complete=sandbox_clusters,
+    help="The cluster to fill.",
+)
+@option(
     "--records",
     type=click.IntRange(min=1),
     default=100_000,
@@ -108,7 +131,7 @@ def down(names: tuple[str, ...], output: Format) -> int:
     from twinlog.sandbox import registry
 
     ended = registry.down(names)
-    if output is Format.JSON:
+    if output.is_for_programs:
         _show("down", ended, output)
     for cluster in ended if output is Format.TEXT else ():
         write_line(f"{cluster.name}: ended, its data is removed")
@@ -119,8 +142,10 @@ def down(names: tuple[str, ...], output: Format) -> int:
 
 def _show(verb: str, clusters: Iterable[SandboxCluster], output: Format) -> None:
     found = list(clusters)
-    if output is Format.JSON:
-        write_json(f"sandbox {verb}", JSON_VERSION, {"clusters": [_body(one) for one in found]})
+    if output.is_for_programs:
+        write_object(
+            output, f"sandbox {verb}", JSON_VERSION, {"clusters": [_body(one) for one in found]}
+        )
         return
     for one in found:
         state = "running" if one.running else f"{len(one.pids)} of {one.brokers} brokers run"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
     is_pair,
@@ -22,8 +24,11 @@ from twinlog.cli.options.mirror_maker_1_options import (
     pair_options,
 )
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
-from twinlog.cli.terminal.tables import Piece, row, text, write_all
+from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.tables import Piece, row, text, write_all, write_warnings
+from twinlog.codes import FlowState, PartitionState
+from twinlog.errors import TwinlogError
 from twinlog.quantities import count, duration, first_few, plural, ranges
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ STALE_MS: Final = 10_000
 """A mirror writes its numbers once a second."""
 
 
-@click.command("status")
+@click.command("status", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @pair_options
 @secrets_option
@@ -73,8 +78,10 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
     if not mirrors and file is not None and read is not None:
         source = "clusters"
         mirrors = [_offline(file, read())]
-    if output is Format.JSON:
-        write_json("status", JSON_VERSION, {"source": source, "mirrors": mirrors})
+    elif file is not None and read is not None:
+        _show_leaders(mirrors, read)
+    if output.is_for_programs:
+        write_object(output, "status", JSON_VERSION, {"source": source, "mirrors": mirrors})
     elif not mirrors:
         write_line(
             "no mirror runs here; `twinlog status FILE` asks the clusters of a configuration how "
@@ -82,7 +89,34 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
         )
     else:
         write_all(_parts(mirrors))
-    return 1 if any(flow["state"] == "FAILED" for one in mirrors for flow in one["flows"]) else 0
+        if is_quiet():
+            write_warnings(_what_is_wrong(mirrors))
+    states = {flow["state"] for one in mirrors for flow in one["flows"]}
+    return 1 if FlowState.FAILED in states else 0
+
+
+def _show_leaders(mirrors: Iterable[dict[str, Any]], read: Callable[[], MirrorConfig]) -> None:
+    """In place of flows that a process here stands by for: what their leaders say."""
+    from twinlog.control.check.offline_status import offline_status
+
+    flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
+    waiting = [flow for flow in flows if flow["state"] == FlowState.STANDBY]
+    if not waiting:
+        return
+    try:
+        config = read()
+    except TwinlogError as error:
+        for flow in waiting:
+            flow["reason"] = f"{flow['reason']}; its leader is not asked: {error}"
+        return
+    names = {flow["flow"] for flow in waiting}
+    wanted = tuple(flow for flow in config.flows if str(flow.flow) in names)
+    leaders = {told.flow: told for told in offline_status(replace(config, flows=wanted))}
+    for flow in waiting:
+        told = leaders.get(flow["flow"])
+        if told is not None and told.where:
+            reason = "; ".join(filter(None, (told.reason, f"here: {flow['reason']}")))
+            flow.update(replace(told, reason=reason).as_json())
 
 
 def _offline(file: Path, config: MirrorConfig) -> dict[str, Any]:
@@ -108,24 +142,36 @@ def _parts(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[RenderableType]:
                 for one_row in found:
                     if one_row.trouble:
                         where = f"  {one_row.topic}, {one_row.partitions}"
-                        yield text(f"{where}: {one_row.trouble}", style="red")
-            yield from _skipped(flow)
+                        style = "yellow" if one_row.state == PartitionState.PAUSED else "red"
+                        yield text(f"{where}: {one_row.trouble}", style=style)
+            yield from _group_lines("left alone on the target", flow["skipped_groups"])
+            yield from _group_lines("without a checkpoint", flow["groups_without_checkpoint"])
 
 
-def _skipped(flow: Mapping[str, Any]) -> Iterator[Text]:
-    """Groups whose offsets on the target are left as they are, a line for each reason."""
+def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
+    """A line for each flow and each topic that has something to say of its state."""
+    for flow in (flow for one in mirrors for flow in one["flows"]):
+        if flow["reason"]:
+            yield text(f"{flow['flow']}: {flow['state']}: {flow['reason']}")
+        for one in rows(flow):
+            if one.trouble:
+                yield text(f"{flow['flow']}: {one.topic}, {one.partitions}: {one.trouble}")
+
+
+def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[Text]:
+    """Groups with the same to say share a line; `reasons`: by group."""
     by_reason: dict[str, list[str]] = {}
-    for group, reason in sorted(flow.get("skipped_groups", {}).items()):
+    for group, reason in sorted(reasons.items()):
         by_reason.setdefault(reason, []).append(group)
     for reason, groups in by_reason.items():
         number = plural(len(groups), "group")
-        yield text(f"  {number} left alone on the target ({first_few(groups)}): {reason}")
+        yield text(f"  {number} {what} ({first_few(groups)}): {reason}")
 
 
 def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
     if one["pid"] is None:
         return text(
-            f"{one['config']}: no mirror runs it here; as the clusters have it", style="dim"
+            f"{one['config']}: no mirror runs it on this host; as the clusters have it", style="dim"
         )
     age_ms = now_ms - one["written_ms"]
     line: list[Piece] = [f"{one['config']}: process {one['pid']}"]
@@ -143,15 +189,37 @@ def _flow_lines(flow: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
         (flow["state"], state_style(flow["state"])),
     ]
     if flow["since_ms"]:
-        word = "started" if flow["lanes"] == 0 else "since"
+        # what the clusters tell is when it began, not how long it has stood still
+        word = "started" if flow["state"] == FlowState.NOT_RUNNING else "since"
         line.append(f"  {word} {since(flow['since_ms'], now_ms)}")
     if flow["lanes"]:
         line.append(f"  {plural(flow['lanes'], 'lane')}")
     if flow["guarantee"]:
         line.append(f"  guarantee: {flow['guarantee']}")
     yield text(*line)
+    if flow["where"]:
+        ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
+        yield text(f"  on {flow['where']}, as of {ago} ago", style="dim")
     if flow["reason"]:
         yield text(f"  {flow['reason']}", style="yellow")
+    is_said = "RPO_EXCEEDED" in flow["reason"]
+    if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
+        yield text(f"  {loss_line(flow)}")
+
+
+def loss_line(flow: Mapping[str, Any]) -> str:
+    """What would be lost if the source were gone now."""
+    records, ago = flow["loss_records"], duration(flow["loss_ms"] / 1000)
+    if flow["loss_ms"] < 0:
+        return "what would be lost without the source is not known"
+    if records < 0:
+        line = f"without the source, records of the last {ago} would be lost"
+    elif records > 0:
+        line = f"without the source, {count(records)} records of the last {ago} would be lost"
+    else:
+        line = f"without the source, nothing that it had {ago} ago would be lost"
+    unknown = flow["loss_unknown"]
+    return f"{line}; of {plural(unknown, 'partition')} it is not known" if unknown else line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +232,7 @@ class Row:
     state: str
     lag: int
     lag_ms: int
+    loss_ms: int
     records: int
     since_ms: int
     trouble: str
@@ -186,9 +255,10 @@ def rows(flow: Mapping[str, Any]) -> list[Row]:
                 state=state,
                 lag=sum(lags) if lags else -1,
                 lag_ms=max(part["lag_ms"] for part in parts),
+                loss_ms=max(part["loss_ms"] for part in parts),
                 records=sum(part["records"] for part in parts),
-                since_ms=min(times) if times else flow["since_ms"],
-                trouble=f"{parts[0]['message']} [{code}]" if code else "",
+                since_ms=min(times, default=0),
+                trouble=f"{parts[0]['message']} [{code}]" if code else parts[0]["message"],
             )
         )
     return out
@@ -202,7 +272,7 @@ def _table(found: Iterable[Row], now_ms: int) -> Table:
     table.add_column("remote topic", no_wrap=True)
     table.add_column("partitions", min_width=10, overflow="fold")
     table.add_column("state", no_wrap=True)
-    for name in ("lag", "lag in time", "copied"):
+    for name in ("lag", "lag in time", "loss", "copied"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("since", no_wrap=True)
     for one in found:
@@ -213,7 +283,7 @@ def _table(found: Iterable[Row], now_ms: int) -> Table:
             one.partitions,
             text(one.state, style=state_style(one.state)),
             "?" if one.lag < 0 else count(one.lag),
-            "?" if one.lag_ms < 0 else duration(one.lag_ms / 1000),
+            *("?" if ms < 0 else duration(ms / 1000) for ms in (one.lag_ms, one.loss_ms)),
             count(one.records),
             since(one.since_ms, now_ms) if one.since_ms else "",
         )

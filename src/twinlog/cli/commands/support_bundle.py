@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import (
     configuration_of_pair,
     no_file,
     no_pair,
     pair_options,
 )
+from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, format_option, write_json, write_line
+from twinlog.cli.terminal.output import Format, write_line, write_object
 from twinlog.errors import TwinlogError
 from twinlog.quantities import size
 
@@ -27,17 +30,17 @@ if TYPE_CHECKING:
 JSON_VERSION: Final = 1
 
 
-@click.command("support-bundle")
+@click.command("support-bundle", cls=Command)
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
 @pair_options
-@click.option(
+@option(
     "--output",
     "archive",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PATH",
     help="Where to write; default: twinlog-support-DATE-TIME.tar.gz in this folder.",
 )
-@click.option(
+@option(
     "--log-file",
     "logs",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -70,8 +73,10 @@ def support_bundle(
     more = [path for name in ("consumer", "producer") if (path := given[name]) is not None]
     parts = collect(dict(_configurations(files, given)), logs, more)
     write_bundle(archive, parts)
-    if output is Format.JSON:
-        write_json("support-bundle", JSON_VERSION, {"path": str(archive), "files": sorted(parts)})
+    if output.is_for_programs:
+        write_object(
+            output, "support-bundle", JSON_VERSION, {"path": str(archive), "files": sorted(parts)}
+        )
     else:
         write_line(f"{archive}: {size(archive.stat().st_size)}")
         for name in parts:

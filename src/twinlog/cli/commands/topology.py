@@ -11,8 +11,12 @@ import click
 from rich.console import RenderableType
 from rich.table import Table
 
+from twinlog.cli.options.candidates import aliases
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
-from twinlog.cli.terminal.output import Format, format_option, write_json
+from twinlog.cli.terminal.output import Format, write_object
 from twinlog.cli.terminal.tables import row, text, write_all
 from twinlog.errors import UsageError
 from twinlog.quantities import duration
@@ -24,12 +28,13 @@ if TYPE_CHECKING:
 JSON_VERSION: Final = 1
 
 
-@click.command("topology")
+@click.command("topology", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--cluster",
     "alias",
     metavar="ALIAS",
+    shell_complete=aliases,
     help="The cluster to ask, by its name in FILE; default: the target of the first flow.",
 )
 @secrets_option
@@ -48,8 +53,8 @@ def topology(file: Path, alias: str | None, output: Format) -> int:
     from twinlog.cli.options.configuration import load_file
 
     seen = _look(load_file(file), alias)
-    if output is Format.JSON:
-        write_json("topology", JSON_VERSION, seen.as_json())
+    if output.is_for_programs:
+        write_object(output, "topology", JSON_VERSION, seen.as_json())
     else:
         write_all(_parts(seen, int(time.time() * 1000)))
     return 0

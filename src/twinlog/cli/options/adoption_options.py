@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
+from twinlog.cli.options.option import Section, option
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,13 +17,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def adoption_options(command: F) -> F:
     """`--adopt-mm2` and `--connector`."""
-    named = click.option(
+    named = option(
         "--connector",
+        section=Section.ADOPTION,
         metavar="NAME",
         help="With --adopt-mm2: its source connector, where Kafka Connect runs MirrorMaker 2.",
     )
-    adopt = click.option(
+    adopt = option(
         "--adopt-mm2",
+        section=Section.ADOPTION,
         is_flag=True,
         help="Go on where the MirrorMaker 2 of FILE stopped, and keep its positions up to date, "
         "so that it can take its work back. Refused while it runs.",

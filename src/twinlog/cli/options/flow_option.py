@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from twinlog.cli.options.candidates import flows
+from twinlog.cli.options.option import option
 from twinlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 def flow_option(command: Any) -> Any:
-    return click.option(
-        "--flow", metavar="'A->B'", help="Which flow of FILE; not needed where it has one."
+    return option(
+        "--flow",
+        metavar="'A->B'",
+        shell_complete=flows,
+        help="Which flow of FILE; not needed where it has one.",
     )(command)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from twinlog.cli.options.option import Section, option
 from twinlog.cli.options.run_options import configuration, overrides
 
 if TYPE_CHECKING:
@@ -28,33 +30,41 @@ _NAMES: Final = (
 )
 _MEANT: Final = ("consumer", "producer", "include", "whitelist", "exclude", "blacklist")
 _FILE: Final = click.Path(path_type=Path)
+_flag: Final = partial(option, section=Section.MIRROR_MAKER_1)
 _PAIR_OPTIONS: Final = (
-    click.option("--consumer.config", "consumer", type=_FILE, help="The source and the group."),
-    click.option("--producer.config", "producer", type=_FILE, help="The target."),
-    click.option("--include", help="Topics to mirror: a regular expression, or a list of them."),
-    click.option("--whitelist", help="The old name of --include."),
-    click.option("--exclude", help="Topics not to mirror."),
-    click.option("--blacklist", help="The old name of --exclude."),
-    click.option("--num.streams", "streams", metavar="N", help="The most lanes."),
-    click.option(
+    _flag("--consumer.config", "consumer", type=_FILE, help="The source and the group."),
+    _flag("--producer.config", "producer", type=_FILE, help="The target."),
+    _flag("--include", help="Topics to mirror: a regular expression, or a list of them."),
+    _flag("--whitelist", help="The old name of --include."),
+    _flag("--exclude", help="Topics not to mirror."),
+    _flag("--blacklist", help="The old name of --exclude."),
+    _flag("--num.streams", "streams", metavar="N", help="The most lanes."),
+    _flag(
         "--offset.commit.interval.ms",
         "commit_interval_ms",
         metavar="N",
         help="How often the group's offsets are committed on the source; default 60000.",
     ),
-    click.option(
+    _flag(
         "--abort.on.send.failure",
         "abort",
         type=click.BOOL,
         default=True,
         help="No record is ever left out here, whatever this says.",
     ),
-    click.option("--message.handler", "handler", help="Refused: a Java class."),
-    click.option("--message.handler.args", "handler_args", help="Refused."),
-    click.option("--consumer.rebalance.listener", "--rebalance.listener", "rebalance_listener"),
-    click.option("--rebalance.listener.args", "rebalance_listener_args"),
-    click.option("--new.consumer", "new_consumer", is_flag=True, hidden=True),
-    click.option(
+    _flag("--message.handler", "handler", help="Refused: a Java class."),
+    _flag("--message.handler.args", "handler_args", help="Refused."),
+    _flag(
+        "--consumer.rebalance.listener",
+        "--rebalance.listener",
+        "rebalance_listener",
+        help="Accepted, and does nothing: a Java class.",
+    ),
+    _flag(
+        "--rebalance.listener.args", "rebalance_listener_args", help="Accepted, and does nothing."
+    ),
+    _flag("--new.consumer", "new_consumer", is_flag=True, hidden=True),
+    _flag(
         "--source",
         metavar="ALIAS",
         help="A name for the source, where mirrors with one group go into one target.",
@@ -64,8 +74,8 @@ _PAIR_OPTIONS: Final = (
 
 def pair_options(command: F) -> F:
     """MirrorMaker 1's flags; `pair()` takes them."""
-    for option in reversed(_PAIR_OPTIONS):
-        command = option(command)
+    for one in reversed(_PAIR_OPTIONS):
+        command = one(command)
     return command
 
 

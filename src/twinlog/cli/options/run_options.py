@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from twinlog.cli.options.candidates import aliases
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.option import Section, option, said
 from twinlog.config.files.overrides import Override
-from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition
+from twinlog.config.keys.key_types import OWN_PREFIX, KeyDefinition, Kind
 from twinlog.config.keys.own_keys import OWN_KEYS
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ _CLUSTERS: Final = "--clusters"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class SpreadClusters(click.Command):
+class SpreadClusters(Command):
     """Takes `--clusters west-1 west-2` as MirrorMaker 2's start script does, besides commas."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -55,15 +58,23 @@ def flag_of(definition: KeyDefinition) -> str:
     return "--" + definition.name.removeprefix(OWN_PREFIX).replace(".", "-")
 
 
+def _by_commas(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """A variable may have blanks between aliases, as the command line."""
+    return value and (",".join(value.replace(",", " ").split()) or value)
+
+
 def configuration_options(command: F) -> F:
     """`--clusters`, `--set`, `--secrets` and the flags of our own keys.
 
     Only the first is passed on; `configuration()` reads the others.
     """
     command = override_options(secrets_option(command))
-    return click.option(
+    return option(
         _CLUSTERS,
         metavar="ALIAS ...",
+        callback=_by_commas,
+        shell_complete=aliases,
+        section=Section.CONFIGURATION,
         help="Only the flows into these clusters, as MirrorMaker 2's --clusters does.",
     )(command)
 
@@ -72,12 +83,13 @@ def override_options(command: F) -> F:
     """`--set` and the flags of our own keys, which `overrides()` reads."""
     for definition in reversed(OWN_KEYS):
         command = _own_option(definition)(command)
-    return click.option(
+    return option(
         "--set",
         multiple=True,
         metavar="KEY=VALUE",
         expose_value=False,
         callback=_keep_set,
+        section=Section.CONFIGURATION,
         help="One more line at the end of FILE; may be given several times.",
     )(command)
 
@@ -88,45 +100,58 @@ def secrets_option(command: F) -> F:
     def keep(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
         ctx.meta[_SECRETS] = value
 
-    return click.option(
+    return option(
         "--secrets",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         metavar="DIR",
         expose_value=False,
         callback=keep,
+        section=Section.CONFIGURATION,
         help="Where a Strimzi resource's secrets are: DIR/<secretName>/<key>.",
     )(command)
 
 
-def secrets_folder() -> Path | None:
-    """What --secrets of the command that runs now names."""
-    folder: Path | None = click.get_current_context().meta.get(_SECRETS)
+def secrets_folder(context: click.Context | None = None) -> Path | None:
+    """What --secrets names, of the command that runs now if not another one."""
+    folder: Path | None = (context or click.get_current_context()).meta.get(_SECRETS)
     return folder
 
 
 def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
     flag = flag_of(definition)
 
-    def keep(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    def keep(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
-            _keep(ctx, Override(flag=flag, key=definition.name, value=value, everywhere=True))
+            given = said(ctx, parameter)
+            _keep(ctx, Override(flag=given, key=definition.name, value=value, everywhere=True))
 
-    return click.option(
+    values = definition.choices or (("true", "false") if definition.kind is Kind.BOOLEAN else ())
+
+    def offer(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        return [one for one in values if one.startswith(incomplete)]
+
+    first, blank, rest = definition.meaning.partition(" ")
+    # a value or a key stays as it is written
+    start = first if {"`", "."} & {*first} else f"{first[0].upper()}{first[1:]}"
+    meaning = f"{start}{blank}{rest}".replace("`", "")
+    return option(
         flag,
         *(f"--{old.removeprefix(OWN_PREFIX).replace('.', '-')}" for old in definition.replaces),
         metavar="|".join(definition.choices).upper() or definition.kind.value.upper(),
         expose_value=False,
         callback=keep,
-        help=f"{definition.name}, whatever FILE says of it.",
+        shell_complete=offer,
+        section=Section.KEYS,
+        help=f"{meaning} ({definition.name}).",
     )
 
 
-def _keep_set(ctx: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> None:
+def _keep_set(ctx: click.Context, parameter: click.Parameter, values: Sequence[str]) -> None:
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter("write KEY=VALUE", ctx, param_hint="--set")
-        _keep(ctx, Override(flag="--set", key=key.strip(), value=text.strip()))
+        _keep(ctx, Override(flag=said(ctx, parameter), key=key.strip(), value=text.strip()))
 
 
 def _keep(ctx: click.Context, override: Override) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from twinlog.codes import PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import duration, first_few, plural, ranges
 
@@ -54,7 +55,7 @@ def failing(flows: Iterable[FlowSnapshot], now_ms: int) -> Iterator[Failing]:
         groups: dict[FailureKey, list[PartitionSnapshot]] = {}
         for part in flow.partitions:
             waits = part.since_ms and now_ms - part.since_ms > PASSING_TROUBLE_MS
-            if part.code and (part.state == "FAILED" or waits):
+            if part.code and (part.state is PartitionState.FAILED or waits):
                 key = FailureKey(flow.flow, part.topic, part.code)
                 groups.setdefault(key, []).append(part)
         for key, parts in groups.items():
@@ -99,7 +100,7 @@ class FailureLines:
             (flow.flow, part.topic)
             for flow in flows
             for part in flow.partitions
-            if part.state != "RELEASED"
+            if part.state is not PartitionState.RELEASED
         }
         said: dict[tuple[str, str, bool], dict[str, float]] = {}
         for key in ended:

@@ -1,19 +1,16 @@
 """Where log lines of a mirror go, and how they look: stderr, a file that is rotated, text or JSON.
 
 stderr has warnings and worse; the file also has the events of normal operation. One JSON object a
-line carries `time` (UTC), `level`, `logger`, `message`, and where they are known `flow`, `code` and
-`traceback`.
+line carries `time` (UTC), `level`, `logger`, `message`, and where they are known `flow`, `topic`,
+`partition`, `code` and `traceback`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import re
 import stat
 from contextlib import suppress
-from datetime import UTC, datetime
 from enum import StrEnum
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -23,12 +20,10 @@ from typing import Final
 from twinlog.cli.terminal.output import LOG_FORMAT, TIME_FORMAT
 from twinlog.errors import UsageError
 from twinlog.private_files import private_opener
-from twinlog.shown import ShownFormatter, shown_in_json
+from twinlog.shown import ShownFormatter
 
 FILE_BYTES: Final = 10_000_000
 OLD_FILES: Final = 5
-_CODE: Final = re.compile(r"\[([A-Z][A-Z_]+)\]")
-_FLOW: Final = re.compile(r"(?:^|\bflow=)([\w.-]+->[\w.-]+)")
 
 
 class LogFormat(StrEnum):
@@ -36,26 +31,6 @@ class LogFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
-
-
-class JsonFormatter(logging.Formatter):
-    """One object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage()
-        value: dict[str, str] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": message,
-        }
-        if (flow := _FLOW.search(message)) is not None:
-            value["flow"] = flow[1]
-        if codes := _CODE.findall(message):
-            value["code"] = codes[-1]
-        if record.exc_info:
-            value["traceback"] = self.formatException(record.exc_info)
-        return shown_in_json(json.dumps(value, ensure_ascii=False))
 
 
 class _PrivateFile(RotatingFileHandler):
@@ -84,9 +59,12 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
     The file is renamed at 10 MB, and five old ones are kept; they are for this user alone,
     unless `file` is there with other rights.
     """
-    formatter = (
-        JsonFormatter() if log_format is LogFormat.JSON else ShownFormatter(LOG_FORMAT, TIME_FORMAT)
-    )
+    formatter: logging.Formatter = ShownFormatter(LOG_FORMAT, TIME_FORMAT)
+    if log_format is LogFormat.JSON:
+        # 40 ms to load, which a mirror that logs text need not pay
+        from twinlog.cli.terminal.json_logs import JsonLines
+
+        formatter = JsonLines()
     root = logging.getLogger()
     for handler in root.handlers:
         handler.setLevel(logging.NOTSET if verbose else logging.WARNING)

@@ -1,22 +1,28 @@
-"""How commands speak: lines for people, one JSON object for programs, log lines on stderr."""
+"""How commands speak: lines for people, one object for programs, log lines on stderr."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, TextIO, cast
 
 import click
 
+from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.shown import ShownFormatter, shown
+
+log = logging.getLogger(__name__)
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 TIME_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
 
-F = TypeVar("F", bound=Callable[..., Any])
+LONGEST: Final = 1 << 30
+"""A text of YAML stays on its line."""
 
 
 class Format(StrEnum):
@@ -24,30 +30,71 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    YAML = "yaml"
+
+    @property
+    def is_for_programs(self) -> bool:
+        return self is not Format.TEXT
 
 
-def format_option(command: F) -> F:
-    """`--format text|json`, given to the command as `output`."""
-    option = click.option(
-        "--format",
-        "output",
-        type=click.Choice([one.value for one in Format]),
-        callback=lambda _context, _parameter, value: Format(value),
-        default=Format.TEXT.value,
-        show_default=True,
-        help="text for people, json for programs.",
-    )
-    return option(command)
+class _Nowhere(io.TextIOBase):
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def nowhere() -> TextIO:
+    """Takes the lines that -q leaves out."""
+    return cast("TextIO", _Nowhere())
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
-    """One line for people, whatever is in it."""
-    click.echo(shown(line), file=stream or sys.stdout)
+    """One line for people, whatever is in it; one of stdout is left out where -q was given."""
+    if stream is not None or not is_quiet():
+        click.echo(shown(line), file=stream or sys.stdout)
 
 
-def write_json(command: str, version: int, body: Mapping[str, Any]) -> None:
-    """One JSON object on one line of stdout; `version` changes when a field changes its meaning."""
-    click.echo(json.dumps({"command": command, "version": version, **body}))
+def write_warning(line: str) -> None:
+    """One line of stdout that says what is wrong: -q leaves it in."""
+    write_line(line, sys.stdout)
+
+
+def write_while_it_is_read(line: str, stream: TextIO) -> None:
+    """One line for whoever still reads it: what is written for a full disk or a closed pipe ends no
+    mirror. The first failure of stdout is said in the log, and the rest goes nowhere; stderr, where
+    the log is, is tried again with the next line.
+    """
+    try:
+        write_line(line, stream)
+    except OSError as error:
+        if stream is sys.stderr:
+            return
+        log.warning("nothing more is shown on %s, the mirror runs on: %s", stream.name, error)
+        # what the stream still holds goes there too, so that its end is no failure
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (it is no path of a file)
+            os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def write_object(output: Format, command: str, version: int, body: Mapping[str, Any]) -> None:
+    """One object on stdout, a line of JSON or a document of YAML with the same structure.
+
+    `version` changes when a field changes its meaning. Both escape what is not ASCII.
+    """
+    text = json.dumps({"command": command, "version": version, **body})
+    click.echo(_yaml(text) if output is Format.YAML else text)
+
+
+def _yaml(text: str) -> str:
+    """The YAML of what JSON says: enumerations and tuples are there what programs read."""
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # ten times as fast, where it is built
+    document: str = yaml.dump(
+        json.loads(text), Dumper=dumper, sort_keys=False, allow_unicode=False, width=LONGEST
+    )
+    return document.rstrip("\n")
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):

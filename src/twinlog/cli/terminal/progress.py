@@ -21,8 +21,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from twinlog.cli.terminal.failures import FailureLines
-from twinlog.cli.terminal.output import write_line
+from twinlog.cli.terminal.output import write_while_it_is_read
 from twinlog.cli.terminal.tables import Piece, row, text
+from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.quantities import count, duration, plural, size
@@ -33,8 +34,17 @@ SAME_FLOW_EVERY_S: Final = 60.0
 OTHER_ROWS: Final = 6
 """Lines of the terminal that topics must leave free."""
 
-ENDING: Final = frozenset({"STOPPING", "STOPPED"})
-UNREMARKABLE: Final = frozenset({"STARTING", "RUNNING"}) | ENDING
+ENDING: Final = frozenset({FlowState.STOPPING, FlowState.STOPPED})
+UNREMARKABLE: Final = frozenset({FlowState.STARTING, FlowState.RUNNING}) | ENDING
+GOOD: Final = frozenset(
+    {
+        FlowState.RUNNING,
+        PartitionState.AT_END,
+        PartitionState.COPYING,
+        PartitionState.DONE,
+    }
+)
+BAD: Final = frozenset({FlowState.FAILED, FlowState.PARTLY_FAILED, PartitionState.FAILED})
 
 
 class Progress(Protocol):
@@ -94,7 +104,7 @@ class PlainProgress:
             return  # why a flow does not start is said by whoever tries to start it
         if flow.state in ENDING:
             return  # a flow does not come back from trouble to its end
-        state, since = self._states.get(flow.flow, ("RUNNING", now - SAME_FLOW_EVERY_S))
+        state, since = self._states.get(flow.flow, (FlowState.RUNNING, now - SAME_FLOW_EVERY_S))
         if flow.state in UNREMARKABLE and state in UNREMARKABLE:
             return
         if flow.state == state or (
@@ -195,7 +205,7 @@ def _heading(flow: FlowSnapshot) -> Iterator[RenderableType]:
         line.append(f"  {plural(len(flow.partitions), 'partition')}")
     if flow.lanes:
         line.append(f", {plural(flow.lanes, 'lane')}")
-    elif flow.partitions and flow.state == "STARTING":
+    elif flow.partitions and flow.state is FlowState.STARTING:
         line.append(", waiting for Spark")
     if flow.guarantee:
         line.append(f"  {flow.guarantee}")
@@ -222,9 +232,9 @@ def _topic_row(table: Table, topic: TopicRate, *, named: bool) -> None:
 
 def state_style(state: str) -> str:
     """The colour of a state."""
-    if state in ("RUNNING", "AT_END", "COPYING", "DONE"):
+    if state in GOOD:
         return "green"
-    if state in ("FAILED", "PARTLY_FAILED"):
+    if state in BAD:
         return "red"
     return "yellow"
 
@@ -234,9 +244,9 @@ def shown(*, once: bool, stream: TextIO) -> Iterator[Progress]:
     """The display that fits the stream, for as long as the mirror runs."""
     if not stream.isatty():
         yield PlainProgress(
-            lambda line: write_line(line, stream),
+            lambda line: write_while_it_is_read(line, stream),
             once=once,
-            write_failure=lambda line: write_line(line, sys.stderr),
+            write_failure=lambda line: write_while_it_is_read(line, sys.stderr),
         )
         return
     bars = BarProgress(Console(file=stream))

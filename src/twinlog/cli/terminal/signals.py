@@ -1,12 +1,16 @@
 """Ctrl-C and SIGTERM: the first one asks for an orderly end, the second ends the process at once.
 SIGHUP asks to read the configuration again, where a command can; else it is an end as well.
 
+Nothing in a handler takes a lock: it may interrupt the very code that holds it. An event is set by
+a thread of its own, since `Event.set` takes the lock that `Event.wait` holds for a moment.
+
 Ending at once is always safe for the copy (the target itself holds all state), only less polite:
 whoever goes on waits until this process's last requests have surely died.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -16,6 +20,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from twinlog.cli.terminal.loudness import is_quiet
+
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STDERR: Final = 2
 
@@ -23,14 +29,14 @@ STDERR: Final = 2
 @contextmanager
 def stop_on_signals(reload: threading.Event | None = None) -> Iterator[threading.Event]:
     """An event that the first signal sets, as SIGHUP sets `reload`; for the main thread."""
-    stop = threading.Event()
-    had_terminal = _has_terminal()
+    stop, asked = threading.Event(), list[int]()
+    had_terminal, quiet = _has_terminal(), is_quiet()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP and reload is not None and had_terminal == _has_terminal():
-            reload.set()
+            _thread.start_new_thread(reload.set, ())
             return
-        if stop.is_set():
+        if asked:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
@@ -38,8 +44,10 @@ def stop_on_signals(reload: threading.Event | None = None) -> Iterator[threading
         # before a blocking call only after it
         for fatal in (signal.SIGINT, signal.SIGTERM):
             signal.signal(fatal, signal.SIG_DFL)
-        stop.set()
-        if sys.stderr is sys.__stderr__:  # else a live display has it, and shows the state itself
+        asked.append(number)
+        _thread.start_new_thread(stop.set, ())
+        # a live display that has stderr shows the state itself
+        if sys.stderr is sys.__stderr__ and not quiet:
             # not print: a signal may come in the middle of one
             os.write(STDERR, b"\rstopping; once more to stop at once\n")
 

@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.shown import shown
 
 PIPED_WIDTH = 400
@@ -42,7 +43,13 @@ def row(table: Table, *cells: RenderableType) -> None:
 
 
 def write_all(parts: Iterable[RenderableType]) -> None:
-    """Write to stdout, with colours where it is a terminal."""
+    """Write to stdout, with colours where it is a terminal; -q leaves it out."""
+    if not is_quiet():
+        write_warnings(parts)
+
+
+def write_warnings(parts: Iterable[RenderableType]) -> None:
+    """The same, of what -q leaves in: what is wrong."""
     if sys.stdout.isatty():
         console = Console(file=sys.stdout, highlight=False)
         for part in parts:

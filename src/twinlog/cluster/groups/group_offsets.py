@@ -21,12 +21,16 @@ from twinlog.wire.error_codes import (
     GROUP_ID_NOT_FOUND,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_MEMBER_ID,
+    UNSTABLE_OFFSET_COMMIT,
     error_for,
 )
 
 NON_EMPTY_GROUP: Final = 68
 STALE_MEMBER_EPOCH: Final = 113
 REFUSED_AS_ACTIVE: Final = frozenset({UNKNOWN_MEMBER_ID, NON_EMPTY_GROUP, STALE_MEMBER_EPOCH})
+
+SETTLED: Final = 7
+"""OffsetFetch since Kafka 2.5 waits for transactions if it is asked to (KIP-447)."""
 
 MANY_GROUPS: Final = 8
 """OffsetFetch since Kafka 3.0 takes many groups (KIP-709)."""
@@ -56,13 +60,17 @@ GroupOffsets: TypeAlias = Mapping[TopicPartition, Committed]
 
 
 def fetch_offsets(
-    coordinators: Coordinators, groups: Iterable[str]
+    coordinators: Coordinators, groups: Iterable[str], *, settled: bool = False
 ) -> dict[str, GroupOffsets | TwinlogError]:
     """The committed offsets of each group, in whatever state it is; none for one that is missing.
 
     Offsets of topics that our user may not describe are left out by the broker, without an error.
+
+    `settled`: a group that has offsets in an open transaction, or in one whose marker its
+    coordinator has not read yet, is asked again, and is an error (UNSTABLE_OFFSET_COMMIT) where
+    that lasts (KIP-447). Without it those before that transaction are told.
     """
-    return OffsetReader(coordinators).read(groups)
+    return OffsetReader(coordinators, settled=settled).read(groups)
 
 
 class OffsetReader:
@@ -73,8 +81,9 @@ class OffsetReader:
     the same object as the time before.
     """
 
-    def __init__(self, coordinators: Coordinators) -> None:
+    def __init__(self, coordinators: Coordinators, *, settled: bool = False) -> None:
         self._coordinators = coordinators
+        self._settled = settled
         self._last: dict[_Question, _Answer] = {}
 
     def read(self, groups: Iterable[str]) -> dict[str, GroupOffsets | TwinlogError]:
@@ -96,7 +105,7 @@ class OffsetReader:
         client = self._coordinators.client
         connection = client.connection_to(question.node)
         if connection.api_versions.get(OffsetFetchRequest.API_KEY, (0, 0))[1] < MANY_GROUPS:
-            return _fetch_one_by_one(self._coordinators, question)
+            return self._one_by_one(question)
         group_of = OffsetFetchRequest.OffsetFetchRequestGroup
         wanted = [
             group_of(group_id=group, member_id=None, member_epoch=-1, topics=None)
@@ -104,7 +113,7 @@ class OffsetReader:
         ]
         digest, message = client.attempt_unless(
             question.node,
-            OffsetFetchRequest(groups=wanted, require_stable=False),
+            OffsetFetchRequest(groups=wanted, require_stable=self._settled),
             b"" if last is None else last.digest,
             minimum=MANY_GROUPS,
             maximum=BY_NAME,
@@ -117,6 +126,19 @@ class OffsetReader:
         offsets = {group: one for group, one in out.items() if not isinstance(one, TwinlogError)}
         if len(offsets) == len(out):
             self._last[question] = _Answer(digest, offsets)
+        return out
+
+    def _one_by_one(self, question: _Question) -> dict[str, GroupOffsets | TwinlogError]:
+        out: dict[str, GroupOffsets | TwinlogError] = {}
+        for group in question.groups:
+            request = OffsetFetchRequest(group_id=group, topics=None, require_stable=self._settled)
+            answer = self._coordinators.client.attempt(
+                question.node,
+                request,
+                minimum=SETTLED if self._settled else 2,
+                maximum=MANY_GROUPS - 1,
+            )
+            out[group] = _of_group(self._coordinators, group, answer)
         return out
 
 
@@ -166,25 +188,15 @@ def is_refused_as_active(error: TwinlogError) -> bool:
     return getattr(error, "kafka_error", 0) in REFUSED_AS_ACTIVE
 
 
-def _fetch_one_by_one(
-    coordinators: Coordinators, question: _Question
-) -> dict[str, GroupOffsets | TwinlogError]:
-    out: dict[str, GroupOffsets | TwinlogError] = {}
-    for group in question.groups:
-        request = OffsetFetchRequest(group_id=group, topics=None, require_stable=False)
-        answer = coordinators.client.attempt(
-            question.node, request, minimum=2, maximum=MANY_GROUPS - 1
-        )
-        out[group] = _of_group(coordinators, group, answer)
-    return out
-
-
 def _of_group(
     coordinators: Coordinators, group: str, answer: Message
 ) -> GroupOffsets | TwinlogError:
     code = int(answer.error_code)
     if code == GROUP_ID_NOT_FOUND:
         return {}
+    parts = [one for topic in answer.topics for one in topic.partitions]
+    if not code and any(one.error_code == UNSTABLE_OFFSET_COMMIT for one in parts):
+        code = UNSTABLE_OFFSET_COMMIT
     return coordinators.error(code, READING, group) if code else _offsets(answer)
 
 

@@ -77,8 +77,8 @@ class Membership:
         self._heartbeat_s = min(HEARTBEAT_MS, session_timeout_ms / 3) / 1000
         self._clock = clock
         self._stop = threading.Event()
-        # pauses end when we leave
-        self._patience = replace(patience, sleep=self._stop.wait)
+        self._wake = threading.Event()
+        self._patience = replace(patience, sleep=self._rest)
         self._hurry = replace(self._patience, backoff=Backoff(cap_ms=1_000))
         # a silent broker must not delay the next try, and with it what we say of ourselves
         prompt = replace(settings, request_timeout_ms=session_timeout_ms // 2)
@@ -153,8 +153,19 @@ class Membership:
         if not self._stop.is_set():
             self._left_at = self._clock()
         self._stop.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join(3 * LEAVE_TIMEOUT_S)
+
+    def hurry(self) -> None:
+        """Try again at once, where a pause is waited out: what failed may work now."""
+        self._wake.set()
+
+    def _rest(self, seconds: float) -> None:
+        """A pause; it ends when we leave, and nothing is waited for behind that."""
+        if not self._stop.is_set():
+            self._wake.wait(seconds)
+            self._wake.clear()
 
     def _run(self) -> None:
         failures = 0

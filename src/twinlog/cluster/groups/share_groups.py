@@ -20,6 +20,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from twinlog.cluster.group_messages import (
+    AlterShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest,
+)
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import (
     CommitResult,
@@ -28,10 +32,6 @@ from twinlog.cluster.groups.group_offsets import (
 )
 from twinlog.cluster.logs.offsets import LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.protocol import Message
-from twinlog.cluster.share_messages import (
-    AlterShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequest,
-)
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (

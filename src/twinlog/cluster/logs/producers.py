@@ -11,7 +11,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, error_for
 
@@ -121,3 +121,25 @@ def describe_producers(
         return out
 
     return ask_leaders(client, tps, ask, doing="describing the producers of", timeout_s=timeout_s)
+
+
+def transaction_starts(
+    client: ClusterClient, tps: Sequence[TopicPartition]
+) -> dict[TopicPartition, dict[int, int]]:
+    """Open transactions of each partition: producer id to the offset of its first record there.
+
+    None of a partition whose leader does not tell, or is older than Kafka 2.8.
+    """
+    try:
+        states = describe_producers(client, tps) if tps else {}
+    except Unsupported:
+        return {}
+    return {
+        tp: {
+            producer_id: state.current_transaction_start_offset
+            for producer_id, state in producers.items()
+            if state.current_transaction_start_offset >= 0
+        }
+        for tp, producers in states.items()
+        if not isinstance(producers, TwinlogError)
+    }

@@ -18,7 +18,7 @@ from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_for
-from twinlog.wire.fetch import AbortedTransaction
+from twinlog.wire.requests.fetch import AbortedTransaction
 
 MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
 """Java's fetch.max.bytes."""
@@ -26,6 +26,9 @@ MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
 ACKS_ALL: Final = -1
 BY_NAME: Final = 12
 """Fetch and Produce name topics by id from version 13 on."""
+
+PARTITIONS_ADDED_BEFORE: Final = 11
+"""From version 12 on a Produce adds its partition to the transaction itself (KIP-890)."""
 
 WITH_EPOCH: Final = 9
 """Fetch since Kafka 2.1: a broker that does not lead any more does not answer."""
@@ -182,11 +185,13 @@ def produce_batch(
     tp: TopicPartition,
     batch: bytes | bytearray | memoryview,
     *,
+    transactional_id: str | None = None,
     timeout_s: float | None = None,
 ) -> int:
     """Append one encoded batch with acks=all, asked once; its base offset.
 
-    Raises what the leader refused. After Disconnected the batch may be in the log or not.
+    A transaction knows of the partition before (`groups.transactions`). Raises what the leader
+    refused. After Disconnected the batch may be in the log or not.
     """
     metadata = client.metadata([tp.topic], allow_missing=False, timeout_s=timeout_s)
     partition = metadata.partition(tp)
@@ -195,7 +200,7 @@ def produce_batch(
         raise _error(client, number, "appending to", tp, "WRITE")
     topic_of = ProduceRequest.TopicProduceData
     request = ProduceRequest(
-        transactional_id=None,
+        transactional_id=transactional_id,
         acks=ACKS_ALL,
         timeout_ms=client.settings.request_timeout_ms,
         topic_data=[
@@ -210,7 +215,11 @@ def produce_batch(
     if timeout_s is None:
         timeout_s = client.settings.request_timeout_ms / 1000
     answer = client.attempt(
-        partition.leader, request, timeout_s=timeout_s, minimum=V2_BATCHES, maximum=BY_NAME
+        partition.leader,
+        request,
+        timeout_s=timeout_s,
+        minimum=V2_BATCHES,
+        maximum=BY_NAME if transactional_id is None else PARTITIONS_ADDED_BEFORE,
     )
     found = answer.responses[0].partition_responses[0]
     if found.error_code:

@@ -69,6 +69,7 @@ class Connection:
         """
         if timeout_s is None:
             timeout_s = settings.request_timeout_ms / 1000
+        settings = dialing.renewed(settings)
         deadline = time.monotonic() + timeout_s
         sock = dialing.connect(
             host, port, settings, deadline=deadline, user_timeout_ms=user_timeout_ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -60,6 +61,15 @@ def _set_options(sock: socket.socket, user_timeout_ms: int) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if user_timeout_ms and hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout_ms)
+
+
+def renewed(settings: ClusterSettings) -> ClusterSettings:
+    """The settings with what their key files hold now."""
+    if settings.security is None or not settings.security.files:
+        return settings
+    from twinlog.cluster.security.renewal import current
+
+    return replace(settings, security=current(settings.security))
 
 
 def secure(

@@ -59,6 +59,8 @@ class HotConnection:
         self._is_tls = isinstance(self._sock, ssl.SSLSocket)
         self.api_versions = connection.api_versions
         self.peer = f"{connection.host}:{connection.port}"
+        self.opened_at = time.monotonic()
+        """As long as it lives it is the same process at the other end."""
         self._session_ends_at = connection.session_ends_at
         self._client_id = client_id.encode()
         self._correlation = 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.metadata import Broker
 from twinlog.cluster.net.other_service import refuse_other_service
-from twinlog.cluster.net.retry import Clock
+from twinlog.cluster.net.retry import CHANCE, Clock
 from twinlog.cluster.net.settings import ClusterSettings, format_address
 from twinlog.errors import (
     BrokerRefused,
@@ -41,13 +40,18 @@ class ConnectionPool:
         self._first: Connection | None = None
         self._failed_at: dict[tuple[str, int], float] = {}
 
+    def renew(self, settings: ClusterSettings) -> None:
+        """Open new connections with these settings; from any thread."""
+        self._settings = settings
+
     def learn(self, brokers: Mapping[int, Broker]) -> None:
         """The brokers that are alive now; connections to others or to old addresses are closed."""
         self.brokers = brokers
         for node, connection in list(self._by_node.items()):
             broker = brokers.get(node)
             if broker is None or (broker.host, broker.port) != (connection.host, connection.port):
-                self._by_node.pop(node).close()
+                connection.close()
+                self._by_node.pop(node, None)
 
     def failed(self, connection: Connection) -> None:
         """This broker broke a connection: others are preferred where any will do."""
@@ -131,7 +135,7 @@ class ConnectionPool:
     def _addresses(self) -> list[tuple[str, int]]:
         """The given addresses in random order, those the cluster told us of, those that failed."""
         given = list(dict.fromkeys(self._settings.bootstrap))
-        random.shuffle(given)
+        CHANCE.shuffle(given)
         told = [(broker.host, broker.port) for broker in self.brokers.values()]
         addresses = dict.fromkeys([*given, *told])
         return sorted(addresses, key=lambda address: self._failed_at.get(address, float("-inf")))
@@ -146,9 +150,9 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close every connection; the next request opens new ones."""
-        for connection in self._by_node.values():
-            connection.close()
-        self._by_node.clear()
+        for node in list(self._by_node):  # somebody may be asking meanwhile
+            if (connection := self._by_node.pop(node, None)) is not None:
+                connection.close()
         if self._first is not None:
             self._first.close()
             self._first = None

@@ -15,6 +15,9 @@ T = TypeVar("T")
 Clock = Callable[[], float]
 """Seconds that never go back, as time.monotonic."""
 
+CHANCE: Final = random.SystemRandom()
+"""Of waits and orders: with no state that forked lanes share, or that a caller seeds."""
+
 MAX_DOUBLINGS: Final = 30
 
 
@@ -61,7 +64,7 @@ class Patience:
     backoff: Backoff = Backoff()
     clock: Clock = time.monotonic
     sleep: Callable[[float], object] = time.sleep
-    uniform: Callable[[float, float], float] = random.uniform
+    uniform: Callable[[float, float], float] = CHANCE.uniform
 
     def deadline(self, seconds: float) -> Deadline:
         return Deadline.within(seconds, self.clock)

@@ -15,9 +15,19 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 class ClientKeys:
     """The values of one cluster; an empty one counts as not set, except in `raw`."""
 
-    def __init__(self, values: Mapping[str, str], *, where: str) -> None:
+    def __init__(self, values: Mapping[str, str], *, where: str, within: str = "") -> None:
+        """`within` is the key whose value these are part of, empty for those of a client."""
         self._values = values
         self.where = where
+        self._within = within
+        self.files: list[tuple[str, str]] = []
+        """Key and path of every file that was asked for, also of one that cannot be read."""
+
+    def inside(self, key: str, values: Mapping[str, str]) -> ClientKeys:
+        """What the value of a key holds in turn; its files are among ours."""
+        inner = ClientKeys(values, where=f"{self.where}: {key}", within=f"{key}: ")
+        inner.files = self.files
+        return inner
 
     def text(self, key: str) -> str | None:
         """The trimmed value, None when it is not set or blank."""
@@ -62,7 +72,12 @@ class ClientKeys:
 
     def read_file(self, key: str) -> bytes:
         """The content of the file that the key names."""
-        path = Path(self.text(key) or "")
+        return self.read_path(key, self.text(key) or "")
+
+    def read_path(self, key: str, name: str) -> bytes:
+        """The content of a file whose name comes from the value of this key."""
+        path = Path(name)
+        self.files.append((f"{self._within}{key}", name))
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)

@@ -25,6 +25,7 @@ UNKNOWN_LIFETIME_S: Final = 60.0
 """For a token that does not say when it ends."""
 RETRY_AFTER_S: Final = 10.0
 """While the old token still serves, an endpoint that is down is asked no more often."""
+_CHANCE: Final = random.SystemRandom()  # forked lanes share no state of it
 JITTER_SHARE: Final = 0.05
 """Java's sasl.login.refresh.window.jitter: lanes should not all ask at once."""
 
@@ -51,7 +52,7 @@ class TokenCache:
         self,
         fetch: Callable[[OAuthSettings, float], Token] = fetch_token,
         clock: Callable[[], float] = time.time,  # not monotonic: a token says its end as a date
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = _CHANCE.random,
     ) -> None:
         self._fetch = fetch
         self._clock = clock

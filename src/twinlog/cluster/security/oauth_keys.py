@@ -56,7 +56,7 @@ def load_oauth(keys: ClientKeys, options: dict[str, str]) -> OAuthSettings:
     handler = keys.only_known_class(
         LOGIN_HANDLER, LOGIN_HANDLERS, "Java code cannot run here; use Kafka's own handler"
     )
-    jaas = ClientKeys(options, where=f"{keys.where}: {JAAS}")
+    jaas = keys.inside(JAAS, options)
     is_unsecured = any(name.startswith("unsecuredLogin") for name in options)
     if handler == UNSECURED_HANDLER or (keys.text(ENDPOINT) is None and is_unsecured):
         return _unsecured(jaas, options)
@@ -99,9 +99,8 @@ def _required(keys: ClientKeys, jaas: ClientKeys, key: str, option: str) -> str:
 
 
 def _token_in_file(keys: ClientKeys, path: str) -> str:
-    # the token is read once: a lane may run where the file is not
-    file = ClientKeys({ENDPOINT: urllib.parse.unquote(path)}, where=keys.where)
-    text = file.read_file(ENDPOINT).decode("utf-8", "replace").strip()
+    # the driver reads it: a lane may run where the file is not
+    text = keys.read_path(ENDPOINT, urllib.parse.unquote(path)).decode("utf-8", "replace").strip()
     if not _TOKEN.fullmatch(text):
         keys.fail(ENDPOINT, f"{path} does not hold a token")
     return text

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from twinlog.cluster.security.client_keys import ClientKeys
 from twinlog.cluster.security.jaas import LoginModule, parse_jaas
 from twinlog.cluster.security.oauth_keys import JAAS, LOGIN_HANDLER, load_oauth
+from twinlog.cluster.security.renewal import follow
 from twinlog.cluster.security.security_settings import (
     MECHANISMS,
     OAUTHBEARER,
@@ -44,8 +45,33 @@ _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _NO_JAVA_CODE: Final = "Java code cannot run here; remove the key"
 
 
-def load_security(properties: Mapping[str, str], *, where: str) -> SecuritySettings:
-    """The settings of one cluster; reads every file they name. ConfigError begins with `where`."""
+Files = tuple[tuple[str, str], ...]
+"""Key and path of each."""
+
+
+def load_security(
+    properties: Mapping[str, str],
+    *,
+    where: str,
+    files: Files = (),
+    again: Callable[[], Mapping[str, str]] | None = None,
+) -> SecuritySettings:
+    """The settings of one cluster; reads every file they name. ConfigError begins with `where`.
+
+    From now on `renewal.current` follows these files, and `files`: those that values themselves
+    came from, for which `again` gives the properties as they are then.
+    """
+    settings = _load(properties, where, files)
+    follow(settings, lambda: _load(again() if again else properties, where, files))
+    return settings
+
+
+def is_of_security(key: str) -> bool:
+    """Whether `load_security` reads this key of a client."""
+    return key.startswith(("ssl.", "sasl.", "security."))
+
+
+def _load(properties: Mapping[str, str], where: str, files: Files) -> SecuritySettings:
     keys = ClientKeys(properties, where=where)
     protocol = (keys.text(PROTOCOL) or PLAINTEXT).upper()
     if protocol not in PROTOCOLS:
@@ -55,7 +81,7 @@ def load_security(properties: Mapping[str, str], *, where: str) -> SecuritySetti
         settings = _with_sasl(settings, keys)
     if settings.needs_tls:
         settings = _with_tls(settings, keys)
-    return settings
+    return replace(settings, files=tuple(dict.fromkeys((*files, *keys.files))))
 
 
 def _with_tls(settings: SecuritySettings, keys: ClientKeys) -> SecuritySettings:

@@ -1,7 +1,7 @@
 """Who we are to one cluster and whom we trust, as plain values: no file is needed after loading.
 
-The driver reads keystores and key files once; what is here travels to lanes over the channel, as
-JSON.
+The driver reads keystores and key files, and again when they are renewed (`renewal`); what is here
+travels to lanes over the channel, as JSON.
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ class SecuritySettings:
     is_delegation_token: bool = False
     """SCRAM with a delegation token (KIP-48): the user name is the token's id."""
     oauth: OAuthSettings | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    """Key and path of each file that all of this was read from; lanes are not told."""
 
     __repr__ = _masked
 

@@ -29,8 +29,10 @@ _VERSIONS: Final = {
 }
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
-_UNKNOWN_ISSUER: Final = (18, 19, 20, 21, 27)
-"""OpenSSL's X509_V_ERR_*: self-signed, also in the chain; issuer not found, twice; not trusted."""
+_UNKNOWN_ISSUER: Final = (7, 18, 19, 20, 21, 27)
+"""OpenSSL's X509_V_ERR_*: the issuer of that name has another key (it was renewed); self-signed,
+also in the chain; issuer not found, twice; not trusted.
+"""
 _WRONG_NAME: Final = (62, 64)
 
 # parts of OpenSSL's names of what went wrong; the first that fits counts

@@ -22,9 +22,12 @@ SECURITY_DISABLED: Final = "SECURITY_DISABLED"
 """The code of a cluster without an authorizer."""
 
 
-def topic_acls(client: ClusterClient, *, needs: str = "DESCRIBE") -> set[TopicAcl]:
+def topic_acls(
+    client: ClusterClient, *, needs: str = "DESCRIBE", node: int | None = None
+) -> set[TopicAcl]:
     """All of them. BrokerRefused with code SECURITY_DISABLED where there is no authorizer.
 
+    `node`: as this broker enforces them now; each learns of a change for itself.
     `needs` is the right to ask for where they may not be listed: ALTER includes DESCRIBE.
     """
     request = DescribeAclsRequest(
@@ -38,7 +41,7 @@ def topic_acls(client: ClusterClient, *, needs: str = "DESCRIBE") -> set[TopicAc
     )
 
     def ask() -> set[TopicAcl]:
-        answer = client.attempt(None, request, minimum=WITH_PATTERNS)
+        answer = client.attempt(node, request, minimum=WITH_PATTERNS)
         _check(client, answer, doing="listing the ACLs of topics", right=needs)
         return {
             TopicAcl(

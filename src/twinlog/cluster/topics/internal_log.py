@@ -19,6 +19,7 @@ from twinlog.wire.records import Record, decode_batch, encode_batch
 __all__ = [
     "FetchedRecords",
     "append",
+    "append_rows",
     "ends_of_logs",
     "ensure_compacted_topic",
     "fetch_records",
@@ -32,6 +33,8 @@ SEGMENT_BYTES: Final = 50 * 1024 * 1024
 this setting take no less.
 """
 READ_BYTES: Final = 4 * 1024 * 1024
+ROWS_AT_ONCE: Final = 500
+"""In one batch, far below what a topic takes by default."""
 
 
 def ensure_compacted_topic(
@@ -94,6 +97,22 @@ def append(client: ClusterClient, tp: TopicPartition, records: Sequence[Record])
     """
     batch = encode_batch(records, codec=Codec.NONE)
     return client.retrying(lambda: produce_batch(client, tp, batch))
+
+
+def append_rows(
+    client: ClusterClient,
+    tp: TopicPartition,
+    rows: Sequence[tuple[bytes, bytes]],
+    now_ms: int,
+) -> None:
+    """Append (key, value) in batches that every broker takes; durable when this returns."""
+    for begin in range(0, len(rows), ROWS_AT_ONCE):
+        some = rows[begin : begin + ROWS_AT_ONCE]
+        records = [
+            Record(offset=at, timestamp=now_ms, key=key, value=value)
+            for at, (key, value) in enumerate(some)
+        ]
+        append(client, tp, records)
 
 
 def read_to_end(

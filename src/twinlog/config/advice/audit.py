@@ -19,6 +19,7 @@ from twinlog.config.flow.precedence import candidate_flows
 from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
+from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
@@ -26,6 +27,14 @@ from twinlog.model import Flow
 
 _ARROW = "->"
 _LOSING_ROLES = ("consumer.", "admin.")
+_WITHOUT_EFFECT = {
+    "predicates": "nothing asks them: there are no transforms here",
+    "topic.creation.groups": (
+        "makes no topic: remote topics are made like the source's, with replication.factor; make "
+        "those that shall differ beforehand"
+    ),
+}
+"""Of a source connector, and of nothing here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def check_own_keys(raw: Settings, aliases: Collection[str]) -> None:
             judgement = _judge(prefix, name, aliases)
             if judgement.known:
                 break
-            near = nearest(name, OWN_FLOW_NAMES)
+            near = nearest(name, OWN_FLOW_NAMES | OWN_PROCESS_NAMES)
             todo = (
                 f"did you mean {prefix}{near}?" if near and near != name else "see the list of keys"
             )
@@ -106,6 +115,8 @@ def _audit_known(
         if reading.judgement.known and name in RENAMED:
             message = f"an old name; write {reading.prefix}{RENAMED[name]}"
             yield warning(WarningCode.DEPRECATED_KEY, setting, message)
+        if reading.judgement.known and name in _WITHOUT_EFFECT and setting.value.strip():
+            yield warning(WarningCode.DEAD_KEY, setting, _WITHOUT_EFFECT[name])
         source, arrow, _ = reading.prefix.partition(_ARROW)
         winner = raw.get(f"{source}.{name}")
         if arrow and winner and name.startswith(_LOSING_ROLES):

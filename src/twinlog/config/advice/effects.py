@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from twinlog.config.keys.client_keys import CLIENT_KEYS, SECURITY_KEYS, Role, is_connection_key
 from twinlog.config.keys.key_table import CONNECTOR_NAMES, OWN_FLOW_NAMES, OWN_TARGET_NAMES
 from twinlog.config.keys.key_types import OWN_PREFIX
+from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
 from twinlog.config.keys.worker_keys import (
     LISTENER_PREFIXES,
     PROCESS_KEYS,
@@ -58,7 +59,9 @@ def _unknown(prefix: str, name: str, candidates: Iterable[str]) -> Judgement:
 
 
 def judge_general(name: str) -> Judgement:
-    """A key without prefix, for every flow."""
+    """A key without prefix, for every flow or the process."""
+    if name in OWN_PROCESS_NAMES:
+        return _KNOWN
     if name in CONNECTOR_NAMES | OWN_FLOW_NAMES | PROCESS_KEYS or is_connection_key(name):
         # an invented ssl.* name must not pass as a connection key
         return _judge_connection("", name)
@@ -101,6 +104,13 @@ def judge_cluster(alias: str, name: str) -> Judgement:
     role = _role_of(name)
     if role:
         return _judge_client(prefix, name, role)
+    return _judge_of_no_cluster(prefix, name)
+
+
+def _judge_of_no_cluster(prefix: str, name: str) -> Judgement:
+    """What no cluster and no role of its clients reads so."""
+    if name in OWN_PROCESS_NAMES:
+        return _dead("is a setting of the process", f"write {name}")
     if name in _ANY_CLIENT:
         roles = [f"{prefix}{role}.{name}" for role in Role if name in CLIENT_KEYS[role]]
         return _dead("reaches no client without a role", f"write {' or '.join(roles)}")
@@ -125,6 +135,13 @@ def judge_flow(flow: Flow, name: str) -> Judgement:
     role = _role_of(name)
     if role:
         return _judge_flow_client(flow, name, role)
+    return _judge_elsewhere(flow, name)
+
+
+def _judge_elsewhere(flow: Flow, name: str) -> Judgement:
+    """What is read, but not of a flow."""
+    if name in OWN_PROCESS_NAMES:
+        return _dead("is a setting of the process", f"write {name}")
     if name in WORKER_KEYS:
         return _dead(
             "is a setting of the worker for a target, not of a flow", f"write {flow.target}.{name}"

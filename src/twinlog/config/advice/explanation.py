@@ -88,12 +88,12 @@ def _flow_keys(settings: Settings) -> Iterator[ExplainedKey]:
 def _client_keys(config: FlowConfig) -> Iterator[ExplainedKey]:
     source, target = config.flow.source, config.flow.target
     yield from _once(
-        *_of_client(config.source_consumer, source, Role.CONSUMER),
-        *_of_client(config.source_admin, source, Role.ADMIN),
+        *_of_client(config.clients.source_consumer, source, Role.CONSUMER),
+        *_of_client(config.clients.source_admin, source, Role.ADMIN),
     )
     yield from _once(
-        *_of_client(config.target_producer, target, Role.PRODUCER),
-        *_of_client(config.target_admin, target, Role.ADMIN),
+        *_of_client(config.clients.target_producer, target, Role.PRODUCER),
+        *_of_client(config.clients.target_admin, target, Role.ADMIN),
     )
 
 
@@ -176,13 +176,13 @@ def _prefixes(key: str, aliases: list[str]) -> Iterator[str]:
 
 def _differences(config: FlowConfig) -> Iterator[str]:
     source, target = config.flow.source, config.flow.target
-    consumer, producer = config.source_consumer, config.target_producer
+    consumer, producer = config.clients.source_consumer, config.clients.target_producer
     if "isolation.level" not in consumer:
         yield (
             f"{source}.consumer.isolation.level is read_committed, where MirrorMaker 2 has "
             "read_uncommitted: what was rolled back is not copied; set it to copy that too"
         )
-    if config.tasks_max is None:
+    if config.lanes.tasks_max is None:
         yield "tasks.max is not set: the lanes of a flow are as many as the cores, not 1"
     yield "copies are exactly once without exactly.once.source.support, as far as --probe tells"
     if "acks" in producer and trimmed(producer["acks"]) not in ("all", "-1"):
@@ -198,7 +198,10 @@ def _differences(config: FlowConfig) -> Iterator[str]:
             f"{producer.origin('compression.type').key}: batches that are compressed keep their "
             f"codec; {target}.twinlog.compression = enforce encodes all of them anew"
         )
-    for client, role in ((config.source_admin, "source"), (config.target_admin, "target")):
+    for client, role in (
+        (config.clients.source_admin, "source"),
+        (config.clients.target_admin, "target"),
+    ):
         other = consumer if role == "source" else producer
         key = "bootstrap.servers"
         if client.get(key) != other.get(key):

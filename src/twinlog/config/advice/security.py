@@ -36,7 +36,12 @@ def audit_security(flows: Collection[FlowConfig]) -> Iterator[ConfigWarning]:
 
 
 def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
-    clients = (flow.source_consumer, flow.source_admin, flow.target_producer, flow.target_admin)
+    clients = (
+        flow.clients.source_consumer,
+        flow.clients.source_admin,
+        flow.clients.target_producer,
+        flow.clients.target_admin,
+    )
     for client in clients:
         for found, message in _of_client(client):
             yield found, message, WarningCode.INSECURE

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twinlog.config.files.properties import parse_properties
 from twinlog.config.regex.java_regex import compile_java
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.origin import LookedUp, Setting, Settings, refuse
 from twinlog.config.values.types import to_list
 
 _VARIABLE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
@@ -22,6 +22,15 @@ _PACKAGE = "org.apache.kafka.common.config.provider."
 
 Lookup = Callable[[str, str], str | None]
 """(path, key) to the value, or None where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One config provider, asked for a path and a key."""
+
+    look_up: Lookup
+    file: Callable[[str, str], str | None] = lambda _path, _key: None
+    """Where it reads that value, None where no file is read."""
 
 
 def resolve_providers(raw: Settings, environment: Mapping[str, str]) -> Settings:
@@ -42,9 +51,9 @@ def has_variable(value: str) -> bool:
     return _VARIABLE.search(value) is not None
 
 
-def _lookups(raw: Settings, environment: Mapping[str, str]) -> dict[str, Lookup]:
+def _lookups(raw: Settings, environment: Mapping[str, str]) -> dict[str, Provider]:
     named = raw.get("config.providers")
-    lookups: dict[str, Lookup] = {}
+    lookups: dict[str, Provider] = {}
     for name in to_list(named) if named else ():
         kind = raw.get(f"config.providers.{name}.class")
         if kind is None:
@@ -56,14 +65,15 @@ def _lookups(raw: Settings, environment: Mapping[str, str]) -> dict[str, Lookup]
     return lookups
 
 
-def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]) -> Lookup:
+def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, str]) -> Provider:
     match kind.value.strip().removeprefix(_PACKAGE):
         case "EnvVarConfigProvider":
-            return _environment_lookup(kind, params, environment)
+            return Provider(look_up=_environment_lookup(kind, params, environment))
         case "FileConfigProvider":
-            return _file_lookup(_allowed(params))
+            return Provider(look_up=_file_lookup(_allowed(params)), file=lambda path, _key: path)
         case "DirectoryConfigProvider":
-            return _folder_lookup(_allowed(params))
+            look_up = _folder_lookup(_allowed(params))
+            return Provider(look_up=look_up, file=lambda path, key: str(Path(path) / key))
     raise refuse(
         kind,
         f"the config provider {kind.shown} is not known here",
@@ -71,27 +81,36 @@ def _lookup(kind: Setting, params: Mapping[str, str], environment: Mapping[str, 
     )
 
 
-def _resolved(setting: Setting, lookups: Mapping[str, Lookup]) -> Setting:
+def _resolved(setting: Setting, lookups: Mapping[str, Provider]) -> Setting:
     used = False
+    files: list[str] = []
 
     def value_of(variable: re.Match[str]) -> str:
         nonlocal used
-        lookup = lookups.get(variable[1])
+        provider = lookups.get(variable[1])
+        path, key = variable[3] or "", variable[4]
         try:
-            found = lookup(variable[3] or "", variable[4]) if lookup else None
+            found = provider.look_up(path, key) if provider else None
         except (OSError, UnicodeDecodeError) as error:
             raise refuse(
                 setting,
                 f"{variable[0]} cannot be read: {getattr(error, 'strerror', None) or error}",
                 "check path and permissions",
             ) from error
-        if found is None:
+        if found is None or provider is None:
             return variable[0]
         used = True
+        if (file := provider.file(path, key)) is not None:
+            files.append(file)
         return found
 
     value = _VARIABLE.sub(value_of, setting.value)
-    return replace(setting, value=value, from_provider=True) if used else setting
+    if not used:
+        return setting
+    looked_up = LookedUp(
+        files=tuple(dict.fromkeys(files)), again=lambda: _resolved(setting, lookups).value
+    )
+    return replace(setting, value=value, from_provider=True, looked_up=looked_up)
 
 
 def _environment_lookup(

@@ -13,6 +13,10 @@ _SYNCS_PREFIXES = ("offset-syncs-", "offset-syncs.topic.")
 _EXACTLY_ONCE = "exactly.once.support"
 _NEW_PARTITIONS = "twinlog.new.topic.partitions"
 _PARTITIONS = "twinlog.target.partitions"
+_ENFORCES = "twinlog.rpo.enforce"
+_RPO = "twinlog.rpo.seconds"
+_RENAME = "twinlog.rename"
+_ACLS_BY_NAME = ("twinlog.sync.topic.acls.prefixed", "twinlog.sync.topic.acls.removal")
 
 
 def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> None:
@@ -26,6 +30,16 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
                     f"there is no offset-syncs topic: {emits.key} is false ({emits.place})",
                     "remove one of the two lines",
                 )
+    renames = settings.get(_RENAME)
+    for name in _ACLS_BY_NAME:
+        acls = settings.get(name)
+        if renames is not None and trimmed(renames.value) and acls and to_boolean(acls):
+            raise refuse(
+                acls,
+                f"which ACLs belong to which remote topic cannot be told by the beginning of a "
+                f"name where {renames.key} gives other names ({renames.place})",
+                "remove one of the two lines; literal ACLs are copied to the new names",
+            )
     fewer = settings.get(_NEW_PARTITIONS)
     kept = settings.get(_PARTITIONS)
     is_keyed = kept is not None and trimmed(kept.value) == "keyed"
@@ -35,6 +49,11 @@ def refuse_contradictions(settings: Settings, consumer: ClientProperties) -> Non
             "where the target's number of partitions is not the source's, records can only be "
             "placed by key",
             f"add {_PARTITIONS} = keyed, or remove this line",
+        )
+    enforced = settings.get(_ENFORCES)
+    if enforced is not None and trimmed(enforced.value) == "quota" and _RPO not in settings:
+        raise refuse(
+            enforced, f"{_RPO} is not set, so there is nothing to enforce", f"add {_RPO} = NUMBER"
         )
     wanted = settings.get(_EXACTLY_ONCE)
     reads_all = (

@@ -1,7 +1,7 @@
 """Where `listeners` of an mm2.properties says that HTTP is served.
 
-MirrorMaker 2 serves its REST interface there; here it is the address of the monitoring paths,
-unless the command line names one.
+MirrorMaker 2 serves its REST interface there; here it is the address of monitoring and REST, unless
+the command line names one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from twinlog.config.rest import rest_config
 from twinlog.config.values.origin import Settings
 from twinlog.config.values.types import HostPort, to_list
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 (an empty host is Connect's word for it)
+EVERY_ADDRESSES: Final = (EVERY_ADDRESS, "::", "0")
 MAX_PORT: Final = 65_535
 _LISTENER: Final = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]*):(?P<port>\d+)/?", re.IGNORECASE
@@ -38,9 +40,24 @@ def audit_listeners(raw: Settings) -> Iterator[ConfigWarning]:
     """
     setting = raw.get("listeners")
     for entry in [] if setting is None else to_list(setting):
-        if _matched(entry) is None:
+        found = _matched(entry)
+        if found is None:
             message = f"{entry!r} is no listener; write http://ADDRESS:PORT"
             yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
+        elif found["scheme"].lower() == "https":
+            message = (
+                f"nothing is served at {entry}: write http://ADDRESS:PORT, and name the "
+                "certificate with twinlog.rest.tls.certificate.file, which makes it https"
+            )
+            yield warning(WarningCode.DEAD_KEY, raw["listeners"], message)
+    served = http_listener(raw)
+    if served is not None and served.host in EVERY_ADDRESSES and not rest_config(raw).is_guarded:
+        message = (
+            f"/metrics, /healthz and /readyz are served at port {served.port} of every address, "
+            f"without a password; write http://127.0.0.1:{served.port}, or the address of the "
+            "network that may read names of topics and groups"
+        )
+        yield warning(WarningCode.INSECURE, raw["listeners"], message)
 
 
 def _matched(entry: str) -> re.Match[str] | None:

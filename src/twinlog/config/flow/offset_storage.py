@@ -37,7 +37,7 @@ def offset_storage(
     config: MirrorConfig, flow: FlowConfig, connector: str | None = None
 ) -> OffsetStorage:
     """Where MirrorMaker 2 would look for this flow's positions; `connector` is its name, given."""
-    file = flow.source_admin.origin("bootstrap.servers").file
+    file = flow.clients.source_admin.origin("bootstrap.servers").file
     lines = {line.key: line for line in config.lines if line.file == file}
     source, target = flow.flow.source, flow.flow.target
     named = connector or _value(flow.settings, "name")

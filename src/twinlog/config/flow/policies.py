@@ -11,6 +11,7 @@ from twinlog.config.flow.schema import PolicyConfig, PolicyKind
 from twinlog.config.keys.flow_keys import MIRROR_PACKAGE
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.values.origin import Setting, Settings, refuse
+from twinlog.config.values.renames import KEY, NO_RENAMES, to_renames
 from twinlog.config.values.types import parse_boolean, to_list, trimmed
 
 _POLICY_CLASS = "replication.policy.class"
@@ -26,6 +27,7 @@ POLICY_CLASSES = {
     "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": PolicyKind.IDENTITY,
 }
 
+_ADMIN = "forwarding.admin.class"
 _ONLY_DEFAULT = ("topic.filter.class", "config.property.filter.class", "group.filter.class")
 
 
@@ -49,11 +51,19 @@ def policy_config(settings: Settings) -> PolicyConfig:
         )
     given = settings.get(_POLICY_CLASS)
     is_custom = given is not None and SEPARATES in given.value
+    renames = settings.get(KEY)
+    if renames is not None and trimmed(renames.value) and is_custom:
+        raise refuse(
+            renames,
+            "a replication policy of your own names the topics itself",
+            f"give them their names in its format_remote_topic, or remove {_POLICY_CLASS}",
+        )
     return PolicyConfig(
         kind=_policy_kind(given),
         separator=separator,
         internal_separator=internal,
         custom=trimmed(given.value) if given is not None and is_custom else "",
+        renames=NO_RENAMES if renames is None else to_renames(renames),
     )
 
 
@@ -86,6 +96,15 @@ def refuse_java_classes(settings: Settings) -> None:
                 f"the Java class {given.shown} cannot run here, and the copy would differ",
                 "remove the line and say the same with the *.exclude keys",
             )
+    admin = settings.get(_ADMIN)
+    if admin is not None and trimmed(admin.value) != DEFINITIONS[_ADMIN].default:
+        raise refuse(
+            admin,
+            f"the Java class {admin.shown} cannot run here, and remote topics would be made "
+            "elsewhere than it makes them",
+            "remove the line where the target itself may create topics; or make them beforehand, "
+            "with topic.creation.enable = false",
+        )
     transforms = settings.get("transforms")
     if transforms is not None and to_list(transforms):
         raise refuse(

@@ -15,7 +15,9 @@ from twinlog.config.flow.start import Starts
 from twinlog.config.flow.tuning import Tuning
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.rest import OPEN, RestConfig
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
+from twinlog.config.values.renames import NO_RENAMES, Renames
 from twinlog.config.values.types import HostPort
 from twinlog.config.values.warnings import ConfigWarning
 from twinlog.model import Flow
@@ -65,6 +67,8 @@ class PolicyConfig:
     """What stands in the names of MM2's internal topics (KIP-949)."""
     custom: str = ""
     """`module:Class` of a policy in Python; `kind` then says whether it keeps names."""
+    renames: Renames = NO_RENAMES
+    """What source topics are called before the policy names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,80 @@ class OffsetSyncsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshConfig:
+    """How often new topics are looked for."""
+
+    enabled: bool
+    interval_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopicsConfig:
+    """Which remote topics may be made, and how; without it none is changed either."""
+
+    enabled: bool
+    """topic.creation.enable: remote topics may be created, grown and reconfigured."""
+    replication_factor: int
+    """-1 is the broker's default."""
+    default_partitions: bool
+    """twinlog.new.topic.partitions = default: they get num.partitions of the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSyncConfig:
+    """Configs of topics that are kept equal."""
+
+    enabled: bool
+    interval_seconds: int
+    exclude: NamePattern
+    """config.properties.exclude"""
+    use_defaults_from: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclSyncConfig:
+    """ACLs of topics that are copied."""
+
+    enabled: bool
+    interval_seconds: int
+    prefixed: bool
+    removal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceGroupConfig:
+    """The group on the source that shows how far the copy is, as MirrorMaker 1's did."""
+
+    group_id: str
+    """twinlog.source.group.id; empty is none."""
+    commit_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowClients:
+    """Java properties of the flow's clients."""
+
+    source_consumer: ClientProperties
+    source_admin: ClientProperties
+    target_admin: ClientProperties
+    target_consumer: ClientProperties
+    target_producer: ClientProperties
+    """The producer of the copied records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesConfig:
+    """How many lanes copy, for how long each, and what they may take."""
+
+    tasks_max: int | None
+    lease_seconds: int
+    memory_bytes: int
+    max_bytes_per_second: int | None
+    """twinlog.max.bytes.per.second, of all lanes together; None is no limit."""
+    priorities: Priorities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowConfig:
     """Everything that one enabled flow is to do."""
 
@@ -105,20 +183,10 @@ class FlowConfig:
     topics_exclude: NamePattern
     heartbeats_replication_enabled: bool
     policy: PolicyConfig
-    replication_factor: int
-    """Of new remote topics; -1 is the broker's default."""
-    config_properties_exclude: NamePattern
-    use_defaults_from: str
-    refresh_topics_enabled: bool
-    refresh_topics_interval_seconds: int
-    topic_creation_enabled: bool
-    """topic.creation.enable: remote topics may be created, grown and reconfigured."""
-    sync_topic_configs_enabled: bool
-    sync_topic_configs_interval_seconds: int
-    sync_topic_acls_enabled: bool
-    sync_topic_acls_interval_seconds: int
-    sync_topic_acls_prefixed: bool
-    sync_topic_acls_removal: bool
+    refresh: RefreshConfig
+    new_topics: NewTopicsConfig
+    config_sync: ConfigSyncConfig
+    acl_sync: AclSyncConfig
 
     heartbeats: tuple[HeartbeatConfig, ...]
     offset_syncs: OffsetSyncsConfig | None
@@ -126,44 +194,38 @@ class FlowConfig:
 
     groups: GroupsConfig
 
-    tasks_max: int | None
     isolation_level: IsolationLevel
     auto_offset_reset: OffsetReset
 
     start: Starts
     """twinlog.start"""
-    source_group_id: str
-    """twinlog.source.group.id; empty is none."""
-    source_group_commit_interval_ms: int
+    source_group: SourceGroupConfig
     same_partitions: bool
     """twinlog.target.partitions = same: topics whose counts differ are refused, none is grown."""
     keyed_partitions: bool
     """twinlog.target.partitions = keyed: records of such topics are placed by key."""
-    default_partitions: bool
-    """twinlog.new.topic.partitions = default: new topics get num.partitions of the target."""
     accept_source_loss: bool
     """twinlog.source.loss: go on behind records that the source deleted before they were copied."""
-    lease_seconds: int
+    rpo_seconds: int | None
+    """twinlog.rpo.seconds; None where nobody said it."""
+    rpo_enforced: bool
+    """twinlog.rpo.enforce = quota: producers of the source are held back until it is kept."""
+    status_interval_seconds: int
+    """twinlog.status.interval.seconds; 0 is never."""
     reload_interval_seconds: int
     """twinlog.config.reload.interval.seconds; 0 is never."""
-    lane_memory_bytes: int
+    lanes: LanesConfig
     tuning: Tuning
     """Sizes and codec, from settings of the clients."""
-    max_bytes_per_second: int | None
-    """twinlog.max.bytes.per.second; None is no limit."""
-    priorities: Priorities
     producer_id_expiration_ms: int | None
     """twinlog.target.producer.id.expiration.ms; None where nobody said it."""
     state_topic_replication_factor: int
 
-    source_consumer: ClientProperties
-    source_admin: ClientProperties
-    target_admin: ClientProperties
-    target_consumer: ClientProperties
-    target_producer: ClientProperties
-    """The producer of the copied records."""
+    clients: FlowClients
     settings: Settings = field(repr=False)
     """All settings of the flow's connectors, each with its line."""
+    released: frozenset[str] = frozenset()
+    """Topics that people have released from it since; no file says that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +237,8 @@ class MirrorConfig:
     flows: tuple[FlowConfig, ...]
     http_listener: HostPort | None = None
     """Of `listeners`: where monitoring is served when the command line names no address."""
+    rest: RestConfig = OPEN
+    """Of `twinlog.rest.*`: who may come in over HTTP."""
     warnings: tuple[ConfigWarning, ...]
     lines: tuple[Setting, ...] = field(default=(), repr=False)
     """All that was read, in the order of the file."""

@@ -27,6 +27,8 @@ class Scope(StrEnum):
     """`A->B.key`, or `key` for every flow."""
     TARGET = "target"
     """`A->B.key`, else `B.key`, else `key`: only our own keys are read so."""
+    PROCESS = "process"
+    """`key` alone, read once."""
 
 
 class Support(StrEnum):

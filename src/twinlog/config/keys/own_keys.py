@@ -27,10 +27,20 @@ OWN_KEYS = (
         default="start",
         scope=Scope.FLOW,
         support=Support.ACTS,
-        meaning="where topics and partitions start that are made while the mirror runs: as "
+        meaning="where topics and partitions start that are made after the flow first ran: as "
         "`twinlog.start` says, or `earliest`, so that `latest` leaves out nothing that is written "
         "before they are found",
         choices=("start", "earliest"),
+    ),
+    KeyDefinition(
+        name="twinlog.rename",
+        kind=Kind.LIST,
+        default="",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="other names for topics on the target, as `orders:eu-orders, pay-(.*):pay.$1`: "
+        "Java expressions for whole names of the source, the first that matches counts; the "
+        "replication policy names what comes out",
     ),
     KeyDefinition(
         name="twinlog.source.loss",
@@ -87,6 +97,37 @@ OWN_KEYS = (
         support=Support.ACTS,
         meaning="the most that a flow copies in a second, as batches are on the wire; default: all",
         low=1024,
+    ),
+    KeyDefinition(
+        name="twinlog.status.interval.seconds",
+        kind=Kind.INT,
+        default="5",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="how often the process that leads a flow writes its status to the target, for "
+        "`twinlog status` on other hosts; 0: never",
+        low=0,
+    ),
+    KeyDefinition(
+        name="twinlog.rpo.seconds",
+        kind=Kind.INT,
+        default=None,
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="the recovery point objective: where losing the source would lose more than its "
+        "last seconds, the flow is DEGRADED, and its reason says what holds it back",
+        low=1,
+    ),
+    KeyDefinition(
+        name="twinlog.rpo.enforce",
+        kind=Kind.CHOICE,
+        default="none",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="`quota`: while twinlog.rpo.seconds is not kept and records are copied, producers "
+        "of the source get a quota, until the flow has caught up; needs ALTER_CONFIGS and "
+        "DESCRIBE_CONFIGS on the source cluster",
+        choices=("none", "quota"),
     ),
     KeyDefinition(
         name="twinlog.priority",
@@ -168,7 +209,7 @@ OWN_KEYS = (
         default="-1",
         scope=Scope.TARGET,
         support=Support.ACTS,
-        meaning="of Twinlog's own topics on the target; -1 is the broker's default",
+        meaning="the replication factor of Twinlog's own topics on the target; -1: the broker's",
         low=-1,
     ),
 )

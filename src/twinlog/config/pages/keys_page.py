@@ -13,6 +13,7 @@ from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, ClientKey
 from twinlog.config.keys.flow_keys import FLOW_KEYS
 from twinlog.config.keys.key_types import KeyDefinition, Support
 from twinlog.config.keys.own_keys import OWN_KEYS
+from twinlog.config.keys.process_keys import OWN_PROCESS_KEYS
 from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
 from twinlog.config.pages import first_keys
 from twinlog.config.pages.proofs import EVERY_KEY, tested_in
@@ -122,6 +123,8 @@ def _parts() -> Iterator[str]:
     yield "## Twinlog's own keys\n"
     yield "All begin with `twinlog.`, so that the file stays runnable by MirrorMaker 2.\n"
     yield _table(OWN_KEYS)
+    yield "Of the process, written without a prefix; [REST](rest.md) says more:\n"
+    yield _table(OWN_PROCESS_KEYS)
     for support, heading, text in _SECTIONS:
         yield f"{heading}\n"
         yield text + _table(key for key in FLOW_KEYS if key.support is support)

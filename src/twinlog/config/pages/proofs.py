@@ -26,8 +26,10 @@ _BY_FILE: Final = {
         "sync.group.offsets.enabled sync.group.offsets.interval.seconds"
     ),
     "broker/test_mirror_maker_1.py": "twinlog.new.topic.partitions",
+    "broker/test_rename.py": "twinlog.rename",
     "broker/test_near_replicas.py": "consumer.client.rack",
     "broker/test_least_privilege.py": "twinlog.target.producer.id.expiration.ms",
+    "broker/test_steering.py": "twinlog.rpo.seconds",
     "broker/test_tuning.py": (
         "twinlog.compression producer.batch.size consumer.fetch.max.bytes "
         "consumer.max.partition.fetch.bytes "
@@ -40,6 +42,11 @@ _BY_FILE: Final = {
     "faults/test_h06_source_loss.py": "twinlog.source.loss",
     "faults/test_start.py": "twinlog.start twinlog.start.new",
     "faults/test_deep_path.py": "consumer.isolation.level",
+    "unit/config/test_rest_keys.py": (
+        "twinlog.rest.tokens.file twinlog.rest.monitoring.open twinlog.rest.tls.certificate.file "
+        "twinlog.rest.tls.private.file twinlog.rest.tls.client.ca.file "
+        "twinlog.rest.tls.client.role"
+    ),
     "unit/cli/test_run_options.py": "twinlog.state.topic.replication.factor",
     "unit/config/test_custom_policy.py": "replication.policy.class",
     "unit/config/test_emissions.py": (

@@ -27,6 +27,11 @@ class NamePattern:
     def matches(self, name: str) -> bool:
         return self._regex is not None and self._regex.fullmatch(name) is not None
 
+    @property
+    def regex(self) -> re.Pattern[str] | None:
+        """The one expression of the list, for who asks for its groups; None without entries."""
+        return self._regex
+
     def __str__(self) -> str:
         return ", ".join(self.entries)
 

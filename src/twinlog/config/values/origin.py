@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from twinlog.errors import ConfigError
 
@@ -17,6 +17,16 @@ _COMMENT = re.compile(r"\s(#|//)(\s|$)")
 _MAX_SHOWN = 80
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LookedUp:
+    """How a value came from config providers, to look it up again."""
+
+    files: tuple[str, ...]
+    """That providers read for it."""
+    again: Callable[[], str]
+    """Its value now; ConfigError where it cannot be read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One key of the file; `line` is None where the value is a default."""
@@ -26,6 +36,7 @@ class Setting:
     file: str
     line: int | None = None
     from_provider: bool = False
+    looked_up: LookedUp | None = field(default=None, compare=False)
 
     @property
     def secret(self) -> bool:
@@ -105,6 +116,23 @@ class ClientProperties(Mapping[str, str]):
     def origin(self, key: str) -> Setting:
         """Where a property came from."""
         return self._settings[key]
+
+    def files_of(self, wanted: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
+        """Key and path of each file that config providers read for the wanted keys."""
+        return tuple(
+            (key, file)
+            for key, setting in self._settings.items()
+            if wanted(key) and setting.looked_up is not None
+            for file in setting.looked_up.files
+        )
+
+    def again(self, wanted: Callable[[str], bool]) -> dict[str, str]:
+        """The wanted properties, looked up again where they came from config providers."""
+        return {
+            key: setting.value if setting.looked_up is None else setting.looked_up.again()
+            for key, setting in self._settings.items()
+            if wanted(key)
+        }
 
 
 def is_secret(key: str) -> bool:

@@ -15,6 +15,12 @@ _DIGITS: Final = re.compile(r"-?[0-9]+")
 _MOST_DIGITS: Final = 14
 """Some thousand years from now."""
 
+_SPAN: Final = re.compile(
+    r"P(?:(\d{1,6})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,3})?)S)?)?",
+    re.IGNORECASE,
+)
+"""Days, hours, minutes, seconds, as Java's Duration reads them."""
+
 
 class NoTime(ValueError):
     """Why a text is no time, and what to write."""
@@ -46,6 +52,15 @@ def to_milliseconds(text: str) -> int:
     if ms < FIRST_MS:
         raise NoTime(f'"{text}" is before 1974', "write a later time")
     return ms
+
+
+def span_in_milliseconds(text: str) -> int:
+    """A duration of ISO 8601 in days and smaller units, as `P2DT3H` or `PT30M`. Raises NoTime."""
+    found = _SPAN.fullmatch(text)
+    if found is None or not any(found.groups()):
+        raise NoTime(f'"{text}" is no duration', "write PT30M, PT2H30M or P1D")
+    days, hours, minutes, seconds = (float(one or 0) for one in found.groups())
+    return round(1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days))))
 
 
 def in_iso(ms: int) -> str:

@@ -21,7 +21,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.report import FlowReport, Problem
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.filters import offset_syncs_topic, policy_of
-from twinlog.mirror.names.naming import HEARTBEATS_TOPIC
+from twinlog.mirror.names.naming import HEARTBEATS_TOPIC, STATUS_TOPIC
 from twinlog.quantities import first_few, plural
 from twinlog.survey.rights import denied, may
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
@@ -49,7 +49,7 @@ def check_features(
             report.notes.append(f"{one.so}: {error}; or {one.hint}")
     if flow.groups.sync_s is not None:
         report.notes += _groups_to_set(flow, source, target)
-    if flow.source_group_id:
+    if flow.source_group.group_id:
         _source_group(flow, source, report)
 
 
@@ -71,6 +71,14 @@ def _written(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> 
                 hint="set emit.heartbeats.enabled=false",
                 rights=(Operation.WRITE,),
             )
+    if flow.status_interval_seconds:
+        yield _Written(
+            client=target,
+            topic=STATUS_TOPIC,
+            so="the status is shown on the mirror's host alone",
+            hint="set twinlog.status.interval.seconds=0",
+            rights=(Operation.WRITE,),
+        )
     syncs = flow.offset_syncs
     if syncs is not None:
         yield _Written(
@@ -101,7 +109,7 @@ def _missing(one: _Written) -> TwinlogError | None:
 
 
 def _source_group(flow: FlowConfig, source: ClusterClient, report: FlowReport) -> None:
-    group, alias = flow.source_group_id, flow.flow.source
+    group, alias = flow.source_group.group_id, flow.flow.source
     if not may_describe_groups(source, group):
         report.problems.append(
             Problem(

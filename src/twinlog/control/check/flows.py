@@ -26,10 +26,9 @@ from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_top
 from twinlog.mirror.state.generations import winning_claims
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
+from twinlog.survey.absent_topics import absence, absent
 from twinlog.survey.capabilities import UNTRIED
 from twinlog.survey.discovery import (
-    absence,
-    absent,
     mirrored_topics,
     name_too_long,
     new_counts_note,
@@ -94,7 +93,7 @@ class _Look:
     @property
     def _may_grow(self) -> bool:
         keeps = self._flow.same_partitions or self._flow.keyed_partitions
-        return self._flow.topic_creation_enabled and not keeps
+        return self._flow.new_topics.enabled and not keeps
 
     def _problem(self, error: TwinlogError, topic: str | None = None) -> None:
         self._report.problems.append(Problem.of(error, topic))
@@ -115,7 +114,7 @@ class _Look:
             self._report.topics.append(self._topic(topic, configs.get(name, {}), begins[name]))
         self._report.notes += [absence(self._flow, name) for name in absent(self._flow, self._here)]
         self._report.notes += group_notes(self._flow, self._clients.source)
-        if missing and self._flow.topic_creation_enabled:
+        if missing and self._flow.new_topics.enabled:
             self._creation(missing, configs)
 
     def _topic(
@@ -124,7 +123,7 @@ class _Look:
         remote = self._remote[topic.name]
         known = self._there.topics.get(remote)
         wanted = len(topic.partitions)
-        creates = self._flow.topic_creation_enabled
+        creates = self._flow.new_topics.enabled
         if known is None:
             plan, count = Plan.CREATE if creates else Plan.MISSING, 0
             if not creates:
@@ -156,7 +155,7 @@ class _Look:
 
     def _creation(self, missing: Sequence[str], configs: Mapping[str, Mapping[str, str]]) -> None:
         """Ask the brokers to validate every creation."""
-        live, factor = len(self._there.brokers), self._flow.replication_factor
+        live, factor = len(self._there.brokers), self._flow.new_topics.replication_factor
         if (refused := replication_refused(self._flow, live, len(missing))) is not None:
             self._problem(refused)
             return
@@ -201,7 +200,7 @@ class _Look:
         for name in self._mirrored:
             if not may(seen, name, Operation.READ):
                 self._problem(denied(self._flow.flow.source, "READ", name), name)
-        synced = self._flow.sync_topic_configs_enabled
+        synced = self._flow.config_sync.enabled
         read = [
             name
             for name in self._mirrored

@@ -8,12 +8,14 @@ client that will need it: those of the admin client and those of the lanes may d
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.cluster.certificates import Ending, certificate_ends, urgent
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage
@@ -61,22 +63,40 @@ def check(
         seen = _connect(clients.values(), gives_up_s, say)
         neighbours.learn({one.alias: one.cluster_id for one in seen.values()})
         flows = [_flow(setup, clients, seen, with_probe) for setup in setups]
+    ending, over = _certificates(clients)
     return CheckReport(
         file=config.file,
-        warnings=tuple(str(warning) for warning in config.warnings),
+        warnings=(*(str(warning) for warning in config.warnings), *ending),
         clusters=_by_alias(seen.values()),
         flows=tuple(flows),
+        certificates=over,
     )
 
 
-def _settings(setup: FlowSetup) -> tuple[ClusterSettings, ...]:
-    return setup.source, setup.target, setup.lane_source, setup.lane_target
+def _certificates(
+    clusters: Iterable[ClusterSettings],
+) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+    """Warnings of those that end soon, and those that have ended."""
+    now = time.time()
+    found = urgent(certificate_ends(clusters), now)
+    return (
+        tuple(
+            f"{end.line(now)} [CERTIFICATE_ENDS_SOON]"
+            for ending, end in found
+            if ending is Ending.SOON
+        ),
+        tuple(
+            Problem(code="CERTIFICATE_EXPIRED", message=end.line(now))
+            for ending, end in found
+            if ending is Ending.OVER
+        ),
+    )
 
 
 def _clients(
     setups: Iterable[FlowSetup], closing: ExitStack, gives_up_s: float
 ) -> dict[ClusterSettings, ClusterClient]:
-    distinct = dict.fromkeys(one for setup in setups for one in _settings(setup))
+    distinct = dict.fromkeys(one for setup in setups for one in setup.clusters())
     return {
         settings: closing.enter_context(ClusterClient(settings, api_timeout_s=gives_up_s))
         for settings in distinct
@@ -124,11 +144,11 @@ def _flow(
     with_probe: bool,
 ) -> FlowReport:
     report = FlowReport(flow=setup.name)
-    silent = sorted({seen[one].alias for one in _settings(setup) if seen[one].problem is not None})
+    silent = sorted({seen[one].alias for one in setup.clusters() if seen[one].problem is not None})
     if silent:
         report.notes.append(f"not looked at: no connection to {', '.join(silent)}")
         return report
-    source, target, lane_source, lane_target = (clients[one] for one in _settings(setup))
+    source, target, lane_source, lane_target = (clients[one] for one in setup.clusters())
     try:
         check_flow(
             setup,

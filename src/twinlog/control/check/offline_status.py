@@ -9,27 +9,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.logs.start_offsets import Begin
 from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
-from twinlog.control.check.starts import begins_now, isolation
+from twinlog.control.check.starts import begins_now
+from twinlog.control.check.told_status import state_rows, status_rows, told_now
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.setups import flow_setup
+from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
-from twinlog.errors import TwinlogError
+from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, run_at
+from twinlog.mirror.map.runs import k_at
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
+from twinlog.mirror.state.intents import FlowIntents, Intent, flow_intents, promoted
+from twinlog.mirror.state.published import PublishedStatus
 from twinlog.model import TopicPartition
+from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.map_reader import MapReader
+from twinlog.survey.source_ends import isolation
 from twinlog.wire.record_batch import read_headers
 
 GIVES_UP_S = 60.0
@@ -49,19 +56,22 @@ def _flow(config: FlowConfig) -> FlowSnapshot:
             ClusterClient(setup.source, api_timeout_s=GIVES_UP_S) as source,
             ClusterClient(setup.target, api_timeout_s=GIVES_UP_S) as target,
         ):
-            return _Look(setup, source, target).snapshot()
+            look = _Look(setup, source, target)
+            return look.snapshot() if look.promotion is None else look.fenced(look.promotion)
     except TwinlogError as error:
-        return _snapshot(setup.name, "FAILED", str(error), None, ())
+        failed = _snapshot(setup.name, FlowState.FAILED, str(error), None, ())
+        return replace(failed, code=error.code)
 
 
 def _snapshot(
     name: str,
-    state: str,
+    state: FlowState,
     reason: str,
     history: FlowHistory | None,
     partitions: tuple[PartitionSnapshot, ...],
 ) -> FlowSnapshot:
     latest = None if history is None else history.latest
+    loss = loss_of(partitions)
     return FlowSnapshot(
         flow=name,
         state=state,
@@ -71,6 +81,9 @@ def _snapshot(
         lanes=0,
         since_ms=0 if latest is None else latest.started_ms,
         partitions=partitions,
+        loss_records=loss.records,
+        loss_ms=loss.ms,
+        loss_unknown=loss.unknown,
     )
 
 
@@ -89,10 +102,24 @@ class _Look:
 
     def __init__(self, setup: FlowSetup, source: ClusterClient, target: ClusterClient) -> None:
         self._setup = setup
-        self._flow = setup.config
         self._source = source
         self._target = target
         self._there = target.metadata(None)
+        self._history, self._intents = self._state()
+        self._flow = replace(setup.config, released=self._intents.released)
+
+    @property
+    def promotion(self) -> Intent | None:
+        """Why nothing is copied any more."""
+        return self._intents.promotion
+
+    def fenced(self, promotion: Intent) -> FlowSnapshot:
+        """Of a flow that was promoted: its source may be gone, and is not asked."""
+        reason = promoted(self._setup.name, promotion)
+        history = self._history
+        if history is not None and history.latest is not None and not history.is_closed:
+            reason = f"{reason}; {_last_run(history)}, and has not said that its lanes ended"
+        return _snapshot(self._setup.name, FlowState.FENCED, reason, self._history, ())
 
     def snapshot(self) -> FlowSnapshot:
         found = discover(self._flow, self._setup.policy, self._source, self._target, create=False)
@@ -102,8 +129,17 @@ class _Look:
         parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
         parts += self._new(set(found.missing))
         parts.sort(key=lambda part: (part.topic, part.partition))
-        history = self._history()
-        return _snapshot(self._setup.name, "NOT_RUNNING", _last_run(history), history, tuple(parts))
+        reason = _last_run(self._history)
+        if self._intents.pause is not None:
+            reason = f"paused {self._intents.pause}; {reason}"
+        seen = _snapshot(
+            self._setup.name, FlowState.NOT_RUNNING, reason, self._history, tuple(parts)
+        )
+        try:
+            told = self._told(now_ms)
+        except CorruptData as error:
+            return replace(seen, reason=f"{reason}; {error}")
+        return seen if told is None else _overlaid(seen, told)
 
     def _ends(self, plans: list[PartitionPlan]) -> _Ends:
         sources, targets = [p.source for p in plans], [p.target for p in plans]
@@ -123,11 +159,16 @@ class _Look:
             return {}
         return MapReader(self._target, topic, len(found.partitions)).read()
 
-    def _history(self) -> FlowHistory | None:
+    def _state(self) -> tuple[FlowHistory | None, FlowIntents]:
         if STATE_TOPIC not in self._there.topics:
-            return None
-        records = read_to_end(self._target, STATE_TOPIC, 0)
-        return winning_claims((r.key, r.value) for r in records).get(self._setup.name)
+            return None, FlowIntents()
+        rows = state_rows(self._target)
+        return winning_claims(rows).get(self._setup.name), flow_intents(self._setup.name, rows)
+
+    def _told(self, now_ms: int) -> PublishedStatus | None:
+        """What the process that leads the flow, on whatever host, wrote a moment ago."""
+        rows = status_rows(self._target, self._there, now_ms)
+        return told_now(self._setup.name, rows, self._history, now_ms)
 
     def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
         """Partitions of topics without a remote topic."""
@@ -152,8 +193,8 @@ class _Look:
     ) -> PartitionSnapshot:
         """What is in the log from the configured start on waits."""
         if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
-            return _part(tp, remote, "NEW")
-        return _part(tp, remote, "NEW", lag=max(0, end.offset - start))
+            return _part(tp, remote, PartitionState.NEW)
+        return _part(tp, remote, PartitionState.NEW, lag=max(0, end.offset - start))
 
     def _partition(
         self,
@@ -164,9 +205,9 @@ class _Look:
     ) -> PartitionSnapshot:
         here, there = ends.source[plan.source], ends.target[plan.target]
         if isinstance(here, TwinlogError):
-            return _part(plan.source, plan.target.topic, "FAILED", error=here)
+            return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=here)
         if isinstance(there, TwinlogError):
-            return _part(plan.source, plan.target.topic, "FAILED", error=there)
+            return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=there)
         key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
         if plan.targets:
             copied = fan_position(key, plan.targets, maps)
@@ -189,10 +230,11 @@ class _Look:
         return _part(
             plan.source,
             plan.target.topic,
-            "BEHIND" if lag else "AT_END",
+            PartitionState.BEHIND if lag else PartitionState.AT_END,
             lag=lag,
             lag_ms=lag_ms,
             records=ordinal,
+            upstream=upstream,
         )
 
     def _are_markers(self, tp: TopicPartition, upstream: int, end: int) -> bool:
@@ -205,6 +247,41 @@ class _Look:
         return bool(left) and all(b.is_control for b in left) and left[-1].last_offset >= end - 1
 
 
+def _overlaid(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
+    """What the clusters show, with what the leader alone knows: states, troubles, what is lost."""
+    unusual = {TopicPartition(one.topic, one.partition): one for one in told.unusual}
+    parts = []
+    for each in seen.partitions:
+        # of single partitions the leader alone knows it, and does not write it
+        part = replace(each, loss_ms=-1) if each.lag > 0 or told.unusual_partitions else each
+        one = unusual.pop(TopicPartition(part.topic, part.partition), None)
+        if one is not None:
+            state = PartitionState(one.state)
+            part = replace(part, state=state, code=one.code, message=one.message)
+        parts.append(part)
+    for tp, one in unusual.items():
+        part = _part(tp, "", PartitionState(one.state))
+        parts.append(replace(part, code=one.code, message=one.message))
+    rest = told.unusual_partitions - len(told.unusual)
+    more = f"{plural(rest, 'more partition')} with a trouble or a pause: ask on {told.host}"
+    more = more if rest > 0 else ""
+    return replace(
+        seen,
+        state=FlowState(told.state),
+        reason="; ".join(filter(None, (told.reason, more))),
+        guarantee=told.guarantee,
+        generation=told.generation,
+        lanes=told.lanes,
+        since_ms=told.since_ms,
+        loss_records=told.loss_records,
+        loss_ms=told.loss_ms,
+        loss_unknown=told.loss_unknown,
+        where=told.where,
+        as_of_ms=told.at_ms,
+        partitions=tuple(parts),
+    )
+
+
 def position(
     known: PartitionMap | None, target_end: int, *, is_shared: bool
 ) -> tuple[int, int] | None:
@@ -213,7 +290,7 @@ def position(
         return None
     first = known.runs[0]
     if not is_shared:
-        ordinal = target_end - (first.downstream - first.ordinal)
+        ordinal = target_end - k_at(known.runs, target_end)
     elif known.mark is not None:
         ordinal = known.mark.ordinal
     else:
@@ -238,14 +315,15 @@ def fan_position(
     return records, min(upstreams)
 
 
-def _part(
+def _part(  # noqa: PLR0913 (what is known of it)
     tp: TopicPartition,
     remote: str,
-    state: str,
+    state: PartitionState,
     *,
     lag: int = -1,
     lag_ms: int = -1,
     records: int = 0,
+    upstream: int = -1,
     error: TwinlogError | None = None,
 ) -> PartitionSnapshot:
     return PartitionSnapshot(
@@ -255,7 +333,10 @@ def _part(
         state=state,
         lag=lag,
         lag_ms=lag_ms,
+        loss_records=lag,
+        loss_ms=lag_ms,
         records=records,
+        upstream=upstream,
         bytes=0,
         code="" if error is None else error.code,
         message="" if error is None else error.message,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.producers import transaction_starts
 from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel
 from twinlog.control.flow.setups import flow_setup
@@ -71,15 +72,9 @@ def held_back(flow: FlowConfig) -> Iterator[HeldBack]:
 def _named(
     source: ClusterClient, behind: dict[TopicPartition, tuple[int, int]]
 ) -> Iterator[HeldBack]:
-    states = admin.describe_producers(source, list(behind))
+    open_ = transaction_starts(source, list(behind))
     for tp, (lso, hw) in behind.items():
-        answer = states[tp]
-        found = {} if isinstance(answer, TwinlogError) else answer
-        starts = {
-            producer_id: state.current_transaction_start_offset
-            for producer_id, state in found.items()
-            if state.current_transaction_start_offset >= 0
-        }
+        starts = open_.get(tp, {})
         # the oldest one is what the last stable offset stands at
         producer_id = min(starts, key=starts.__getitem__, default=-1)
         yield HeldBack(

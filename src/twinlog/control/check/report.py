@@ -91,11 +91,14 @@ class CheckReport:
     warnings: tuple[str, ...]
     clusters: tuple[ClusterReport, ...]
     flows: tuple[FlowReport, ...]
+    certificates: tuple[Problem, ...] = ()
+    """Those that have expired, each once."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         clusters = [c.problem for c in self.clusters if c.problem is not None]
-        return (*clusters, *(problem for flow in self.flows for problem in flow.problems))
+        of_flows = (problem for flow in self.flows for problem in flow.problems)
+        return (*self.certificates, *clusters, *of_flows)
 
     def as_json(self) -> dict[str, Any]:
         """The body of the JSON answer."""

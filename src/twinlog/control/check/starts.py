@@ -12,10 +12,11 @@ from twinlog.cluster.groups.group_offsets import fetch_offsets
 from twinlog.cluster.logs.start_offsets import Begin, begin_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics import admin
-from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.model import StartAt, StartKind, TopicPartition
 from twinlog.quantities import plural
+from twinlog.survey.source_ends import isolation
 
 PARTITIONS_SHOWN: Final = 3
 
@@ -36,11 +37,6 @@ def begins_now(
     of_group = _group_offsets(flow, source) if wanted else {}
     starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in wanted}
     return begin_offsets(source, starts, isolation=isolation(flow))
-
-
-def isolation(flow: FlowConfig) -> admin.Isolation:
-    """How the flow reads its source, as ListOffsets is asked."""
-    return admin.Isolation(flow.isolation_level is IsolationLevel.READ_COMMITTED)
 
 
 def topic_begins(
@@ -75,7 +71,7 @@ def topic_begins(
                     for error in beyond(tp, begin, end.offset):
                         on_problem(error, name)
         grouped = any(tp in of_group for tp in tps)
-        said = f"group {flow.source_group_id}" if grouped else flow.start.topic(name).text
+        said = f"group {flow.source_group.group_id}" if grouped else flow.start.topic(name).text
         kinds = {starts[tp].kind for tp in tps if tp in new}
         out[name] = TopicBegin(text=_text(said, kinds, offsets, len(tps)), offsets=offsets)
     return out
@@ -92,7 +88,7 @@ def beyond(tp: TopicPartition, begin: int, end: int) -> Iterator[PartitionError]
 
 
 def _group_offsets(flow: FlowConfig, source: ClusterClient) -> dict[TopicPartition, StartAt]:
-    group = flow.source_group_id
+    group = flow.source_group.group_id
     if not group:
         return {}
     found = fetch_offsets(Coordinators(source), [group])[group]

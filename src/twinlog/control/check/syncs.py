@@ -23,11 +23,11 @@ def check_syncs(
     flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
 ) -> None:
     """Add to the report's changes, and what is missing for them to its notes."""
-    if not flow.topic_creation_enabled:
+    if not flow.new_topics.enabled:
         return
-    if flow.sync_topic_configs_enabled:
+    if flow.config_sync.enabled:
         _configs(flow, source, target, report)
-    if flow.sync_topic_acls_enabled:
+    if flow.acl_sync.enabled:
         _acls(flow, source, target, report)
 
 

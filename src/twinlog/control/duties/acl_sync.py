@@ -16,9 +16,11 @@ from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import BrokerRefused, Unauthorized
+from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.quantities import first_few, plural
 from twinlog.survey.discovery import mirrored_topics
+from twinlog.survey.held_topics import without_held
 from twinlog.wire.topic_acl import TopicAcl
 
 log = logging.getLogger(__name__)
@@ -40,9 +42,11 @@ def find_acl_changes(flow: FlowConfig, source: ClusterClient, target: ClusterCli
     DESCRIBE.
     """
     rules = AclRules.of(flow)
-    topics = mirrored_topics(flow, source.metadata(None)) if flow.sync_topic_acls_prefixed else ()
+    by_topic = flow.acl_sync.prefixed or flow.policy.renames
+    mirrored = mirrored_topics(flow, source.metadata(None)) if by_topic else {}
+    topics = without_held(flow, mirrored, target)
     wanted = rules.wanted(admin.topic_acls(source), topics)
-    if not wanted and not flow.sync_topic_acls_removal:
+    if not wanted and not flow.acl_sync.removal:
         return AclChanges(missing=(), leftover=())
     there = admin.topic_acls(target, needs="ALTER")
     return AclChanges(
@@ -59,16 +63,17 @@ class AclSync:
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
+        self._log = FlowLog(log, flow.name)
         self._is_off_told = False
 
     @property
     def interval_s(self) -> float:
-        return float(self._flow.config.sync_topic_acls_interval_seconds)
+        return float(self._flow.config.acl_sync.interval_seconds)
 
     def round(self) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             try:
-                found = find_acl_changes(self._flow.config, source, target)
+                found = find_acl_changes(self._flow.selecting, source, target)
                 # what is denied must never be readable for a moment
                 admin.create_topic_acls(target, sorted(found.missing, key=_denials_first))
                 admin.delete_topic_acls(target, found.leftover)
@@ -88,12 +93,12 @@ class AclSync:
     def _tell_off(self, error: BrokerRefused) -> None:
         if not self._is_off_told:
             self._is_off_told = True
-            log.info("%s: there are no ACLs to copy: %s", self._flow.name, error)
+            self._log.info("there are no ACLs to copy: %s", error)
 
     def _tell(self, what: str, acls: tuple[TopicAcl, ...]) -> None:
         if acls:
             count, shown = plural(len(acls), "ACL"), first_few(map(str, acls))
-            log.info("%s: %s %s: %s", self._flow.name, count, what, shown)
+            self._log.info("%s %s: %s", count, what, shown)
 
     def close(self) -> None:
         """Nothing is open between rounds."""
@@ -106,6 +111,4 @@ def _denials_first(acl: TopicAcl) -> int:
 def acl_sync(flow: LedFlow) -> AclSync | None:
     """The flow's, where its configuration asks for one."""
     config = flow.config
-    return (
-        AclSync(flow) if config.sync_topic_acls_enabled and config.topic_creation_enabled else None
-    )
+    return AclSync(flow) if config.acl_sync.enabled and config.new_topics.enabled else None

@@ -16,10 +16,12 @@ from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.config_rules import Difference, differences, unknown_names, wanted_configs
 from twinlog.mirror.names.filters import ConfigPropertyFilter, policy_of
 from twinlog.quantities import first_few, plural
 from twinlog.survey.discovery import mirrored_topics, topic_config_entry, unread_configs
+from twinlog.survey.held_topics import without_held
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ def find_drift(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -
     there = target.metadata(None).topics
     remotes = {
         name: remote
-        for name in mirrored_topics(flow, source.metadata(None))
+        for name in without_held(flow, mirrored_topics(flow, source.metadata(None)), target)
         if (remote := policy.format_remote_topic(flow.source_alias, name)) in there
     }
     out = ConfigDrift()
@@ -100,17 +102,18 @@ class ConfigSync:
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
+        self._log = FlowLog(log, flow.name)
         self._own: dict[str, dict[str, str]] = {}
         """What remote topics had after the last round: where that is gone, somebody changed it."""
         self._told: set[tuple[str, Difference]] = set()
 
     @property
     def interval_s(self) -> float:
-        return float(self._flow.config.sync_topic_configs_interval_seconds)
+        return float(self._flow.config.config_sync.interval_seconds)
 
     def round(self) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
-            drift = find_drift(self._flow.config, source, target)
+            drift = find_drift(self._flow.selecting, source, target)
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
             refused = admin.alter_topic_configs(target, todo)
         if drift.unread:
@@ -152,19 +155,17 @@ class ConfigSync:
             told.update((remote, one) for one in found)
             if not fresh:
                 continue
-            line = f"{self._flow.name}: config of {remote}: {', '.join(map(str, fresh))}"
+            line = f"config of {remote}: {', '.join(map(str, fresh))}"
             if by_hand:
-                log.warning("%s: %s", line, TO_KEEP)
+                self._log.warning("%s: %s", line, TO_KEEP)
             else:
                 (first if foreign else others).append(line)
         for line in first[:LINES_SHOWN]:
-            log.warning("%s: %s", line, TO_KEEP)
+            self._log.warning("%s: %s", line, TO_KEEP)
         for line in others[: max(LINES_SHOWN - len(first), 0)]:
-            log.info("%s", line)
+            self._log.info("%s", line)
         if (more := len(first) + len(others) - LINES_SHOWN) > 0:
-            log.warning(
-                "%s: configs of %s were changed", self._flow.name, plural(more, "more topic")
-            )
+            self._log.warning("configs of %s were changed", plural(more, "more topic"))
         self._told = told
 
     def _is_foreign(self, remote: str, one: Difference) -> bool:
@@ -180,5 +181,5 @@ class ConfigSync:
 def config_sync(flow: LedFlow) -> ConfigSync | None:
     """The flow's, where its configuration asks for one."""
     config = flow.config
-    wanted = config.sync_topic_configs_enabled and config.topic_creation_enabled
+    wanted = config.config_sync.enabled and config.new_topics.enabled
     return ConfigSync(flow) if wanted else None

@@ -12,14 +12,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
 
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.producer_rate import HeldRate
 from twinlog.control.watch.groups_report import GroupsReport
+from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import TwinlogError
+from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.model import TopicId, TopicPartition
@@ -28,6 +31,7 @@ from twinlog.survey.map_reader import Maps
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 1.0
+HELD_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 ONE_LINE_EVERY_S: Final = 60.0
 REFUSED_PAUSE_S: Final = 600.0
@@ -74,16 +78,30 @@ class LedFlow:
     """All wanted partitions now. Raises TwinlogError when the supervisor does not answer."""
     read_map: Callable[[], Maps]
     """The offset map up to this moment."""
+    snapshot: Callable[[], FlowSnapshot]
+    """The flow as it is now. Raises TwinlogError when the supervisor does not answer."""
     tell_once: Callable[[str], None]
     """Says a line once in the life of the process: for what is left out and stops nothing."""
     groups: GroupsReport = field(default_factory=GroupsReport)
     """For the snapshots."""
+    held_rate: HeldRate = field(default_factory=HeldRate)
+    """For the snapshots."""
+    has_held_producers: bool = False
+    """The flow's former leader held the source's producers back, and has not let them go."""
     adopted: OffsetStorage | None = None
     """Where MirrorMaker 2 keeps its positions, if its work was taken over."""
+
+    released: Callable[[], frozenset[str]] = frozenset
+    """Topics that people have released from the flow."""
 
     @property
     def name(self) -> str:
         return str(self.config.flow)
+
+    @property
+    def selecting(self) -> FlowConfig:
+        """The configuration, as it selects topics now."""
+        return replace(self.config, released=self.released())
 
 
 class Duty(Protocol):
@@ -109,6 +127,13 @@ class Duty(Protocol):
 
 
 @runtime_checkable
+class RunsWhileHeld(Protocol):
+    """A duty that is no work for the flow: what it does goes on while the flow is paused."""
+
+    runs_while_held: bool
+
+
+@runtime_checkable
 class LastRound(Protocol):
     """A duty that has something to do when the copy has drained and nothing moves any more."""
 
@@ -131,9 +156,11 @@ class Duties:
         on_error: Callable[[TwinlogError], None] = lambda _: None,
     ) -> None:
         self._name = name
+        self._log = FlowLog(log, name)
         self._duties = tuple(duties)
         self._on_error = on_error
         self._stop = threading.Event()
+        self._is_held = False
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -144,6 +171,12 @@ class Duties:
             )
             self._threads.append(thread)
             thread.start()
+
+    def hold(self, *, is_held: bool) -> None:
+        """No round begins while it is held, but of what shows the flow; what is to be done last, at
+        a stop, is done.
+        """
+        self._is_held = is_held
 
     def stop(self) -> None:
         """No further round begins; returns at once."""
@@ -166,12 +199,14 @@ class Duties:
                 try:
                     duty.last_round()
                 except TwinlogError as error:
-                    log.warning("%s: %s: not done at the end: %s", self._name, duty.name, error)
+                    self._log.warning("%s: not done at the end: %s", duty.name, error)
+                except Exception:  # noqa: BLE001 (the rest of the end must be done)
+                    self._log.bug("%s: a bug at the end", duty.name)
 
     def run_once(self) -> None:
         """One round of each duty that ends `--once`; what fails is said, the rest goes on."""
         for duty in self._duties:
-            if duty.ends_once and not self._stop.is_set():
+            if duty.ends_once and not self._stop.is_set() and not self._is_held:
                 self._round(duty, _Troubles(self._name, duty.name))
                 duty.close()
 
@@ -179,6 +214,9 @@ class Duties:
         troubles = _Troubles(self._name, duty.name)
         pause_s = 0.0
         while not self._stop.wait(pause_s):
+            if self._is_held and not isinstance(duty, RunsWhileHeld):
+                pause_s = HELD_PAUSE_S
+                continue
             began = time.monotonic()
             ok = self._round(duty, troubles)
             took_s = time.monotonic() - began
@@ -193,8 +231,8 @@ class Duties:
                 self._on_error(error)
                 troubles.failed(error)
             return False
-        except Exception as bug:  # the copy must go on, and the bug must be seen
-            log.exception("%s: %s: a bug in this round", self._name, duty.name)
+        except Exception as bug:  # noqa: BLE001 (the copy must go on, and the bug must be seen)
+            self._log.bug("%s: a bug in this round", duty.name)
             self._on_error(TwinlogError(f"{duty.name}: {bug!r}"))
             troubles.failed(None)
             return False
@@ -206,7 +244,8 @@ class _Troubles:
     """One line a minute for each kind of trouble, and longer pauses while it lasts."""
 
     def __init__(self, flow: str, duty: str) -> None:
-        self._about = f"{flow}: {duty}"
+        self._log = FlowLog(log, flow)
+        self._duty = duty
         self._code = ""
         self._told_at = 0.0
         self.pause_s = 0.0
@@ -218,9 +257,9 @@ class _Troubles:
         now = time.monotonic()
         if error.code != self._code or now - self._told_at > ONE_LINE_EVERY_S:
             self._code, self._told_at = error.code, now
-            log.warning("%s: %s; trying again", self._about, error)
+            self._log.warning("%s: %s; trying again", self._duty, error)
 
     def ended(self) -> None:
         if self._code:
-            log.warning("%s: works again", self._about)
+            self._log.warning("%s: works again", self._duty)
         self._code, self.pause_s = "", 0.0

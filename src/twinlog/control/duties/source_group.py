@@ -35,12 +35,12 @@ class GroupCommits:
 
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
-        self._group = flow.config.source_group_id
+        self._group = flow.config.source_group.group_id
         self._refused_until = 0.0
 
     @property
     def interval_s(self) -> float:
-        return self._flow.config.source_group_commit_interval_ms / MS
+        return self._flow.config.source_group.commit_interval_ms / MS
 
     def round(self) -> None:
         wanted = {
@@ -74,4 +74,4 @@ class GroupCommits:
 
 
 def group_commits(flow: LedFlow) -> Duty | None:
-    return GroupCommits(flow) if flow.config.source_group_id else None
+    return GroupCommits(flow) if flow.config.source_group.group_id else None

@@ -17,7 +17,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.leading import SetupWaiting
 from twinlog.control.loops.refusals import cluster_changed
@@ -31,7 +31,6 @@ from twinlog.mirror.state.generations import (
 )
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
-from twinlog.wire.records import Record
 
 OLD_LANES_END_S: Final = 20.0
 """Longer than lanes of a process that is gone can still write."""
@@ -156,6 +155,4 @@ class FlowClaims:
 
 
 def _write(client: ClusterClient, row: tuple[bytes, bytes]) -> None:
-    key, value = row
-    record = Record(offset=0, timestamp=int(time.time() * 1000), key=key, value=value)
-    append(client, TopicPartition(STATE_TOPIC, 0), [record])
+    append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], int(time.time() * 1000))

@@ -10,6 +10,8 @@ from twinlog.control.duties.heartbeats import into_source, into_target
 from twinlog.control.duties.map_pruning import map_pruning
 from twinlog.control.duties.mm2_positions import mm2_positions
 from twinlog.control.duties.offset_syncs import offset_syncs
+from twinlog.control.duties.producer_quota import producer_quota
+from twinlog.control.duties.publication import publication
 from twinlog.control.duties.rounds import Duty, DutyFactory, LedFlow
 from twinlog.control.duties.source_group import group_commits
 from twinlog.control.groups.checkpoints import checkpoints
@@ -26,6 +28,8 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
     group_commits,
     mm2_positions,
     map_pruning,
+    producer_quota,
+    publication,
 )
 
 

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from twinlog.channel.peer import Peer
-from twinlog.clock import boot_clock
+from twinlog.clock import CLOCK, Clock
 from twinlog.codes import LOG_FINDINGS, STALE_PLAN
 from twinlog.config.flow.start import Starts
 from twinlog.control.flow.flow_host import Host
 from twinlog.control.lanes.lanes import Lane, Lease, LeaseState, spread
+from twinlog.control.lanes.lease_retry import LeaseRetry
 from twinlog.control.lanes.map_retry import MapRetry, unmapped
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import UNREACHABLE, LaneKey, Partition, Placement
@@ -37,7 +37,9 @@ from twinlog.control.lanes.takes import (
     runs_for_each,
     take_of,
 )
+from twinlog.control.lanes.wanted import go_on_from, hold_back, replan
 from twinlog.errors import TwinlogError
+from twinlog.flow_log import FlowLog
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.messages import (
     PartitionProgress,
@@ -52,6 +54,7 @@ from twinlog.lane.messages import (
 )
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
 from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.intents import FlowIntents
 from twinlog.model import StartAt, TopicPartition
 from twinlog.survey.map_reader import Maps
 
@@ -59,8 +62,6 @@ log = logging.getLogger(__name__)
 
 SILENCE_MS: Final = 10_000
 ONCE_GIVES_UP_S: Final = 60.0
-LEASE_RETRY_S: Final = 2.0
-MAX_LEASE_RETRY_S: Final = 30.0
 ONCE_LEASE_TRIES: Final = 3
 
 
@@ -82,86 +83,85 @@ class FlowRun:
         once: bool,
         clean: bool,
         pacer: Pacer | None = None,
+        clock: Clock = CLOCK,
     ) -> None:
         self.name = name
+        self.clock = clock
+        self._log = FlowLog(log, name)
         self.work = work
         self.generation = generation
         self.partitions: dict[TopicPartition, Partition] = {}
         self.leases: list[Lease] = []
-        self.errors: Counter[str] = Counter()
-        """How often each code came up."""
-        self.pacer = pacer
-        """Keeps the flow within its byte budget, where it has one."""
+        self.errors: Counter[str] = Counter()  # how often each code came up
+        self.pacer = pacer  # None: the flow has no byte budget
         self.is_stopping = False
         self.wants_discovery = False
         """A topic is not what the plan says: look at both clusters again."""
         self.lost_topics_at: float | None = None
         """When discovery last missed a topic: deleted, or hidden by a right that was taken away."""
-        self.started = time.monotonic()
-        self.copying_since: float | None = None
-        """Since the first lane was ready: before it Spark is coming up."""
+        self.copying_since: float | None = None  # before it Spark is coming up
         self.finished_at: float | None = None
         self._host = host
         self._lane_count = lane_count
         self._lease_s = lease_s
-        self._next_change = time.monotonic()
+        self._next_change = self.clock.monotonic()
         self._change_s = first_change_s
         """How long after the start of a lease the next one begins; the first is another's share."""
         self._start = start
         self._once = once
         # the process before us did not say goodbye: its lanes may still send for a while
         wait_s = 0.0 if clean else (SILENCE_MS + USER_TIMEOUT_MS) / 1000
-        self._foreign_until = time.monotonic() + wait_s
-        self._old_lanes_until = time.monotonic() + (0.0 if clean else SILENCE_MS / 1000)
+        self._foreign_until = self.clock.monotonic() + wait_s
+        self._old_lanes_until = self.clock.monotonic() + (0.0 if clean else SILENCE_MS / 1000)
         self._starts = itertools.count()
-        self._map = MapRetry(flow=name)
-        self._next_lease_try = 0.0
-        self._failed_leases = 0
+        self._map = MapRetry(flow=name, clock=clock)
+        self._lease_retry = LeaseRetry(clock=clock)
+        self.intents = FlowIntents()  # what people want of the flow
+        self.holds_back = ""
+        """Why nothing begins that has not run yet: what is wanted of it cannot be read."""
+        self.awaits_plans = False
+        """Nor does it before topics were looked for: the flow was paused when it was set up."""
+        self._found: tuple[PartitionPlan, ...] = ()
         self.set_plans(plans)
 
     # -- what is to be mirrored
 
     def set_plans(self, plans: Iterable[PartitionPlan]) -> None:
         """Topic discovery found this: new ones are started, missing ones released."""
-        wanted = {plan.source: plan for plan in plans}
-        for tp, plan in wanted.items():
-            known = self.partitions.get(tp)
-            if known is None:
-                self.partitions[tp] = Partition(plan=plan, wait_until=self._foreign_until)
-            else:
-                if known.plan.targets != plan.targets:
-                    known.handed = None
-                    self._release([known])
-                known.replan(plan)
-                if known.placement is Placement.RELEASED:
-                    known.placement = Placement.PENDING
-        for tp, partition in self.partitions.items():
-            if tp not in wanted and partition.is_wanted:
-                partition.is_wanted = False
-                partition.failure = None  # whatever it was, it is nobody's concern any more
-                self.lost_topics_at = time.monotonic()
-                self._release([partition])
-                if partition.lane is None:
-                    partition.leave(Placement.RELEASED)
-        self.partitions = {tp: p for tp, p in self.partitions.items() if not p.is_forgotten}
+        self._found = tuple(plans)
+        self.awaits_plans = False
+        self._replan()
+
+    def _replan(self) -> None:
+        leaving = replan(self.partitions, self._found, self.intents, self._new)
+        if any(not partition.is_wanted for partition in leaving):
+            self.lost_topics_at = self.clock.monotonic()
+        self._release(leaving)
+
+    def follow(self, intents: FlowIntents) -> None:
+        """People want something else than before."""
+        self.intents = intents
+        self._replan()
+
+    def hold_back(self, error: TwinlogError | None) -> None:
+        """What is wanted cannot be read: nothing begins that has not run yet, and it says so; None:
+        it can be read again.
+        """
+        self.holds_back = "" if error is None else str(error)
+        hold_back(self.partitions.values(), error)
 
     def go_on_from(self, former: Iterable[Partition]) -> None:
-        """Partitions of the run before: counts go on, what is not wanted any more is RELEASED."""
-        for partition in former:
-            known = self.partitions.get(partition.plan.source)
-            if known is not None:
-                known.records, known.bytes = partition.total_records, partition.total_bytes
-                continue
-            partition.is_wanted = False
-            partition.leave(Placement.RELEASED)
-            partition.failure = None
-            self.partitions[partition.plan.source] = partition
+        """Of the run before."""
+        go_on_from(self.partitions, former, self._foreign_until)
+
+    def _new(self, plan: PartitionPlan) -> Partition:
+        return Partition(plan=plan, clock=self.clock, wait_until=self._foreign_until)
 
     # -- turning
 
     def tick(self) -> None:
         """Do what time asks for; called about ten times a second."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         self._reap()
         self._drop_silent()
         if self.is_stopping:
@@ -186,15 +186,7 @@ class FlowRun:
     @property
     def is_settled(self) -> bool:
         """With `--once`: nothing is left that could still be copied."""
-        return all(self._is_final(p) for p in self.partitions.values())
-
-    def _is_final(self, partition: Partition) -> bool:
-        if partition.placement in (Placement.DONE, Placement.RELEASED, Placement.FAILED):
-            return True
-        failure = partition.failure
-        return (
-            failure is not None and time.time() * 1000 - failure.since_ms > ONCE_GIVES_UP_S * 1000
-        )
+        return all(p.is_over or p.troubled_s() > ONCE_GIVES_UP_S for p in self.partitions.values())
 
     def stop(self) -> None:
         """End all lanes; each drains first."""
@@ -203,9 +195,7 @@ class FlowRun:
 
     def _stop_lanes(self) -> None:
         for lane in self.lanes():
-            if not lane.stop_sent:
-                lane.stop_sent = True
-                lane.peer.send(Stop())
+            lane.stop()
         for lease in self.leases:
             if not lease.lanes and lease.age_s > 1.0:
                 lease.job.cancel()
@@ -231,48 +221,52 @@ class FlowRun:
             if lease.job.error is not None and not self.is_stopping:
                 self._lease_failed(lease, lease.job.error)
         if self.is_finished and self.finished_at is None:
-            self.finished_at = time.monotonic()
+            self.finished_at = self.clock.monotonic()
 
     def _lease_failed(self, lease: Lease, error: TwinlogError) -> None:
         """The Spark job ended by itself; without a ready lane it is likely to do so again."""
-        log.warning("%s: a lease ended early: %s", self.name, error)
-        self._failed_leases += 1
+        self._log.warning("a lease ended early: %s", error)
+        self._lease_retry.on_failure()
         self.errors[error.code] += 1
-        pause_s = min(LEASE_RETRY_S * 2**self._failed_leases, MAX_LEASE_RETRY_S)
-        self._next_lease_try = time.monotonic() + pause_s
-        if self._once and self._failed_leases >= ONCE_LEASE_TRIES:
+        if self._once and self._lease_retry.failed >= ONCE_LEASE_TRIES:
             for partition in self.partitions.values():
                 if partition.placement is Placement.PENDING:
                     partition.troubled(error.code, error.message, retriable=False)
 
     def _tend_leases(self, now: float) -> None:
         warming = next((le for le in self.leases if le.state is LeaseState.WARMING), None)
-        current = self.current
         if warming is not None and warming.is_deserted:  # a lane froze before it was ready
             warming.state, warming = LeaseState.RETIRING, None
-        if warming is None:
-            due = current is None or current.is_deserted
-            due = due or (now >= self._next_change and not self._once)
-            if due and now >= self._next_lease_try and self.partitions:
-                size = max(1, self._lane_count(len(self.partitions)))
-                number, job = self._host.start_lease(self, size)
-                self.leases.append(Lease(number=number, size=size, job=job))
-                self._next_change, self._change_s = now + self._change_s, self._lease_s
+        if self.intents.pause is not None:
+            for lease in self.leases:
+                lease.state = LeaseState.RETIRING
+        elif warming is None:
+            self._begin_lease(now)
         elif warming.is_warm:
-            warming.state = LeaseState.CURRENT
-            if current is not None:
-                self._retire(current)
+            self._promote(warming)
         for lease in self.leases:
-            if lease.state is LeaseState.RETIRING:
-                self._end_lanes(lease)
+            lease.tend()
 
-    def _end_lanes(self, lease: Lease) -> None:
-        if lease.is_deserted:
-            lease.job.cancel()  # what is left of it does nothing any more
-        for lane in lease.lanes.values():
-            if not lane.partitions and not lane.stop_sent:
-                lane.stop_sent = True
-                lane.peer.send(Stop())
+    def _begin_lease(self, now: float) -> None:
+        current = self.current
+        # lanes that were begun otherwise than they would be now make room at once
+        lasts = current is not None and not current.is_deserted and current.work is self.work
+        if lasts and (now < self._next_change or self._once):
+            return
+        if self._lease_retry.is_due and self.partitions:
+            size = max(1, self._lane_count(len(self.partitions)))
+            number, job = self._host.start_lease(self, size)
+            lease = Lease(number=number, size=size, job=job, work=self.work, clock=self.clock)
+            self.leases.append(lease)
+            self._next_change, self._change_s = now + self._change_s, self._lease_s
+
+    def _promote(self, warm: Lease) -> None:
+        before = self.current
+        warm.state = LeaseState.CURRENT
+        if self.pacer is not None and not (warm.work.has_budget or self.work.has_budget):
+            self.pacer = None  # until now its lanes waited for their shares
+        if before is not None:
+            self._retire(before)
 
     def _retire(self, lease: Lease) -> None:
         lease.state = LeaseState.RETIRING
@@ -296,22 +290,22 @@ class FlowRun:
         current = self.current
         if current is None or not current.ready_lanes:
             return
-        due = [p for p in self.partitions.values() if p.is_due(now) and not self._is_given_up(p)]
-        self._give([p for p in due if p.handed is not None], current, {})
+        self._give([p for p in self._due(now) if p.handed is not None], current, {})
         if self._map.is_due and self._cold():
             self._map.begin()
             self._host.read_map(self, self._on_map)
 
-    def _is_given_up(self, partition: Partition) -> bool:
+    def _is_held_back(self, partition: Partition) -> bool:
+        if (self.holds_back or self.awaits_plans) and partition.taken is None:
+            return True
         return self._once and partition.placement is Placement.FAILED
 
+    def _due(self, now: float) -> list[Partition]:
+        due = (p for p in self.partitions.values() if p.is_due(now))
+        return [p for p in due if not self._is_held_back(p)]
+
     def _cold(self) -> list[Partition]:
-        now = time.monotonic()
-        return [
-            p
-            for p in self.partitions.values()
-            if p.is_due(now) and p.handed is None and not self._is_given_up(p)
-        ]
+        return [p for p in self._due(self.clock.monotonic()) if p.handed is None]
 
     def map_failed(self, error: TwinlogError) -> None:
         """The map could not be read: what waits for it says so, and it is read again later."""
@@ -376,9 +370,10 @@ class FlowRun:
         if lease is None or self.is_stopping:
             peer.send(Stop())
             return None
-        lane = Lane(key=LaneKey(identity.lease, identity.lane, identity.attempt), peer=peer)
+        key = LaneKey(identity.lease, identity.lane, identity.attempt)
+        lane = Lane(key=key, peer=peer, work=lease.work)
         if lease.join(lane):
-            peer.send(self.work)
+            lane.begin()
         return lane
 
     def on_message(self, lane: Lane, message: object) -> None:
@@ -387,9 +382,9 @@ class FlowRun:
                 return
             case Ready():
                 lane.is_ready = True
-                self._failed_leases = 0
+                self._lease_retry.works()
                 if self.copying_since is None:
-                    self.copying_since = time.monotonic()
+                    self.copying_since = self.clock.monotonic()
                 self.tick()
             case Progress():
                 self._on_degraded(lane, message.degraded)
@@ -399,11 +394,11 @@ class FlowRun:
             case Released():
                 for one in message.partitions:
                     self._on_released(lane, one)
-                self._assign(time.monotonic())
+                self._assign(self.clock.monotonic())
             case Troubled():
                 self._on_troubled(lane, message)
             case _:
-                log.warning("unexpected message flow=%s message=%s", self.name, message)
+                self._log.warning("unexpected message: %s", message)
 
     def _on_progress(self, lane: Lane, progress: PartitionProgress) -> None:
         partition = lane.partitions.get(progress.source)
@@ -421,10 +416,7 @@ class FlowRun:
         if not lane.is_ready:  # it gets none before it reaches both: they wait for it
             held = [p for p in self.partitions.values() if p.placement is Placement.PENDING]
         for partition in held:
-            if reason:
-                partition.unreachable(reason)
-            else:
-                partition.reachable()
+            partition.reached(reason)
 
     def _on_released(self, lane: Lane, one: ReleasedPartition) -> None:
         partition = lane.partitions.pop(one.source, None)
@@ -436,7 +428,11 @@ class FlowRun:
             partition.failure = None
             return
         partition.leave(Placement.PENDING if partition.is_wanted else Placement.RELEASED)
-        partition.handed = None if partition.plan.targets or partition.is_replaced else one.handed
+        may_go_on = partition.is_wanted and not partition.is_paused and not partition.plan.targets
+        # of one that was taken over, lanes that know more flows look again
+        looks_again = partition.is_taken_over and lane.work is not self.work
+        stays = may_go_on and not partition.is_replaced and not looks_again
+        partition.handed = one.handed if stays else None
         partition.retry_at = 0.0
 
     def _on_troubled(self, lane: Lane, trouble: Troubled) -> None:
@@ -444,13 +440,16 @@ class FlowRun:
         lane.releasing.discard(trouble.source)
         if partition is None:
             return
+        # true also of one that is not wanted now: it may be again within the second
+        partition.lost, partition.stands_at = trouble.lost or partition.lost, trouble.poison
+        if trouble.wait_ms:
+            partition.wait_at_least(self.clock.monotonic() + trouble.wait_ms / 1000)
         if not partition.is_wanted:
             partition.leave(Placement.RELEASED)
             return
-        partition.lost = trouble.lost or partition.lost
-        if trouble.code in LOG_FINDINGS and time.monotonic() < self._old_lanes_until:
+        if trouble.code in LOG_FINDINGS and self.clock.monotonic() < self._old_lanes_until:
             # looked at while lanes of the process before us still write: no finding, and no alarm
-            log.info("%s: %s [%s]; looking again", self.name, trouble.message, trouble.code)
+            self._tell(trouble, "; looking again")
             message = f"{trouble.source}: lanes of the process before us may still write to it"
             partition.troubled("OTHER_WRITER", message, retriable=True)
             partition.retry_at = min(partition.retry_at, self._old_lanes_until)
@@ -460,20 +459,21 @@ class FlowRun:
         if trouble.code in STALE_PLAN:
             self.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
-        if trouble.wait_ms:
-            partition.wait_until = max(
-                partition.wait_until, time.monotonic() + trouble.wait_ms / 1000
-            )
         if before is None or before.code != trouble.code:
             # whoever shows the snapshots says it to people, a line per topic and code
-            log.info("%s: %s [%s]", self.name, trouble.message, trouble.code)
+            self._tell(trouble)
+
+    def _tell(self, trouble: Troubled, then: str = "") -> None:
+        tp, code = trouble.source, trouble.code
+        self._log.info("%s [%s]%s", trouble.message, code, then, partition=tp, code=code)
 
     def on_gone(self, lane: Lane) -> None:
         """The lane's channel ended."""
         for lease in self.leases:
             if (heir := lease.leave(lane)) is not None:
-                is_over = lane.stop_sent or lease.state is LeaseState.RETIRING
-                heir.peer.send(Stop() if self.is_stopping or is_over else self.work)
+                is_retiring = lease.state is LeaseState.RETIRING
+                is_over = self.is_stopping or lane.stop_sent or is_retiring
+                (heir.stop if is_over else heir.begin)()
         self._lost(lane)
 
     def _drop_silent(self) -> None:
@@ -481,20 +481,20 @@ class FlowRun:
 
         A frozen process or a cut network ends no connection: only the silence tells.
         """
-        oldest = boot_clock() - SILENCE_MS / 1000
+        oldest = self.clock.boot() - SILENCE_MS / 1000
         for lease in self.leases:
             for lane in list(lease.lanes.values()):
                 if lane.peer.last_heard < oldest:
-                    log.warning("lane given up flow=%s lane=%s: it is silent", self.name, lane.key)
+                    self._log.warning("lane %s is given up: it is silent", lane.key)
                     lease.fell_silent = True
                     self.on_gone(lane)
 
     def _lost(self, lane: Lane) -> None:
         late_s = (SILENCE_MS + USER_TIMEOUT_MS + lane.throttle_ms) / 1000
-        until = time.monotonic() + late_s - (boot_clock() - lane.peer.last_heard)
+        until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
         for partition in lane.partitions.values():
             if partition.lane == lane.key:
                 partition.lost_lane()
-                partition.wait_until = max(partition.wait_until, until)
+                partition.wait_at_least(until)
         lane.partitions.clear()
         lane.peer.close("its partitions were given away")

@@ -34,11 +34,14 @@ from twinlog.control.adopt.adoption import NOTHING, Adoption, adopter_of, write_
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.flow_run import SILENCE_MS
-from twinlog.control.flow.leading import take_part, wait_to_lead
+from twinlog.control.flow.leading import Fenced, SetupWaiting, take_part, wait_to_lead
 from twinlog.control.lanes.fan_producers import with_fan_producers
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
-from twinlog.errors import Unauthorized
+from twinlog.control.risk.source_questions import SourceQuestions
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.errors import FlowError, TwinlogError, Unauthorized
+from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
@@ -48,6 +51,7 @@ from twinlog.mirror.state.generations import (
     fan_producers,
     winning_claims,
 )
+from twinlog.mirror.state.intents import Intent, promoted
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.map_presence import is_lost, require_nothing_copied
@@ -55,10 +59,12 @@ from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.survey.newcomers import Newcomers
 from twinlog.survey.rights import denied, may
 from twinlog.survey.source_ends import with_ends
+from twinlog.survey.state_reader import StateNews, StateReader, has_state
 
 log = logging.getLogger(__name__)
 
 REACHED_WITHIN_S: Final = 5.0
+STATE_WITHIN_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +81,9 @@ class PreparedFlow:
     guarantee: str
     setup: FlowSetup
     map_reader: MapReader
+    news: StateNews
+    """What the state topic said when the flow was set up."""
+    read_news: Callable[[], StateNews]
 
     @property
     def lost_lead(self) -> bool:
@@ -90,7 +99,12 @@ class PreparedFlow:
     def read_map(self) -> Maps:
         return self.map_reader.read()
 
-    def led(self, *, partitions: Callable[[], tuple[PartitionView, ...]]) -> LedFlow:
+    def led(
+        self,
+        *,
+        partitions: Callable[[], tuple[PartitionView, ...]],
+        snapshot: Callable[[], FlowSnapshot],
+    ) -> LedFlow:
         """The flow as its duties see it."""
         setup, reader = self.setup, self.map_reader
         return LedFlow(
@@ -101,8 +115,11 @@ class PreparedFlow:
             target=setup.target,
             partitions=partitions,
             read_map=reader.read,
+            snapshot=snapshot,
             tell_once=setup.tell_once,
             adopted=setup.adopts,
+            released=lambda: setup.released,
+            has_held_producers=self.news.has_held_producers,
         )
 
     def close(self, *, drained: bool) -> None:
@@ -135,16 +152,21 @@ class FlowSetup:
     """Where the MirrorMaker 2 keeps its positions whose work is taken over."""
     membership: Membership | None = None
     newcomers: Newcomers = field(default_factory=Newcomers)
+    released: frozenset[str] = frozenset()
+    """Topics that people have released from the flow."""
     claims: FlowClaims = field(init=False)
+    questions: SourceQuestions = field(init=False)
     _source_client: ClusterClient | None = None
     _target_client: ClusterClient | None = None
     _map_client: ClusterClient | None = None
+    _state_client: ClusterClient | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _probed: Capabilities | None = None
     _told: set[str] = field(default_factory=set)
     _is_let_in: bool = False
 
     def __post_init__(self) -> None:
+        self.questions = SourceQuestions(self.source, self.config)
         self.claims = FlowClaims(
             config=self.config, claimant=uuid.uuid4().hex, tell_once=self.tell_once
         )
@@ -163,17 +185,21 @@ class FlowSetup:
     def name(self) -> str:
         return str(self.config.flow)
 
+    def clusters(self) -> tuple[ClusterSettings, ...]:
+        """As which clients it enters both clusters: the admin's, and those of the lanes."""
+        return self.source, self.target, self.lane_source, self.lane_target
+
     @property
     def is_identity(self) -> bool:
         return self.config.policy.kind is PolicyKind.IDENTITY
 
     @property
     def refresh_s(self) -> float:
-        return float(self.config.refresh_topics_interval_seconds)
+        return float(self.config.refresh.interval_seconds)
 
     @property
     def refresh_enabled(self) -> bool:
-        return self.config.refresh_topics_enabled
+        return self.config.refresh.enabled
 
     # -- steps
 
@@ -181,6 +207,11 @@ class FlowSetup:
         """All steps; raises what keeps the flow from starting."""
         with self._lock:
             source, target = self._clients()
+            self.questions = SourceQuestions(self.source, self.config)
+            news_of = StateReader(self._fresh_state_client(), self.name)
+            # before the source is asked: who was promoted may have none any more
+            if has_state(target, within_s=REACHED_WITHIN_S):
+                self._stay_fenced(news_of.read(), once=once)
             # a short first question: a cluster that is away is said at once, and asked again
             source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
             target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
@@ -190,6 +221,10 @@ class FlowSetup:
             factor = self.config.state_topic_replication_factor
             self._ensure_own_topic(target, STATE_TOPIC, 1)
             self._lead(once=once)
+            news = news_of.read()
+            pause, self.released = news.intents.pause, news.intents.released
+            if pause is not None and (once or self.adopts is not None):
+                raise self._paused(pause, once=once)
             map_topic = offset_map_topic(self.config.flow.source)
             history = self.claims.history(target)
             if is_lost(target, map_topic, history):
@@ -202,11 +237,16 @@ class FlowSetup:
             claim, clean = self.claims.claim(
                 target, ids, map_reader, seen=history, anew=adoption.begins_again
             )
+            # whoever promotes it looks for claims behind its own row: one of us sees the other
+            # and where lanes of the generation before us may still write, it waits for them
+            ended = claim.generation if clean else None
+            self._stay_fenced(news_of.read(), once=once, ended=ended)
             rows = adoption.rows(claim.generation, claim.producer_id)
             write_rows(target, map_topic, map_partitions, rows)
             capabilities = self._capabilities(target, factor)
-            found = self._discover(source, target)
+            found = self._discover(source, target, create=pause is None)
             if once:
+                found.fail_absent(self.config)
                 found.plans = with_ends(source, self.config, found.plans)
             work = self._work(claim, target, map_reader, found, capabilities)
             return PreparedFlow(
@@ -219,6 +259,8 @@ class FlowSetup:
                 guarantee=capabilities.guarantee,
                 setup=self,
                 map_reader=map_reader,
+                news=news,
+                read_news=news_of.read,
             )
 
     def _clients(self) -> tuple[ClusterClient, ClusterClient]:
@@ -233,11 +275,16 @@ class FlowSetup:
             self._map_client = ClusterClient(self.target)
         return self._map_client
 
+    def _fresh_state_client(self) -> ClusterClient:
+        if self._state_client is None:
+            self._state_client = ClusterClient(self.target, api_timeout_s=STATE_WITHIN_S)
+        return self._state_client
+
     def tell_once(self, line: str) -> None:
         """What is left out and stops nothing: said once in the life of this process."""
         if line not in self._told:
             self._told.add(line)
-            log.warning("%s", line)
+            log.warning("%s", line, extra={"flow": self.name})
 
     def _ensure_own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
         def unseen(error: Unauthorized) -> None:
@@ -286,9 +333,8 @@ class FlowSetup:
         if self._probed is None:
             self._probed = self._probe(target, factor)
             if self._probed is not UNTRIED and self._probed.missing:
-                log.warning(
-                    "%s: the target lacks %s: the guarantee is '%s'",
-                    self.name,
+                FlowLog(log, self.name).warning(
+                    "the target lacks %s: the guarantee is '%s'",
                     ", ".join(self._probed.missing),
                     self._probed.guarantee,
                 )
@@ -311,19 +357,47 @@ class FlowSetup:
             source, target = self._clients()
             return self._discover(source, target)
 
-    def _discover(self, source: ClusterClient, target: ClusterClient) -> Discovery:
+    def set_released(self, topics: frozenset[str]) -> None:
+        self.released = topics
+
+    def _stay_fenced(self, news: StateNews, *, once: bool, ended: int | None = None) -> None:
+        """Raises where the flow was promoted. `ended`: our generation, in which nothing ran."""
+        promotion = news.intents.promotion
+        if promotion is None:
+            return
+        if ended is not None:
+            self.claims.end(self._clients()[1], ended)
+        if self.membership is not None:
+            self.membership.leave()
+            self.membership = None
+        said = promoted(self.name, promotion)
+        raise FlowError(said, code="FENCED") if once else Fenced(said)
+
+    def _paused(self, pause: Intent, *, once: bool) -> TwinlogError:
+        said = f"{self.name} is paused {pause}: `twinlog flow resume` takes it back"
+        if once:
+            return FlowError(said, code="PAUSED")
+        return SetupWaiting(f"{said}; what MirrorMaker 2 left is taken over then")
+
+    def _discover(
+        self, source: ClusterClient, target: ClusterClient, *, create: bool = True
+    ) -> Discovery:
+        """Without `create`: only looked at, before nothing may be written, not even who copies."""
         found = discover(
-            self.config,
+            replace(self.config, released=self.released),
             self.policy,
             source,
             target,
+            create=create,
             lanes_are_us=self._lanes_are_us,
-            guard=self.guard,
+            guard=self.guard if create else None,
         )
         for line in found.notes:
             self.tell_once(line)
+        if create and self.config.start.new_from_earliest:
+            self.newcomers.recall(self.name, source, target, found.source_topics)
         plans = self.newcomers.marked(found.plans, found.source_topics)
-        found.plans = with_fan_producers(target, self.name, plans)
+        found.plans = with_fan_producers(target, self.name, plans) if create else plans
         return found
 
     def _work(
@@ -356,10 +430,10 @@ class FlowSetup:
             map_partitions=map_reader.partitions,
             source_topics=tuple(sorted({plan.source.topic for plan in found.plans})),
             target_topics=tuple(sorted({plan.target.topic for plan in found.plans})),
-            memory_bytes=self.config.lane_memory_bytes,
+            memory_bytes=self.config.lanes.memory_bytes,
             tuning=self.config.tuning,
             accept_source_loss=self.config.accept_source_loss,
-            has_budget=self.config.max_bytes_per_second is not None,
+            has_budget=self.config.lanes.max_bytes_per_second is not None,
             silence_ms=SILENCE_MS,
         )
 
@@ -412,8 +486,11 @@ class FlowSetup:
             self.membership = None
 
     def _disconnect(self) -> None:
-        for client in (self._source_client, self._target_client, self._map_client):
+        self.questions.close()
+        used = self._source_client, self._target_client, self._map_client, self._state_client
+        for client in used:
             if client is not None:
                 client.close()
-        self._source_client = self._target_client = self._map_client = None
+        self._source_client = self._target_client = None
+        self._map_client = self._state_client = None
         self._is_let_in = False  # addresses may lead elsewhere when they are dialled again

@@ -38,6 +38,12 @@ class StandingBy(SetupWaiting):
     """Another process leads the flow: nothing is wrong, and nothing is to be done."""
 
 
+class Fenced(SetupWaiting):
+    """The flow was promoted: it must not begin at all, until somebody takes that back."""
+
+    code = "FENCED"
+
+
 def take_part(
     membership: Membership | None, target: ClusterSettings, config: FlowConfig
 ) -> Membership:

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from twinlog.codes import FlowState
+from twinlog.control.duties.background import Background
+from twinlog.control.duties.producer_rate import HeldRate
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.leading import APART_S
 from twinlog.control.flow.snapshots import flow_snapshot
+from twinlog.control.flow.steering import Steering
 from twinlog.control.lanes.partitions import Partition
+from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
+from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.watch.groups_report import GroupsReport
 from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import TwinlogError
+from twinlog.flow_log import FlowLog
 
 LOOK_AGAIN_S: Final = 0.5
 ONE_LINE_EVERY_S: Final = 60.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,8 +40,13 @@ class ManagedFlow:
     run: FlowRun | None = None
     prepared: PreparedFlow | None = None
     duties: Duties | None = None
+    steering: Steering | None = None
+    source_watch: SourceWatch | None = None
     groups: GroupsReport = field(default_factory=GroupsReport)
+    held_rate: HeldRate = field(default_factory=HeldRate)
     degraded: str = ""
+    is_fenced: bool = False
+    """It was promoted, which is no trouble; `degraded` says by whom."""
     is_standing_by: bool = False
     """Another process leads it, which is no trouble; `degraded` says which one."""
     error: TwinlogError | None = None
@@ -38,6 +54,7 @@ class ManagedFlow:
     errors: Counter[str] = field(default_factory=Counter)
     """How often each code came up outside the present run."""
     began: float = field(default_factory=time.monotonic)
+    since: FlowSince = field(default_factory=FlowSince)
     told_at: float = -ONE_LINE_EVERY_S
     told_code: str = ""
     """What the last line was about: another trouble is told at once."""
@@ -46,6 +63,8 @@ class ManagedFlow:
     is_trying: bool = False
     next_refresh: float = 0.0
     is_refreshing: bool = False
+    refresh_failed: bool = False
+    """The next one waits for its time, though topics may be waited for."""
     lost_lead: bool = False
     """Its run ends since another process may lead: it is set up again, and stands by."""
     hands_over_to: str = ""
@@ -63,8 +82,20 @@ class ManagedFlow:
     @property
     def is_ending(self) -> bool:
         """A run must not begin, or must end."""
-        is_left = self.lost_lead or bool(self.hands_over_to)
+        is_left = self.lost_lead or bool(self.hands_over_to) or self.is_promoted
         return is_left or self.is_removed or self.successor is not None
+
+    @property
+    def is_promoted(self) -> bool:
+        """Its run ends since nothing is to be copied any more: it is set up again, and is told."""
+        return self.run is not None and self.run.intents.promotion is not None
+
+    def hurry(self) -> None:
+        """What failed may work now: the next try is due."""
+        if not self.is_standing_by:
+            self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic()
+        if self.setup.membership is not None:
+            self.setup.membership.hurry()
 
     def begin_again(self, heir: FlowSetup | None) -> None:
         """As if it had never run. `heir`: the successor that has our membership."""
@@ -74,16 +105,53 @@ class ManagedFlow:
             self.errors.update(self.run.errors)
             self.former = [*self.run.partitions.values()]
         self.degraded = "the lead was lost" if self.lost_lead else ""
-        self.run, self.prepared, self.is_standing_by = None, None, False
+        self.run = self.prepared = self.steering = self.source_watch = None
+        self.is_standing_by = self.is_fenced = False
         apart_s = 0.0
         if self.hands_over_to:
             # back in the group at once we might be chosen again
             self.is_standing_by, apart_s = True, APART_S
             self.degraded = "standing by: handed over to a process that leads fewer flows"
-        self.lost_lead = self.closing = False
+        self.lost_lead = self.closing = self.is_refreshing = self.refresh_failed = False
         self.hands_over_to = ""
         self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic() + apart_s
         self.take_over()
+
+    def follow(self, run: FlowRun, duties: Duties, prepared: PreparedFlow, *, once: bool) -> None:
+        """What people want of the run, and what would be lost without the source."""
+        self.steering = Steering(
+            config=self.setup.config,
+            run=run,
+            duties=duties,
+            read=prepared.read_news,
+            release=self.setup.set_released,
+            log=self.log,
+        )
+        self.steering.begin(prepared.news)
+        if not once:
+            self.source_watch = SourceWatch(run=run, source=self.setup.questions, log=self.log)
+
+    def tend(self, background: Background) -> None:
+        """Look where it is time."""
+        if self.steering is not None:
+            self.steering.tend(background)
+        if self.source_watch is not None:
+            self.source_watch.tend(background)
+
+    def has_looked(self, run: FlowRun, *, failed: bool) -> bool:
+        """A look for topics has ended; False: it was an earlier run's."""
+        if self.run is run:
+            self.is_refreshing, self.refresh_failed = False, failed
+        return self.run is run
+
+    def tell(self, error: TwinlogError) -> None:
+        """Why it is not set up: a line a minute, and one at once for another trouble."""
+        is_late = time.monotonic() - self.told_at > ONE_LINE_EVERY_S and not self.is_fenced
+        if not is_late and error.code == self.told_code:
+            return
+        self.told_at, self.told_code = time.monotonic(), error.code
+        then = "ready to take over" if self.is_standing_by else "trying again"
+        self.log.warning("%s", error if self.is_fenced else f"{error}; {then}")
 
     def take_over(self) -> None:
         """Go on with the changed configuration, where there is one and nothing runs."""
@@ -95,6 +163,11 @@ class ManagedFlow:
     def is_over(self) -> bool:
         return self.closed or (self.error is not None and self.run is None)
 
+    @property
+    def log(self) -> FlowLog:
+        """For lines about it."""
+        return FlowLog(log, self.setup.name)
+
     def snapshot(self) -> FlowSnapshot:
         """The flow as it is now."""
         if self.run is not None and self.prepared is not None:
@@ -104,29 +177,46 @@ class ManagedFlow:
                 self.degraded,
                 self.prepared.problems,
                 self.errors,
+                self.since,
+                self._limits(),
             )
+            if self.source_watch is not None:
+                self.source_watch.see(running)
             return replace(
                 running,
                 skipped_groups=self.groups.left_alone,
+                groups_without_checkpoint=self.groups.without_checkpoint,
                 checkpoints=self.groups.timings,
+                clusters=self.setup.clusters,
+                held_rate=self.held_rate.bytes_per_second,
             )
-        error = self.error
+        error, state = self.error, self._state_without_run()
         return FlowSnapshot(
             flow=self.setup.name,
-            state=self._state_without_run(),
+            state=state,
             reason=str(error) if error is not None else self.degraded,
             guarantee="",
             generation=-1,
             lanes=0,
-            since_ms=int((time.time() - (time.monotonic() - self.began)) * 1000),
+            since_ms=self.since.flow.see(state, int(time.time() * 1000)),
             partitions=(),
             code="" if error is None else error.code,
             errors=dict(self.errors),
+            clusters=self.setup.clusters,
         )
 
-    def _state_without_run(self) -> str:
+    def _limits(self) -> RiskLimits:
+        if self.source_watch is None:
+            return NO_LIMITS
+        return RiskLimits(
+            rpo_seconds=self.setup.config.rpo_seconds, retentions=self.source_watch.retentions
+        )
+
+    def _state_without_run(self) -> FlowState:
         if self.error is not None:
-            return "FAILED"
+            return FlowState.FAILED
+        if self.is_fenced:
+            return FlowState.FENCED
         if self.is_standing_by:
-            return "STANDBY"
-        return "DEGRADED" if self.degraded else "STARTING"
+            return FlowState.STANDBY
+        return FlowState.DEGRADED if self.degraded else FlowState.STARTING

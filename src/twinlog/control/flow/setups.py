@@ -9,7 +9,7 @@ from twinlog.cluster.net.settings import (
     ClusterSettings,
     parse_bootstrap,
 )
-from twinlog.cluster.security.security_keys import load_security
+from twinlog.cluster.security.security_keys import is_of_security, load_security
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.tuning import request_timeout_ms
@@ -22,10 +22,15 @@ from twinlog.mirror.names.filters import policy_of
 
 def cluster_settings(alias: str, properties: ClientProperties, flow: str) -> ClusterSettings:
     """One cluster as the connections need it; secrets and key files are read here, on the
-    driver.
+    driver, and followed from then on.
     """
+
+    def again() -> dict[str, str]:
+        return properties.again(is_of_security)
+
     with located(alias, properties):
-        security = load_security(properties, where=alias)
+        files = properties.files_of(is_of_security)
+        security = load_security(properties, where=alias, files=files, again=again)
     return ClusterSettings(
         alias=alias,
         bootstrap=parse_bootstrap(properties["bootstrap.servers"], f"{alias}.bootstrap.servers"),
@@ -46,10 +51,10 @@ def flow_setup(
         neighbours=neighbours or Neighbours(),
         config=config,
         policy=policy_of(config),
-        source=cluster_settings(flow.source, config.source_admin, name),
-        target=cluster_settings(flow.target, config.target_admin, name),
-        lane_source=cluster_settings(flow.source, config.source_consumer, name),
-        lane_target=cluster_settings(flow.target, config.target_producer, name),
+        source=cluster_settings(flow.source, config.clients.source_admin, name),
+        target=cluster_settings(flow.target, config.clients.target_admin, name),
+        lane_source=cluster_settings(flow.source, config.clients.source_consumer, name),
+        lane_target=cluster_settings(flow.target, config.clients.target_producer, name),
         adopts=adopts,
     )
 
@@ -60,8 +65,8 @@ def admins_of(flows: Iterable[FlowConfig]) -> dict[str, ClusterSettings]:
     for config in flows:
         name, flow = str(config.flow), config.flow
         for alias, admin in (
-            (flow.source, config.source_admin),
-            (flow.target, config.target_admin),
+            (flow.source, config.clients.source_admin),
+            (flow.target, config.clients.target_admin),
         ):
             if alias not in found:
                 found[alias] = cluster_settings(alias, admin, name)
@@ -77,4 +82,4 @@ def lanes_of(flow: FlowConfig, cores: int, override: int | None, partitions: int
     """min(tasks.max where it is set, partitions, cores), at least 1; `--lanes` overrides."""
     if override is not None:
         return max(1, min(override, partitions))
-    return max(1, min(partitions, cores, flow.tasks_max or cores))
+    return max(1, min(partitions, cores, flow.lanes.tasks_max or cores))

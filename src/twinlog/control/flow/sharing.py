@@ -21,7 +21,6 @@ leader first names its successor, and the others stay out of the group for some 
 from __future__ import annotations
 
 import logging
-import random
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -38,6 +37,7 @@ from twinlog.cluster.groups.member import (
     with_successor,
 )
 from twinlog.cluster.groups.membership import Membership, Role
+from twinlog.cluster.net.retry import CHANCE
 from twinlog.control.flow.managed_flow import ManagedFlow
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Sharing:
         *,
         young_s: float = YOUNG_S,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = CHANCE.random,
     ) -> None:
         self.process = uuid.uuid4().hex[:12]
         more = 1 + chance() / 2
@@ -158,9 +158,8 @@ class Sharing:
             until = now + ARRIVES_WITHIN * self._settle_s
             self._given[process] = (found.leads + count, until)
             for flow in free[-count:]:
-                log.warning(
-                    "%s: handing over to %s, which leads %d flows and this process %d",
-                    flow.setup.name,
+                flow.log.warning(
+                    "handing over to %s, which leads %d flows and this process %d",
                     found.who,
                     found.leads,
                     self._leads,

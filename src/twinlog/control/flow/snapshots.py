@@ -2,82 +2,119 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from twinlog.codes import FlowState, PartitionState
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
+from twinlog.control.risk.loss import excess, loss_ms_of, loss_of, loss_records_of
+from twinlog.control.risk.retention import outlook_of, warnings
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.state_since import FlowSince
 from twinlog.mirror.findings import with_flow
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
 from twinlog.survey.discovery import TopicProblem
 
-REPORT_IS_FRESH_MS: Final = 2_500
-"""Lanes report what changed once a second."""
+STATE_OF: Final = {
+    Placement.PENDING: PartitionState.PENDING,
+    Placement.ASSIGNED: PartitionState.STARTING,
+    Placement.FAILED: PartitionState.FAILED,
+    Placement.DONE: PartitionState.DONE,
+    Placement.RELEASED: PartitionState.RELEASED,
+}
+"""Of a partition of which its lane has not reported yet, or that no lane has."""
 
 
-def partition_snapshot(partition: Partition, now_ms: int) -> PartitionSnapshot:
+def partition_snapshot(
+    partition: Partition, now_ms: int, limits: RiskLimits = NO_LIMITS
+) -> PartitionSnapshot:
     """The partition as the driver knows it."""
     progress, failure = partition.progress, partition.failure
-    now = time.monotonic()
+    now = partition.clock.monotonic()
     lag = lag_ms = -1
-    if progress is not None and progress.source_end >= 0:
-        lag = max(0, progress.source_end - progress.upstream)
-        old = progress.last_timestamp > 0 and lag > 0
+    source_end, reached = partition.source_end, partition.recovery.upstream
+    if source_end >= 0 and reached >= 0:
+        lag = max(0, source_end - reached)
+    if progress is not None and lag >= 0:
+        # behind a quiet hour the last record is an hour old, and nothing has waited for it
+        begin_ms = max(progress.last_timestamp, partition.at_end_ms)
+        waits = begin_ms > 0 and lag > 0
         # a report is up to a second old, and what it says was true then; silence is age
-        fresh = now_ms - partition.reported_ms < REPORT_IS_FRESH_MS
-        at_ms = partition.reported_ms if fresh else now_ms
-        lag_ms = max(0, at_ms - progress.last_timestamp) if old else 0
+        at_ms = partition.reported_ms if partition.is_fresh else now_ms
+        lag_ms = max(0, at_ms - begin_ms) if waits else 0
+    state = partition_state(partition, lag)
+    since_ms = partition.since.see(state, now_ms)
+    if state is PartitionState.AT_END:
+        partition.at_end_ms = now_ms  # its lane says nothing as long as nothing changes
+    outlook = outlook_of(partition, limits.retentions, now_ms)
     return PartitionSnapshot(
         topic=partition.plan.source.topic,
         partition=partition.plan.source.partition,
         target_topic=partition.plan.target.topic,
-        state=partition_state(partition, lag),
+        state=state,
         lag=lag,
         lag_ms=lag_ms,
         records=partition.total_records,
         bytes=partition.total_bytes,
         code="" if failure is None else failure.code,
         message="" if failure is None else failure.message,
-        since_ms=0 if failure is None else failure.since_ms,
+        since_ms=since_ms if failure is None else failure.since_ms,
+        loss_records=loss_records_of(partition),
+        loss_ms=loss_ms_of(partition, now_ms),
+        left_ms=outlook.left_ms,
+        needs_ms=outlook.needs_ms,
+        is_near_deletion=outlook.is_near,
+        batches=0 if progress is None else progress.batches,
+        recoded=0 if progress is None else progress.recoded,
+        poison=partition.poison,
         upstream=-1 if progress is None else progress.upstream,
         age=partition.age.view(now),
         latency=partition.latency.view(now),
     )
 
 
-def partition_state(partition: Partition, lag: int) -> str:
+def partition_state(partition: Partition, lag: int) -> PartitionState:
     """One word: what the partition is doing."""
     if partition.placement is Placement.ASSIGNED and partition.progress is not None:
         at_end = lag == 0 and partition.progress.sees_end
-        if partition.progress.state == "COPYING" and at_end:
-            return "AT_END"
-        return partition.progress.state
+        state = PartitionState(partition.progress.state)
+        if state is PartitionState.COPYING and at_end:
+            return PartitionState.AT_END
+        return state
+    if partition.is_paused and partition.lane is None:
+        return PartitionState.PAUSED
     if partition.placement is Placement.PENDING and partition.failure is not None:
-        return "RETRYING"
-    if partition.placement is Placement.DONE and partition.progress is not None:
-        return "TAKEN_OVER" if partition.progress.state == "TAKEN_OVER" else "DONE"
-    return partition.placement.value
+        return PartitionState.RETRYING
+    if partition.placement is Placement.DONE and partition.is_taken_over:
+        return PartitionState.TAKEN_OVER
+    return STATE_OF[partition.placement]
 
 
-def problem_snapshots(problems: Iterable[TopicProblem]) -> Iterator[PartitionSnapshot]:
+def problem_snapshots(
+    problems: Iterable[TopicProblem], since: FlowSince, now_ms: int
+) -> Iterator[PartitionSnapshot]:
     """Partitions that never came so far as to be given to a lane."""
+    problems = list(problems)
+    since.forget_others(problem.topic for problem in problems)
     for problem in problems:
+        since_ms = since.see_topic(problem.topic, problem.error.code, now_ms)
         for partition in range(problem.first, problem.partitions):
             yield PartitionSnapshot(
                 topic=problem.topic,
                 partition=partition,
                 target_topic="",
-                state="FAILED",
+                state=PartitionState.FAILED,
                 lag=-1,
                 lag_ms=-1,
                 records=0,
                 bytes=0,
                 code=problem.error.code,
                 message=problem.error.message,
-                since_ms=0,
+                since_ms=since_ms,
             )
 
 
@@ -87,28 +124,54 @@ def flow_snapshot(
     degraded: str,
     problems: Iterable[TopicProblem],
     earlier_errors: Counter[str],
+    since: FlowSince,
+    limits: RiskLimits = NO_LIMITS,
 ) -> FlowSnapshot:
     """The flow with all its partitions."""
-    now_ms = int(time.time() * 1000)
+    now_ms = flow.clock.wall_ms()
     lanes = [lane for lease in flow.leases for lane in lease.lanes.values()]
     reason = degraded or next((lane.degraded for lane in lanes if lane.degraded), "")
+    reason = reason or flow.holds_back
     parts = tuple(
-        _with_flow(partition_snapshot(p, now_ms), flow.name)
+        _with_flow(_with_pause(partition_snapshot(p, now_ms, limits), flow.intents), flow.name)
         for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)
-    ) + tuple(problem_snapshots(problems))
+    ) + tuple(problem_snapshots(problems, since, now_ms))
+    loss = loss_of(() if limits is NO_LIMITS else parts)
+    too_much = excess(flow, loss, limits.rpo_seconds)
+    risks = "; ".join(filter(None, (too_much, *warnings(parts).values())))
     throttled = any(lane.throttle_ms for lane in lanes)
     throttled = throttled or (flow.pacer is not None and flow.pacer.is_binding)
+    state = _flow_state(flow, parts, reason or risks, throttled=throttled)
+    paused = flow.intents.pause if state is FlowState.PAUSED else None
+    promotion = flow.intents.promotion
+    over = "" if promotion is None else promoted(flow.name, promotion)
     return FlowSnapshot(
         flow=flow.name,
-        state=_flow_state(flow, parts, reason, throttled=throttled),
-        reason=reason,
+        state=state,
+        reason="; ".join(filter(None, (over, _paused(paused), reason, risks))),
         guarantee=guarantee,
         generation=flow.generation,
         lanes=len(lanes),
-        since_ms=now_ms - int((time.monotonic() - flow.started) * 1000),
+        since_ms=since.flow.see(state, now_ms),
         partitions=parts,
         errors=dict(flow.errors + earlier_errors),
+        loss_records=loss.records,
+        loss_ms=loss.ms,
+        loss_unknown=loss.unknown,
+        rpo_ms=-1 if limits.rpo_seconds is None else limits.rpo_seconds * 1000,
+        rpo_excess=too_much,
     )
+
+
+def _paused(pause: Intent | None) -> str:
+    return "" if pause is None else f"paused {pause}"
+
+
+def _with_pause(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnapshot:
+    """Who paused it, where its topic was paused by name."""
+    if part.state is not PartitionState.PAUSED or part.code:
+        return part
+    return replace(part, message=_paused(intents.get(IntentKind.PAUSE, part.topic)))
 
 
 def _with_flow(part: PartitionSnapshot, flow: str) -> PartitionSnapshot:
@@ -118,14 +181,16 @@ def _with_flow(part: PartitionSnapshot, flow: str) -> PartitionSnapshot:
 
 def _flow_state(
     flow: FlowRun, parts: tuple[PartitionSnapshot, ...], reason: str, *, throttled: bool
-) -> str:
-    if flow.is_finished:
-        return "STOPPED"
+) -> FlowState:
     if flow.is_stopping:
-        return "STOPPING"
+        return FlowState.STOPPED if flow.is_finished else FlowState.STOPPING
+    if flow.intents.pause is not None:
+        return FlowState.PAUSED
     if reason:
-        return "DEGRADED"
+        return FlowState.DEGRADED
     if flow.current is None:
-        return "STARTING"
-    failed = any(part.state == "FAILED" for part in parts)
-    return "THROTTLED" if throttled else "PARTLY_FAILED" if failed else "RUNNING"
+        return FlowState.STARTING
+    failed = any(part.state is PartitionState.FAILED for part in parts)
+    if throttled:
+        return FlowState.THROTTLED
+    return FlowState.PARTLY_FAILED if failed else FlowState.RUNNING

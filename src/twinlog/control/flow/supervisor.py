@@ -27,7 +27,7 @@ from twinlog.control.duties.rounds import Duties, PartitionView
 from twinlog.control.flow.duty_catalogue import duties_of
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.flow.leading import SetupWaiting, StandingBy
+from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
 from twinlog.control.flow.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
 from twinlog.control.flow.sharing import Sharing
 from twinlog.control.lanes.lanes import Job, Lane
@@ -36,6 +36,7 @@ from twinlog.control.lanes.partitions import RETRY_FAILED_S
 from twinlog.control.lanes.views import view_of
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Disconnected, Fate, TwinlogError
+from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Stop
 from twinlog.survey.map_reader import Maps
 
@@ -99,6 +100,11 @@ class Supervisor:
     def fail(self, error: BaseException) -> None:
         """Something this process cannot do without is broken: `run` raises it; from any thread."""
         self._events.put(lambda: _raise(error))
+
+    def hurry(self) -> None:
+        """Credentials were renewed: what is waited out is tried at once; from any thread."""
+        for flow in tuple(self._flows):
+            self._events.put(flow.hurry)
 
     @property
     def flow_count(self) -> int:
@@ -205,9 +211,12 @@ class Supervisor:
             self._close(flow)
             return
         self._tell_degraded(flow, now)
+        flow.tend(self._background)
         if flow.prepared is not None and flow.prepared.lost_lead and not flow.run.is_stopping:
-            log.warning("%s: the lead was lost; stopping, then standing by", flow.setup.name)
+            flow.log.warning("the lead was lost; stopping, then standing by")
             flow.lost_lead = True
+            flow.run.stop()
+        if flow.is_promoted:
             flow.run.stop()
         self._refresh_topics(flow, now)
 
@@ -217,9 +226,9 @@ class Supervisor:
         reason = next((lane.degraded for lane in lanes if lane.degraded), "")
         if reason and now - flow.told_at > ONE_LINE_EVERY_S:
             flow.told_at = now
-            log.warning("%s: DEGRADED: %s; trying again", flow.setup.name, reason)
+            flow.log.warning("DEGRADED: %s; trying again", reason)
         elif flow.degraded and not reason:
-            log.warning("%s: both clusters can be reached again", flow.setup.name)
+            flow.log.warning("both clusters can be reached again")
             flow.told_at = now - ONE_LINE_EVERY_S
         flow.degraded = reason
 
@@ -246,7 +255,7 @@ class Supervisor:
             index = self._flows.index(flow)
             # lease changes of different flows are spread over the lease, so that not all double
             # their lanes at once
-            lease_s = self._lease_s or float(flow.setup.config.lease_seconds)
+            lease_s = self._lease_s or float(flow.setup.config.lanes.lease_seconds)
             first = lease_s * (1 - index / len(self._flows) / 2)
             flow.run = FlowRun(
                 name=flow.setup.name,
@@ -264,6 +273,7 @@ class Supervisor:
             )
             flow.run.go_on_from(flow.former)
             flow.duties = self._duties(flow, flow.run, prepared)
+            flow.follow(flow.run, flow.duties, prepared, once=self._once)
             if not self._once:
                 flow.duties.start()
             if self._stop_at is not None or flow.is_ending:
@@ -272,6 +282,7 @@ class Supervisor:
         def failed(error: TwinlogError) -> None:
             flow.is_trying = False
             flow.is_standing_by = isinstance(error, StandingBy)
+            flow.is_fenced = isinstance(error, Fenced)
             if not isinstance(error, SetupWaiting):
                 flow.errors[error.code] += 1
             waited = time.monotonic() - flow.began
@@ -285,10 +296,7 @@ class Supervisor:
                 flow.next_try = time.monotonic() + flow.pause_s
                 flow.pause_s = min(flow.pause_s * 2, MAX_SETUP_PAUSE_S)
             flow.degraded = str(error)
-            if time.monotonic() - flow.told_at > ONE_LINE_EVERY_S or error.code != flow.told_code:
-                flow.told_at, flow.told_code = time.monotonic(), error.code
-                then = "ready to take over" if flow.is_standing_by else "trying again"
-                log.warning("%s: %s; %s", flow.setup.name, error, then)
+            flow.tell(error)
 
         self._background(lambda: flow.setup.prepare(once=self._once), ready, failed)
 
@@ -299,15 +307,17 @@ class Supervisor:
         run, prepared = flow.run, flow.prepared
         if run is None or prepared is None or self._once or run.is_stopping or flow.is_refreshing:
             return
-        if now < flow.next_refresh and not run.wants_discovery:
+        is_asked = run.wants_discovery and not flow.refresh_failed
+        if run.intents.pause is not None or (now < flow.next_refresh and not is_asked):
             return
         if not flow.setup.refresh_enabled and not run.wants_discovery:
             return
-        run.wants_discovery = False
+        was_wanted, run.wants_discovery = run.wants_discovery, False
         flow.is_refreshing = True
 
         def done(plans: Any) -> None:
-            flow.is_refreshing = False
+            if not flow.has_looked(run, failed=False):
+                return
             run.set_plans(plans)
             now, pause_s = time.monotonic(), flow.setup.refresh_s
             # what is gone may be given back: for a while it is looked for more often
@@ -317,9 +327,11 @@ class Supervisor:
             flow.next_refresh = now + pause_s
 
         def failed(error: TwinlogError) -> None:
-            flow.is_refreshing = False
+            if not flow.has_looked(run, failed=True):
+                return
+            run.wants_discovery = run.wants_discovery or was_wanted
             flow.next_refresh = time.monotonic() + min(flow.setup.refresh_s, MAX_SETUP_PAUSE_S)
-            log.warning("%s: topics could not be read: %s; trying again", flow.setup.name, error)
+            flow.log.warning("topics could not be read: %s; trying again", error)
 
         self._background(prepared.discover, done, failed)
 
@@ -328,9 +340,7 @@ class Supervisor:
             return
         flow.closing = True
         # a generation that lost its lead is not closed: the cluster may be gone, the lead another's
-        drained = not flow.lost_lead and not any(
-            p.wait_until > time.monotonic() for p in flow.run.partitions.values()
-        )
+        drained = not flow.lost_lead and not any(p.waits_s() for p in flow.run.partitions.values())
         goes_on = flow.is_ending and not flow.is_removed and self._stop_at is None
 
         def done(_: object) -> None:
@@ -342,7 +352,7 @@ class Supervisor:
                 flow.closed = True
 
         def failed(error: TwinlogError) -> None:
-            log.warning("%s: the end could not be noted on the target: %s", flow.setup.name, error)
+            flow.log.warning("the end could not be noted on the target: %s", error)
             done(None)
 
         prepared, duties, successor = flow.prepared, flow.duties, flow.successor
@@ -384,14 +394,18 @@ class Supervisor:
 
     def _duties(self, flow: ManagedFlow, run: FlowRun, prepared: PreparedFlow) -> Duties:
         def views() -> tuple[PartitionView, ...]:
-            wanted = (p for p in run.partitions.values() if p.is_wanted)
+            # one that was released has positions until its lane has given it back
+            every = run.partitions.values()
+            wanted = (p for p in every if p.is_wanted or p.lane is not None)
             return tuple(view_of(partition) for partition in wanted)
 
         def count(error: TwinlogError) -> None:
             self._events.put(lambda: flow.errors.update([error.code]))
 
-        led = prepared.led(partitions=lambda: self._ask(views))
-        flow.groups = led.groups
+        led = prepared.led(
+            partitions=lambda: self._ask(views), snapshot=lambda: self._ask(flow.snapshot)
+        )
+        flow.groups, flow.held_rate = led.groups, led.held_rate
         return Duties(led.name, duties_of(led), on_error=count)
 
     def _ask(self, question: Callable[[], T]) -> T:
@@ -438,9 +452,7 @@ class Supervisor:
     def _give_up_waiting(self) -> None:
         for flow in self._flows:
             if flow.run is not None and not flow.closed:
-                log.warning(
-                    "%s: its lanes did not drain in time and are cancelled", flow.setup.name
-                )
+                flow.log.warning("its lanes did not drain in time and are cancelled")
                 flow.run.abort()
             flow.closed = True
 
@@ -478,7 +490,7 @@ def _close_quietly(setup: FlowSetup) -> None:
     try:
         setup.close(None)
     except TwinlogError as error:
-        log.info("flow=%s could not leave in order: %s", setup.name, error)
+        FlowLog(log, setup.name).info("could not leave in order: %s", error)
 
 
 def _raise(error: BaseException) -> None:

@@ -24,6 +24,7 @@ from twinlog.control.groups.group_sync import GroupSyncer
 from twinlog.control.groups.offset_places import Places
 from twinlog.control.groups.share_sync import ShareGroups
 from twinlog.control.groups.translations import Translations
+from twinlog.control.groups.unplaced import reasons
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.map.checkpoints import is_due
 from twinlog.mirror.names.filters import policy_of
@@ -37,6 +38,8 @@ QUICK_S: Final = 0.25
 """How often groups are looked at where checkpoints are due every second, or always."""
 WARM_UP_S: Final = 30.0
 """So long after the start a round comes every second: lanes only begin to say how far they are."""
+REPORT_S: Final = 5.0
+"""How often it is said which groups have no checkpoint: there may be very many."""
 LOOK_AGAIN_S: Final = 60.0
 """Exact places are found anew so often: the target topic may have been deleted and copied again."""
 RECORDS_PER_BATCH: Final = 2_000
@@ -78,6 +81,7 @@ class CheckpointDuty:
         self._looked_ms = 0
         self._began = time.monotonic()
         self._next_groups = self._next_write = self._next_sync = self._next_look = 0.0
+        self._next_report = 0.0
 
     @property
     def interval_s(self) -> float:
@@ -104,6 +108,11 @@ class CheckpointDuty:
             self._shares.forget()
             self._next_look = began + LOOK_AGAIN_S
         self._translate()
+        if began >= self._next_report:
+            unplaced = self._translations.unplaced()
+            views = self._flow.partitions() if unplaced else ()
+            self._flow.groups.without_checkpoint = reasons(unplaced, views)
+            self._next_report = began + REPORT_S
         # half a second early is in time: rounds do not come to the millisecond
         soon = float("inf") if self._is_warming_up else began + 0.5
         if self._config.checkpoints_s is not None and soon >= self._next_write:
@@ -139,7 +148,9 @@ class CheckpointDuty:
         self._translations.update(readable(self._flow, found))
 
     def _sync(self) -> None:
-        self._syncer.sync(self._translations.to_set(self._before_us))
+        wanted = self._translations.to_set(self._before_us)
+        self._syncer.sync(wanted, self._translations.target_ids())
+        self._translations.forget_topics(self._syncer.recreated)
         self._translations.seen_to(self._syncer.skipped)
         self._flow.groups.skipped = {**self._syncer.skipped, **self._shares.skipped}
         self._shares.sync()

@@ -26,6 +26,7 @@ from twinlog.cluster.topics import admin
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.checkpoints import GroupSync, Skipped, TargetGroup, group_sync
+from twinlog.model import TopicId
 from twinlog.quantities import first_few, plural
 from twinlog.wire.error_codes import GROUP_AUTHORIZATION_FAILED, lookup
 from twinlog.wire.mm2_records import Checkpoint
@@ -66,12 +67,15 @@ class GroupSyncer:
         """Of this round."""
         self.skipped: dict[str, str] = {}
         """Groups left as they are, with the reason, after the last round."""
+        self.recreated: frozenset[str] = frozenset()
+        """Topics that the last round found deleted or made anew: nothing was set in them."""
 
-    def sync(self, wanted: Mapping[str, Sequence[Checkpoint]]) -> None:
-        """One round for these groups."""
+    def sync(self, wanted: Mapping[str, Sequence[Checkpoint]], ids: Mapping[str, TopicId]) -> None:
+        """One round for these groups; `ids`: of the topics that their offsets are about."""
         now = time.monotonic()
         self._refused_until = {g: at for g, at in self._refused_until.items() if at > now}
         due = {g: c for g, c in wanted.items() if g not in self._refused_until}
+        self.recreated = frozenset()
         self.skipped = {g: r for g, r in self.skipped.items() if g in wanted and g not in due}
         if not due:
             return
@@ -80,7 +84,7 @@ class GroupSyncer:
         for group, sync in syncs.items():
             if sync.skipped is not None:
                 self._skip(group, sync.skipped)
-        self._commit({group: sync for group, sync in syncs.items() if sync.to_set})
+        self._commit({group: sync for group, sync in syncs.items() if sync.to_set}, ids)
         self._tell_refused()
 
     def _states(self, groups: Iterable[str]) -> dict[str, TargetGroup | None]:
@@ -108,8 +112,8 @@ class GroupSyncer:
             out[group] = there if group in listed or known else None
         return out
 
-    def _commit(self, syncs: Mapping[str, GroupSync]) -> None:
-        within = self._within_logs(syncs)
+    def _commit(self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]) -> None:
+        within = self._within_logs(syncs, ids)
         wanted = {
             group: {
                 one.topic_partition: Committed(offset=one.downstream_offset, metadata=one.metadata)
@@ -127,20 +131,38 @@ class GroupSyncer:
             else:
                 self._skip(group, Skipped.REFUSED, problem)
 
-    def _within_logs(self, syncs: Mapping[str, GroupSync]) -> dict[str, GroupSync]:
-        """Retention may have deleted records since a checkpoint was made."""
+    def _within_logs(
+        self, syncs: Mapping[str, GroupSync], ids: Mapping[str, TopicId]
+    ) -> dict[str, GroupSync]:
+        """Retention may have deleted records since a checkpoint was made, or somebody the topic:
+        Kafka drops the offsets of its groups, and none of ours is one in a topic made anew.
+        """
         tps = {one.topic_partition for sync in syncs.values() for one in sync.to_set}
         starts = admin.list_offsets(self._there.client, tps, admin.EARLIEST) if tps else {}
+        topics = sorted({tp.topic for tp in tps})
+        now = self._there.client.metadata(topics).topics if topics else {}
+        self.recreated = frozenset(
+            topic
+            for topic in topics
+            if topic not in now or now[topic].error or now[topic].topic_id != ids[topic]
+        )
 
         def at_start(one: Checkpoint) -> Checkpoint:
             start = starts.get(one.topic_partition)
             offset = start.offset if isinstance(start, admin.OffsetResult) else 0
             return replace(one, downstream_offset=max(one.downstream_offset, offset))
 
-        return {
-            group: GroupSync(to_set=tuple(at_start(one) for one in sync.to_set))
+        within = {
+            group: GroupSync(
+                to_set=tuple(
+                    at_start(one)
+                    for one in sync.to_set
+                    if one.topic_partition.topic not in self.recreated
+                )
+            )
             for group, sync in syncs.items()
         }
+        return {group: sync for group, sync in within.items() if sync.to_set}
 
     def _as_needed(self, group: str, error: TwinlogError) -> TwinlogError:
         """DESCRIBE alone would not help: to set offsets takes READ, which includes it."""

@@ -9,10 +9,12 @@ found by the map of the flow in the other direction.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.control.duties.rounds import LedFlow, PartitionView
@@ -27,8 +29,8 @@ from twinlog.mirror.map.translation import (
     upstream_within,
 )
 from twinlog.mirror.names.naming import offset_map_topic
-from twinlog.model import TopicPartition
-from twinlog.survey.map_reader import MapReader
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ class Place:
     """One source partition's counterpart, at one moment."""
 
     target: TopicPartition
+    target_topic_id: TopicId
     log_start: int
     log_end: int
     known: Known
@@ -92,16 +95,22 @@ class Places:
         """The target's topic that a topic of the source was mirrored from, by its name; None where
         neither name passes the topic filter.
         """
-        config, policy = self._flow.config, self._flow.policy
-        if self._is_shared or policy.topic_source(topic) != config.target_alias:
+        if not self._came_from_target(topic):
             return None
-        original = policy.upstream_topic(topic)
-        names = [name for name in (topic, original) if name is not None]
-        passes = any(
+        original = self._flow.policy.upstream_topic(topic)
+        return original if self._passes(topic, original) else None
+
+    def _came_from_target(self, topic: str) -> bool:
+        source = self._flow.policy.topic_source(topic)
+        return not self._is_shared and source == self._flow.config.target_alias
+
+    def _passes(self, *found: str | None) -> bool:
+        config = self._flow.config
+        names = [name for name in found if name is not None]
+        return any(
             config.topics.matches(name) and not config.topics_exclude.matches(name)
             for name in names
         )
-        return original if passes else None
 
     def find(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
         """The places of these source partitions; those that have none are not in the answer."""
@@ -109,11 +118,7 @@ class Places:
         # in this order: how far the copy is, then the map (see `mirror.map.translation`, rule A)
         known = {v.source: v for v in self._flow.partitions() if v.source in wanted}
         views = {tp: view for tp, view in known.items() if not view.is_broken}
-        back = {
-            tp: TopicPartition(original, tp.partition)
-            for tp in wanted
-            if tp not in known and (original := self.original_on_target(tp.topic))
-        }
+        back = [tp for tp in wanted if tp not in known and self._came_from_target(tp.topic)]
         found = dict(self._forth(views))
         if back:
             found.update(self._back(back))
@@ -132,7 +137,8 @@ class Places:
                 continue
             reach = self._reach(view, known, bounds[1])
             if reach is not None:
-                yield tp, _place(view.target, bounds, known, reach, is_way_back=False)
+                topic_id = view.target_topic_id
+                yield tp, _place(view.target, topic_id, bounds, known, reach, is_way_back=False)
 
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
         """The furthest of what the lane reported, up to a second ago, and the target's log says."""
@@ -142,28 +148,30 @@ class Places:
             reached.append(Reach(view.next_upstream, view.next_downstream))
         return max(reached, key=lambda one: (one.downstream, one.upstream), default=None)
 
-    def _back(
-        self, originals: Mapping[TopicPartition, TopicPartition]
-    ) -> Iterator[tuple[TopicPartition, Place]]:
-        copies = self._source.metadata(
-            [offset_map_topic(self._flow.config.flow.target), *{tp.topic for tp in originals}]
-        ).topics
-        there = self._target.metadata(sorted({tp.topic for tp in originals.values()})).topics
+    def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Place]]:
+        """The name says that they are copies; the map of the flow that wrote them says of what,
+        since that flow may rename topics too.
+        """
         map_topic = offset_map_topic(self._flow.config.flow.target)
+        copies = self._source.metadata([map_topic, *sorted({tp.topic for tp in tps})]).topics
+        is_asked = any(self.original_on_target(tp.topic) for tp in tps)
         found = copies.get(map_topic)
-        if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED:
+        if found is not None and found.error == TOPIC_AUTHORIZATION_FAILED and is_asked:
             self._flow.tell_once(_hidden_map(self._flow, map_topic))
         if found is None or found.error:
             return  # no flow of ours brought them
-        copied_to = _Ends.of(self._source, list(originals))
-        ends = _Ends.of(self._target, list(originals.values()))
+        copied_to = _Ends.of(self._source, tps)
         if self._way_back is None:
             self._way_back = MapReader(self._source, map_topic, len(found.partitions))
         try:
             maps = self._way_back.read()
         except Unauthorized:
-            self._flow.tell_once(_hidden_map(self._flow, map_topic))
+            if is_asked:
+                self._flow.tell_once(_hidden_map(self._flow, map_topic))
             return
+        originals = dict(self._originals(tps, copies, _names(maps, copies)))
+        there = self._target.metadata(sorted({tp.topic for tp in originals.values()})).topics
+        ends = _Ends.of(self._target, list(originals.values()))
         for tp, original in originals.items():
             copy, first = copies.get(tp.topic), there.get(original.topic)
             bounds, end = ends.bounds(original), copied_to.bounds(tp)
@@ -174,7 +182,37 @@ class Places:
             known = maps.get(PartitionKey(first.topic_id, copy.topic_id, tp.partition))
             reach = reach_of(known, end[1], is_shared=False)
             if reach is not None:
-                yield tp, _place(original, bounds, known, reach, is_way_back=True)
+                topic_id = first.topic_id
+                yield tp, _place(original, topic_id, bounds, known, reach, is_way_back=True)
+
+    def _originals(
+        self,
+        tps: Iterable[TopicPartition],
+        copies: Mapping[str, TopicMetadata],
+        named: Mapping[TopicId, Collection[str]],
+    ) -> Iterator[tuple[TopicPartition, TopicPartition]]:
+        """The originals that were renamed on their way here, or bear the name without the alias.
+
+        A place is looked up by the ids of both topics: a name that is wrong finds none.
+        """
+        for tp in tps:
+            copy = copies.get(tp.topic)
+            topic_id = NO_TOPIC_ID if copy is None else copy.topic_id
+            names = named.get(topic_id, ())
+            plain = self._flow.policy.upstream_topic(tp.topic)
+            name = plain if not names or plain in names else sorted(names)[-1]
+            if name is not None and self._passes(tp.topic, name):
+                yield tp, TopicPartition(name, tp.partition)
+
+
+def _names(maps: Maps, copies: Mapping[str, TopicMetadata]) -> Mapping[TopicId, Collection[str]]:
+    """What copies are called where they came from, by their ids; brokers without ids tell none."""
+    ids = {topic.topic_id for topic in copies.values()} - {NO_TOPIC_ID}
+    out: defaultdict[TopicId, set[str]] = defaultdict(set)
+    for key, known in maps.items():
+        if key.target_topic_id in ids:
+            out[key.target_topic_id].add(known.topic)
+    return out
 
 
 def _hidden_map(flow: LedFlow, topic: str) -> str:
@@ -188,6 +226,7 @@ def _hidden_map(flow: LedFlow, topic: str) -> str:
 
 def _place(
     target: TopicPartition,
+    target_topic_id: TopicId,
     bounds: tuple[int, int],
     known: PartitionMap | None,
     reach: Reach,
@@ -196,6 +235,7 @@ def _place(
 ) -> Place:
     return Place(
         target=target,
+        target_topic_id=target_topic_id,
         log_start=bounds[0],
         log_end=bounds[1],
         known=Known.of(known),

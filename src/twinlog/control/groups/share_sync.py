@@ -73,10 +73,11 @@ class ShareGroups:
             return
         self._translations.update(readable(self._flow, found))
         try:
-            self._syncer.sync(self._translations.to_set({}))
+            self._syncer.sync(self._translations.to_set({}), self._translations.target_ids())
         except Unsupported:
             self._leave_out(self._there)
             return
+        self._translations.forget_topics(self._syncer.recreated)
         self.skipped = self._syncer.skipped
         self._translations.seen_to(self.skipped)
 

@@ -8,14 +8,14 @@ back on its own cluster: its copy over there is not moved back, and would count 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.groups.offset_places import Place, Places
 from twinlog.mirror.map.checkpoints import Skipped
-from twinlog.model import TopicPartition
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 
 
@@ -33,6 +33,8 @@ class Translated(NamedTuple):
     """None where there is no place on the target."""
     is_exact: bool
     is_way_back: bool = False
+    target_topic_id: TopicId = NO_TOPIC_ID
+    """Of the topic that the checkpoint is about: a topic made anew has other offsets."""
 
 
 Newest = Mapping[tuple[str, TopicPartition], Checkpoint]
@@ -64,9 +66,33 @@ class Translations:
         for group in self._groups.values():
             yield from group.translated.values()
 
+    def unplaced(self) -> dict[str, tuple[TopicPartition, ...]]:
+        """Groups of whose commits none has a place on the target, and what they committed."""
+        return {
+            name: tuple(group.read)
+            for name, group in self._groups.items()
+            if all(one.checkpoint is None for one in group.translated.values())
+        }
+
     def forget(self) -> None:
         """Find every place anew: the target topic may have been deleted and copied again."""
         self._groups.clear()
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Find places anew in these topics of the target: they are not what they were."""
+        for group in self._groups.values() if topics else ():
+            for tp, one in list(group.translated.items()):
+                if one.checkpoint is not None and one.checkpoint.topic_partition.topic in topics:
+                    del group.translated[tp]
+                    group.is_settled = False
+
+    def target_ids(self) -> dict[str, TopicId]:
+        """Of the topics of the target that places were found in."""
+        return {
+            one.checkpoint.topic_partition.topic: one.target_topic_id
+            for one in self
+            if one.checkpoint is not None
+        }
 
     def update(self, now: Mapping[str, GroupOffsets]) -> None:
         """These are all commits now."""
@@ -139,4 +165,5 @@ def _translation(group: str, committed: Committed, place: Place | None) -> Trans
         checkpoint=checkpoint,
         is_exact=found.is_exact,
         is_way_back=place.is_way_back,
+        target_topic_id=place.target_topic_id,
     )

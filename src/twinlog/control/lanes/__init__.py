@@ -1,5 +1,7 @@
 """Which lane has which partition, and what it is told.
 
-`partitions` is what the driver knows of each, `takes` what a lane gets, `lanes` and leases who has
-it, `pacing` how much of a budget.
+`partitions` is what the driver knows of each and when one that stopped is tried again, `takes` what
+a lane gets, `lanes` and leases who has it, `pacing` how much of a budget, `map_retry` when a map
+that could not be read is read again. `recovery_point` and `retention_outlook` are how safe a
+partition's records are.
 """

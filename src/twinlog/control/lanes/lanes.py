@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
 from twinlog.channel.peer import Peer
+from twinlog.clock import CLOCK, Clock
+from twinlog.control.lanes.credentials import credentials_of, with_credentials
 from twinlog.control.lanes.partitions import LaneKey, Partition
 from twinlog.errors import TwinlogError
+from twinlog.lane.messages import Renewed, Stop, Work
 from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
@@ -44,6 +46,8 @@ class Lane:
 
     key: LaneKey
     peer: Peer
+    work: Work
+    """What it was told at its start."""
     is_ready: bool = False
     degraded: str = ""
     throttle_ms: int = 0
@@ -52,6 +56,25 @@ class Lane:
     """An earlier attempt of this lane still lives: it gets no work, and nothing it says counts."""
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     releasing: set[TopicPartition] = field(default_factory=set)
+    _told: Renewed | None = None
+    """None before it was told its work."""
+
+    def begin(self) -> None:
+        """Tell it its work, with what key files hold now."""
+        self._told = credentials_of(self.work)
+        self.peer.send(with_credentials(self.work, self._told))
+
+    def renew(self) -> None:
+        """Tell it what new connections use, where that has changed since it was told."""
+        if self._told is not None and (now := credentials_of(self.work)) != self._told:
+            self._told = now
+            self.peer.send(now)
+
+    def stop(self) -> None:
+        """It drains, and ends."""
+        if not self.stop_sent:
+            self.stop_sent = True
+            self.peer.send(Stop())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,14 +84,20 @@ class Lease:
     number: int
     size: int
     job: Job
+    work: Work
+    """What its lanes were told at their start."""
     state: LeaseState = LeaseState.WARMING
-    started: float = field(default_factory=time.monotonic)
+    clock: Clock = CLOCK
+    started: float = field(init=False)
     lanes: dict[int, Lane] = field(default_factory=dict)
     waiting: dict[int, Lane] = field(default_factory=dict)
     fell_silent: bool = False
     """A lane was given up though its process may live: nothing will start it again."""
     was_heard: bool = False
     """A lane has said hello."""
+
+    def __post_init__(self) -> None:
+        self.started = self.clock.monotonic()
 
     def join(self, lane: Lane) -> bool:
         """Whether it is its number's lane from now on; else it waits for the one before it.
@@ -108,6 +137,23 @@ class Lease:
         never_came = not self.was_heard and self.age_s > HELLO_WITHIN_S
         return (self.fell_silent or never_came) and not self.lanes
 
+    def tend(self) -> None:
+        """Its lanes learn of renewed key files, and end when their turn is over."""
+        for lane in self.lanes.values():
+            lane.renew()
+        if self.state is LeaseState.RETIRING:
+            self._end_idle_lanes()
+
+    def _end_idle_lanes(self) -> None:
+        """Those that have given back all they had; what is left of a deserted lease does nothing
+        any more.
+        """
+        if self.is_deserted:
+            self.job.cancel()
+        for lane in self.lanes.values():
+            if not lane.partitions:
+                lane.stop()
+
     @property
     def ready_lanes(self) -> list[Lane]:
         return [lane for lane in self.lanes.values() if lane.is_ready and not lane.stop_sent]
@@ -120,7 +166,7 @@ class Lease:
 
     @property
     def age_s(self) -> float:
-        return time.monotonic() - self.started
+        return self.clock.monotonic() - self.started
 
 
 def spread(partitions: Iterable[Partition], lanes: Iterable[Lane]) -> dict[int, list[Partition]]:

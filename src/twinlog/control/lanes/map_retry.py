@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.clock import CLOCK, Clock
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition
 from twinlog.errors import Fate, TwinlogError
+from twinlog.flow_log import FlowLog
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ class MapRetry:
     """Of one flow: one line when it begins and one when it ends, with pauses that grow."""
 
     flow: str
+    clock: Clock = CLOCK
     is_reading: bool = False
     began: float = 0.0
     """Monotonic: when the reading began. Rows that came later may not be in it."""
@@ -30,27 +32,29 @@ class MapRetry:
     @property
     def is_due(self) -> bool:
         """Nothing is being read, and the pause is over."""
-        return not self.is_reading and time.monotonic() >= self._next_at
+        return not self.is_reading and self.clock.monotonic() >= self._next_at
 
     def begin(self) -> None:
         """It is being read now."""
-        self.is_reading, self.began = True, time.monotonic()
+        self.is_reading, self.began = True, self.clock.monotonic()
 
     def failed(self, error: TwinlogError) -> None:
         """None of it could be read."""
         self.is_reading = False
-        self._next_at = time.monotonic() + self._pause_s
+        self._next_at = self.clock.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, RETRY_FAILED_S)
         if error.code != self._problem:
             self._problem = error.code
-            log.warning("%s: the offset map cannot be read: %s; trying again", self.flow, error)
+            FlowLog(log, self.flow).warning(
+                "the offset map cannot be read: %s; trying again", error
+            )
 
     def works(self) -> None:
         """It was read."""
         self.is_reading = False
         self._next_at, self._pause_s = 0.0, FIRST_PAUSE_S
         if self._problem:
-            log.warning("%s: the offset map can be read again", self.flow)
+            FlowLog(log, self.flow).warning("the offset map can be read again")
             self._problem = ""
 
 

@@ -12,11 +12,11 @@ ten seconds is the budget, whatever trickles, lane changes and a busy machine di
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.clock import CLOCK, Clock
 from twinlog.config.flow.priority import Priorities
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.lanes.lanes import Lane
@@ -73,6 +73,7 @@ class Pacer:
     priorities: Priorities
     is_binding: bool = False
     """Some topic gets less than it could use."""
+    clock: Clock = CLOCK
     _next: float = 0.0
     _balanced_at: float = 0.0
     _bytes: int = 0
@@ -83,7 +84,7 @@ class Pacer:
 
     def tend(self, lanes: Iterable[Lane], partitions: Iterable[Partition]) -> None:
         """Send every lane its share where a period has passed."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         if now < self._next:
             return
         self._next = now + PERIOD_S
@@ -92,6 +93,7 @@ class Pacer:
         topics = {tp.topic for lane in every for tp in lane.partitions}
         asked = {topic: demands.get(topic, math.inf) for topic in topics}
         if not asked:
+            self.is_binding = False
             return
         limit = max(self.limit + SETTLED_A_SECOND * self._balance, LEAST_SHARE * self.limit)
         given = shares(limit, asked, {topic: self.priorities.weight(topic) for topic in asked})
@@ -139,10 +141,12 @@ class Pacer:
         self._balanced_at, self._bytes = now, copied
 
 
-def pacer_of(config: FlowConfig) -> Pacer | None:
-    """The flow's pacer; None where it may use everything."""
-    limit = config.max_bytes_per_second
-    return None if limit is None else Pacer(limit=limit, priorities=config.priorities)
+def pacer_of(config: FlowConfig, wanted: int | None = None) -> Pacer | None:
+    """The flow's pacer; None where it may use everything. `wanted`: in place of the configuration's
+    limit.
+    """
+    limit = wanted or config.lanes.max_bytes_per_second
+    return None if limit is None else Pacer(limit=limit, priorities=config.lanes.priorities)
 
 
 def _is_behind(partition: Partition) -> bool:

@@ -10,27 +10,41 @@ PENDING --Take--> ASSIGNED --Released--> PENDING (handed over) | DONE
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from twinlog.clock import CLOCK, Clock
+from twinlog.codes import CAN_BE_SKIPPED, PartitionState
+from twinlog.config.values.times import in_iso
+from twinlog.control.lanes.recovery_point import RecoveryPoint
+from twinlog.control.lanes.retention_outlook import RetentionOutlook
+from twinlog.control.watch.state_since import StateSince
 from twinlog.control.watch.timing_window import TimingWindow
 from twinlog.lane.messages import Gap, HandOver, PartitionProgress
 from twinlog.mirror.map.offset_map import Term
 from twinlog.mirror.plan import FOREVER, PartitionPlan
+from twinlog.mirror.skips import Poison, Skip
+from twinlog.mirror.state.acceptance import WantedAcceptance
+from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.state.skipping import WantedSkip
 
 log = logging.getLogger(__name__)
 
 RETRY_FAILED_S: Final = 25.0
 """A partition that failed is tried again after this time: within 30 s, with what a try takes."""
 
+REPORT_IS_FRESH_S: Final = 2.5
+"""Lanes report what changed once a second."""
+
 RELEASED_SHOWN_S: Final = 3600.0
 """A partition that is not mirrored any more is shown for so long: topics come and go for years."""
 
 UNREACHABLE: Final = "UNREACHABLE"
 FIRST_PAUSE_S: Final = 0.1
+LEFT_OUT_S: Final = 30.0
+"""Of a trouble: longer than the wait for late requests."""
 
 
 class Placement(StrEnum):
@@ -57,8 +71,11 @@ class Partition:
     """One partition in the driver's hands."""
 
     plan: PartitionPlan
+    clock: Clock = CLOCK
     is_wanted: bool = True
     """False when its topic was taken off the list: it is released and kept for show."""
+    is_paused: bool = False
+    """Somebody wants that it is not copied now."""
     placement: Placement = Placement.PENDING
     lane: LaneKey | None = None
     term: Term = field(default=Term(-1, -1))
@@ -67,8 +84,19 @@ class Partition:
     """The plan by which the last lane copied."""
     failure: Failure | None = None
     progress: PartitionProgress | None = None
+    since: StateSince = field(default_factory=StateSince)
+    """Since when what it shows holds."""
+    recovery: RecoveryPoint = field(default_factory=RecoveryPoint)
+    keeping: RetentionOutlook = field(default_factory=RetentionOutlook)
+    asked_end: int = -1
+    """How far the source can be read, as the driver was told last: its last stable offset under
+    read_committed.
+    """
+    at_end_ms: int = 0
+    """When it was last shown that everything was copied; 0: never yet."""
     reported_ms: int = 0
-    """When `progress` came."""
+    """When `progress` came, for people; `reported_at` by the clock that only goes forward."""
+    reported_at: float = 0.0
     age: TimingWindow = field(default_factory=TimingWindow)
     latency: TimingWindow = field(default_factory=TimingWindow)
     acked_ordinal: int = -1
@@ -77,6 +105,13 @@ class Partition:
     """Copied upstream offsets that the source was found to have lost. A start that is told of them
     begins only when it has found the last copied record there again, and so takes it back.
     """
+    stands_at: tuple[int, int] | None = None
+    """[first, next) of the upstream offsets that its last trouble was about, where it said so."""
+    skips: tuple[WantedSkip, ...] = ()
+    """Records that are left out."""
+    accepted: tuple[WantedAcceptance, ...] = ()
+    """Records of somebody else on the target that stay there."""
+    _told_skips: set[tuple[int, int]] = field(default_factory=set)
     records: int = 0
     """Records copied before the present Take."""
     bytes: int = 0
@@ -102,6 +137,11 @@ class Partition:
         return self.progress if self.placement is Placement.ASSIGNED else None
 
     @property
+    def is_taken_over(self) -> bool:
+        """Its lane found records of a stranger behind ours, in a topic that others may write to."""
+        return self.progress is not None and self.progress.state == PartitionState.TAKEN_OVER
+
+    @property
     def is_replaced(self) -> bool:
         """Where the last lane stopped is no position in a topic that was created since."""
         return self.taken is not None and (
@@ -115,6 +155,8 @@ class Partition:
         ids = plan.source_topic_id, plan.target_topic_id
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
             self.acked_ordinal, self.acked_epoch, self.lost = -1, -1, None
+            self.recovery, self.keeping = RecoveryPoint(), RetentionOutlook()
+            self.asked_end, self.stands_at = -1, None
         if before.target_topic_id != plan.target_topic_id:
             self.retry_at = 0.0
         if self.is_replaced:
@@ -132,16 +174,66 @@ class Partition:
         if progress.ordinal >= self.acked_ordinal or progress.target_epoch != self.acked_epoch:
             self.acked_ordinal, self.acked_epoch = progress.ordinal, progress.target_epoch
         at_end = progress.source_end >= 0 and progress.upstream >= progress.source_end
-        waits_for_map = self.failure is not None and self.failure.code.startswith("MAP_")
-        if moved or (at_end and not waits_for_map):  # at the end, its first row may still wait
+        if moved or (at_end and not progress.waits_for_map):
             self._pause_s = FIRST_PAUSE_S
             self.failure = None
         self.progress = progress
-        self.reported_ms = int(time.time() * 1000)
-        now = time.monotonic()
+        self.reported_ms = self.clock.wall_ms()
+        if not self.is_replaced:  # else a last word of the copy before
+            self.recovery.reach(progress.upstream)
+        self.reported_at = self.clock.boot()
+        now = self.clock.monotonic()
         self.age.add(now, progress.age)
         self.latency.add(now, progress.latency)
-        return () if progress.gap is None else (self._tell(progress.gap),)
+        told = () if progress.gap is None else (self._tell(progress.gap),)
+        return (*told, *self._tell_left_out(progress.left_out))
+
+    @property
+    def poison(self) -> Poison | None:
+        """The record that holds it up."""
+        if self.failure is None or self.stands_at is None:
+            return None
+        if self.failure.code not in CAN_BE_SKIPPED:
+            return None
+        first, following = self.stands_at
+        is_batch = self.failure.code == "CORRUPT_BATCH"
+        skip = Skip(first=first, next=following, is_batch=is_batch)
+        return Poison(skip=skip, topic_id=str(self.plan.source_topic_id))
+
+    def repair(self, intents: FlowIntents) -> None:
+        """What is left out of it, or accepted in it; where it stands still it is tried now."""
+        here, there = self.plan.source, self.plan.target
+        skips = tuple(s for s in intents.skips if s.is_of(here, self.plan.source_topic_id))
+        accepted = tuple(a for a in intents.accepted if a.is_of(there, self.plan.target_topic_id))
+        is_new = (skips, accepted) != (self.skips, self.accepted)
+        if is_new and self.placement is Placement.FAILED:
+            self.retry_at = 0.0
+        self.skips, self.accepted = skips, accepted
+
+    @property
+    def source_end(self) -> int:
+        """Where the source ends, as it was seen last; -1: not known.
+
+        A lane that sees the end tells it together with its position, which makes a true lag. Where
+        none does, or has said nothing of what the driver saw when it asked, that counts.
+        """
+        live, seen = self._live, self.asked_end
+        told = -1 if self.progress is None else self.progress.source_end
+        if seen < 0 or self.is_taken_over:
+            return told
+        if live is None:
+            return seen
+        return told if live.sees_end and self.is_fresh else max(told, seen)
+
+    @property
+    def is_behind(self) -> bool:
+        """The source has more than what is on the target, as far as is known."""
+        return 0 <= self.recovery.upstream < self.recovery.end
+
+    @property
+    def is_fresh(self) -> bool:
+        """Its lane has reported a moment ago."""
+        return self.clock.boot() - self.reported_at < REPORT_IS_FRESH_S
 
     def learns_end(self, progress: PartitionProgress) -> bool:
         """With `--once`: where the copy ends could not be asked when the flow began (its source
@@ -162,8 +254,29 @@ class Partition:
             gap.next,
             gap.offsets,
             code,
+            extra={**self.plan.source._asdict(), "code": code},
         )
         return code
+
+    def _tell_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
+        code = "RECORD_SKIPPED"
+        for one in ranges:
+            wanted = next((w for w in self.skips if (w.skip.first, w.skip.next) == one), None)
+            if wanted is None or one in self._told_skips:
+                continue
+            self._told_skips.add(one)
+            log.warning(
+                "%s: upstream %s left out, as is wanted since %s by %s (%s)%s [%s]",
+                self.plan.source,
+                f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip}",
+                in_iso(wanted.at_ms),
+                wanted.who,
+                wanted.code,
+                f": {wanted.reason}" if wanted.reason else "",
+                code,
+                extra={**self.plan.source._asdict(), "code": code},
+            )
+            yield code
 
     def leave(self, placement: Placement) -> None:
         """The lane does not have it any more: its counts are added up."""
@@ -171,7 +284,7 @@ class Partition:
             self.records += self.progress.records
             self.bytes += self.progress.bytes
         if self.placement is not placement:
-            self.left_at = time.monotonic()
+            self.left_at = self.clock.monotonic()
         self.placement = placement
         self.lane = None
 
@@ -183,27 +296,51 @@ class Partition:
     def troubled(self, code: str, message: str, *, retriable: bool) -> None:
         """It stopped by itself; the next try comes after a pause."""
         self.handed = None
-        since = int(time.time() * 1000)
+        since = self.clock.wall_ms()
         if self.failure is not None and self.failure.code == code:
             since = self.failure.since_ms
         self.failure = Failure(code=code, message=message, since_ms=since)
         if retriable:
             self.leave(Placement.PENDING)
-            self.retry_at = time.monotonic() + self._pause_s
+            self.retry_at = self.clock.monotonic() + self._pause_s
             self._pause_s = min(self._pause_s * 2, RETRY_FAILED_S)
         else:
             self.leave(Placement.FAILED)
-            self.retry_at = time.monotonic() + RETRY_FAILED_S
+            self.retry_at = self.clock.monotonic() + RETRY_FAILED_S
 
-    def unreachable(self, reason: str) -> None:
-        """Its lane cannot reach a cluster and keeps trying."""
+    def wait_at_least(self, until: float) -> None:
+        """Requests of a dead holder may arrive until then (monotonic)."""
+        self.wait_until = max(self.wait_until, until)
+
+    def waits_s(self) -> float:
+        """For how many seconds requests of a dead holder may still arrive."""
+        return max(0.0, self.wait_until - self.clock.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """With `--once`: nothing more is copied of it."""
+        rests = self.is_paused and self.lane is None
+        return rests or self.placement in (Placement.DONE, Placement.RELEASED, Placement.FAILED)
+
+    def troubled_s(self) -> float:
+        """For how many seconds its trouble has lasted; 0 without one.
+
+        The wait for late requests is none: a lane holds records back until it is over. A trouble
+        that brings one wait after the other is a trouble, so half a minute of it is left out.
+        """
         if self.failure is None:
-            now_ms = int(time.time() * 1000)
-            self.failure = Failure(code=UNREACHABLE, message=reason, since_ms=now_ms)
+            return 0.0
+        lasts_s = (self.clock.wall_ms() - self.failure.since_ms) / 1000
+        began = self.clock.monotonic() - lasts_s
+        waited_s = min(max(self.wait_until - began, 0.0), LEFT_OUT_S)
+        return max(0.0, lasts_s - waited_s)
 
-    def reachable(self) -> None:
-        """Its lane reaches both clusters."""
-        if self.failure is not None and self.failure.code == UNREACHABLE:
+    def reached(self, reason: str) -> None:
+        """Whether its lane reaches both clusters: no reason, or why it keeps trying."""
+        if reason and self.failure is None:
+            now_ms = self.clock.wall_ms()
+            self.failure = Failure(code=UNREACHABLE, message=reason, since_ms=now_ms)
+        elif not reason and self.failure is not None and self.failure.code == UNREACHABLE:
             self.failure = None
 
     @property
@@ -211,11 +348,11 @@ class Partition:
         """Released so long ago that nobody asks for it."""
         if self.is_wanted or self.placement is not Placement.RELEASED:
             return False
-        return time.monotonic() - self.left_at > RELEASED_SHOWN_S
+        return self.clock.monotonic() - self.left_at > RELEASED_SHOWN_S
 
     def is_due(self, now: float) -> bool:
         """Nobody has it and its time has come."""
-        waits = self.placement in (Placement.PENDING, Placement.FAILED)
+        waits = self.placement in (Placement.PENDING, Placement.FAILED) and not self.is_paused
         return self.is_wanted and waits and self.retry_at <= now
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -83,7 +82,9 @@ def take_of(
         lost=partition.lost,
         handed=partition.handed if fan is None else None,
         fan=fan,
-        unprotected_wait_ms=max(0, int((partition.wait_until - time.monotonic()) * 1000)),
+        skips=tuple(one.skip for one in partition.skips),
+        accepted=tuple(one.accepted for one in partition.accepted),
+        unprotected_wait_ms=int(partition.waits_s() * 1000),
     )
 
 
@@ -95,7 +96,7 @@ def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
     nobody looks before all that has surely arrived, and the map is read again.
     """
     moves = start.kind in (StartKind.LATEST, StartKind.TIMESTAMP)
-    if not moves or partition.plan.begin_at >= 0 or time.monotonic() >= partition.wait_until:
+    if not moves or partition.plan.begin_at >= 0 or not partition.waits_s():
         return False
     if _key(partition.plan) in maps:
         return False

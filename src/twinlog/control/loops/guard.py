@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.control.loops.begun_copies import BegunCopies
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.loops.refusals import (
     cluster_changed,
@@ -34,6 +35,8 @@ from twinlog.control.loops.refusals import (
     copied_back,
     not_copied_back,
     nothing_left,
+    rename_changed,
+    rename_taken,
     same_cluster,
     same_clusters,
     unknown_ids,
@@ -43,11 +46,12 @@ from twinlog.control.loops.refusals import (
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.names.naming import ReplicationPolicy
+from twinlog.mirror.names.renaming import is_renamed, refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
-from twinlog.survey.discovery import Verdict, mirrored_topics
+from twinlog.survey.discovery import Verdict, mirrored_topics, selected_topics
 
 Topics = Mapping[str, TopicMetadata]
 
@@ -89,7 +93,11 @@ class LoopGuard:
             raise same_cluster(self.config, here.cluster_id)
         states = self._states(source, target, here, there)
         self._check_claims(*states)
-        verdict = self._judge(mirrored_topics(self.config, here), there, *states)
+        selected = selected_topics(self.config, here)
+        unnamed = refused_names(self.config, selected)
+        named = {name: topic for name, topic in selected.items() if name not in unnamed}
+        verdict = self._judge(named, there, *states)
+        verdict.errors.update(unnamed)
         if not verdict.rows and not verdict.errors:
             verdict.errors.update(self._to_come(there))
         if unknown := [alias for alias, cluster_id in ids.items() if not cluster_id]:
@@ -160,6 +168,8 @@ class LoopGuard:
             states = self._states(source, target, here, there)
             verdict = self._judge(topics, there, *states)
         self._take_back(target, verdict, states[1])
+        own = states[1].copied_by(str(self.config.flow))
+        verdict.copied = frozenset(row.source_topic for row in own if row.begun)
         return verdict
 
     def _take_back(self, target: ClusterClient, verdict: Verdict, there: ClusterState) -> None:
@@ -218,6 +228,7 @@ class LoopGuard:
         if here.unread is not None and not names_tell:
             out.notes.append(unseen_origins(self.config))
         others = target.copied_by_others(str(self.config.flow))
+        begun = BegunCopies(self.config, there, target)
         for name, topic in topics.items():
             if self.neighbours.is_named_copy(self.config, name):
                 continue
@@ -229,7 +240,9 @@ class LoopGuard:
             row = self._row(topic, copies, there, here, target)
             if home is not None:
                 out.errors[name] = copied_back(self.config, name, home, target.cluster_id)
-            elif (error := self._refusal(row, others.get(name, ()), there, target)) is not None:
+            elif (error := self._other_name(row, there, begun)) is not None or (
+                error := self._refusal(row, others.get(name, ()), there, target)
+            ) is not None:
                 out.errors[name] = error
             else:
                 out.rows[name] = row
@@ -258,7 +271,27 @@ class LoopGuard:
             source_topic_id=topic.topic_id,
             lineage=tuple(sorted(lineage)),
             begun=found is not None and target.is_begun(flow, remote, topic_id),
+            renamed=is_renamed(self.config, topic.name),
         )
+
+    def _other_name(
+        self, row: CopyRow, there: ClusterMetadata, begun: BegunCopies
+    ) -> TwinlogError | None:
+        """Why a topic cannot have its new name: it was copied under another one, or the topic of
+        that name holds the copy of another. Both stay what they are.
+        """
+        topic, before, holds = row.source_topic, "", ""
+        for other in begun.beside(row):
+            where = _where(other, row, there)
+            if where == row.topic and other.source_topic != topic:
+                holds = other.source_topic
+            is_same = other.is_from(row.source_cluster_id, topic, row.source_topic_id)
+            if is_same and where not in {"", row.topic}:
+                before = where
+        # begun under both names, by two leaders at once: the copy of this name goes on
+        if before and (holds or not row.begun):
+            return rename_changed(self.config, topic, before, row.topic)
+        return rename_taken(self.config, topic, row.topic, holds) if holds else None
 
     def _refusal(
         self, row: CopyRow, others: Iterable[CopyRow], there: ClusterMetadata, target: ClusterState

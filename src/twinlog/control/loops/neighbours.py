@@ -107,13 +107,13 @@ class Neighbours:
         """The flows by which a topic that this flow writes would come back to its source; none
         where it does not.
 
-        Names decide as in each of those flows, and where all of them put an alias in front they
-        let nothing come back. A way that never comes back ends by itself, since none enters a
-        cluster twice.
+        Names decide as in each of those flows. Where all of them put an alias in front, and none
+        takes one away by `twinlog.rename`, they let nothing come back. A way that never comes back
+        ends by itself, since none enters a cluster twice.
         """
         with self._lock:
             flows, ids = self._flows, dict(self._ids)
-        if all(_puts_alias_in_front(other) for other in flows):
+        if all(_puts_alias_in_front(o) and not o.policy.renames for o in flows):
             return ()
 
         def place(alias: str) -> str:

@@ -95,6 +95,32 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
     )
 
 
+def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> PartitionError:
+    """The rules give a topic another name than the one under which it was copied."""
+    target = flow.flow.target
+    return PartitionError(
+        f"{flow.flow}: topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
+        f"twinlog.rename now makes it {new}: nothing of it is copied, since a new topic would "
+        "begin with what the source still has, and readers of the old one would wait for ever; "
+        f"give it its name back, and the copy goes on where it stands; or leave it out here "
+        f"({flow.flow}.topics.exclude), and {old} stays as it is",
+        code="RENAME_CHANGED",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> PartitionError:
+    """The topic of the new name holds what was copied from another topic."""
+    return PartitionError(
+        f"{flow.flow}: topic {topic} of {flow.flow.source} would be {remote} on "
+        f"{flow.flow.target}, which holds the copy of topic {other}: nothing of {topic} is copied, "
+        f"since one topic cannot hold both; give {topic} another name with twinlog.rename, or "
+        f"leave it out with {flow.flow}.topics.exclude",
+        code="RENAME_CLASH",
+        fate=Fate.RETRIABLE,
+    )
+
+
 def nothing_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
     """No topic of the flow may be copied: it does not begin at all."""
     more = f" (and {others} more of its topics)" if others else ""

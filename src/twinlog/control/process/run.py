@@ -23,11 +23,14 @@ from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.setups import admins_of, flow_setup, lanes_of, neighbours_of
 from twinlog.control.flow.supervisor import Supervisor
 from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.process.key_files import KeyFileWatch
 from twinlog.control.process.reload import Reloader
+from twinlog.control.process.slow_kernels import say_slow_kernels
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.control.watch.vital import Vital
 from twinlog.errors import TwinlogError
+from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import MESSAGES
 from twinlog.quantities import plural
 
@@ -57,6 +60,8 @@ class MirrorOptions:
     read_again: Callable[[], MirrorConfig] | None = None
     """Reads it."""
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
+    on_config: Callable[[MirrorConfig], None] = lambda _: None
+    """Told what holds from now on, when it was read again."""
     vital: Vital = field(default_factory=Vital)
 
 
@@ -76,6 +81,7 @@ def local_cores() -> int:
 
 def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> MirrorResult:
     """Mirror until done (`once`) or stopped."""
+    say_slow_kernels()
     # Spark is imported late: commands that do not need it start fast, and flows are set up
     # meanwhile
     neighbours = neighbours_of(config.flows)
@@ -86,6 +92,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
 
     def show(snapshots: list[FlowSnapshot]) -> None:
         status.write(snapshots)
+        key_files.update(snapshots)
         options.on_snapshot(snapshots)
 
     supervisor = Supervisor(
@@ -97,6 +104,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         ),
         on_snapshot=show,
     )
+    key_files = KeyFileWatch(on_renewed=supervisor.hurry)
     host = "127.0.0.1" if options.master is None else _address_for_executors(options.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
     with options.vital.guarding(supervisor.fail):
@@ -104,7 +112,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         engine = _Engine(supervisor, server, options, room)
         engine.start()
         try:
-            with _reloading(config, options, supervisor, neighbours):
+            with key_files, _reloading(config, options, supervisor, neighbours):
                 snapshots = supervisor.run(options.stop)
         finally:
             engine.stop()
@@ -120,11 +128,16 @@ def _reloading(
 ) -> AbstractContextManager[object]:
     if options.read_again is None or options.reload is None:
         return nullcontext()
+
+    def adopted(now: MirrorConfig) -> None:
+        neighbours.change(now.flows, admins_of(now.flows))
+        options.on_config(now)
+
     return Reloader(
         config,
         read=options.read_again,
         setup=lambda flow: flow_setup(flow, options.adopts(flow), neighbours),
-        adopted=lambda now: neighbours.change(now.flows, admins_of(now.flows)),
+        adopted=adopted,
         supervisor=supervisor,
         asked=options.reload,
     )
@@ -218,10 +231,9 @@ class _Engine:
         room = self._room.get(name, 1)
         if lanes > room and name not in self._told:
             self._told.add(name)
-            log.warning(
-                "%s: gets %s and not %d until the mirror is started again: its Spark was made for "
+            FlowLog(log, name).warning(
+                "gets %s and not %d until the mirror is started again: its Spark was made for "
                 "the configuration of its start",
-                name,
                 plural(room, "lane"),
                 lanes,
             )

@@ -16,6 +16,7 @@ from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.map.rebuilt_runs import Slot
 from twinlog.mirror.map.target_window import ABSENT, Numbered, number_of
+from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.start.alignment import identity
 from twinlog.mirror.start.tail_check import decode
 from twinlog.model import TopicPartition, sequences_ahead
@@ -40,6 +41,8 @@ class Log:
     may_lack_offsets: bool
     """It is compacted, or may be: offsets without a record may have had one."""
     committed: bool = False
+    skips: tuple[Skip, ...] = ()
+    """Records that the copy left out: they are on the target in no case."""
     on_read: OnRead = lambda _: None
 
 
@@ -123,6 +126,9 @@ def source_records(log: Log, begin: int, *, with_timestamp: bool) -> Iterator[Sl
             if not begin <= record.offset < log.end:
                 continue
             holes += record.offset - expected
+            if skipped(log.skips, record.offset) is not None:
+                expected = record.offset + 1
+                continue
             yield Slot(
                 holes if log.may_lack_offsets else 0,
                 record.offset,
@@ -149,6 +155,11 @@ def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, 
         before = position
         rolled_back = RolledBack(answer.aborted)
         for header, at in read_headers(answer.records):
+            skip = skipped(log.skips, max(header.base_offset, position))
+            if skip is not None and skip.is_batch and header.base_offset < log.end:
+                position = skip.next
+                yield header._replace(last_offset_delta=skip.next - 1 - header.base_offset), None
+                break  # the end of what was rolled back may be in it: it is asked anew
             verify_crc(answer.records, at, header)
             batch = answer.records[at : at + header.length]
             is_gone = rolled_back.skip(header, batch)

@@ -44,6 +44,8 @@ from twinlog.mirror.map.rebuilt_rows import Described, rows
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
+from twinlog.mirror.state.intents import flow_intents
+from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -91,6 +93,7 @@ class MapRebuild:
         self._source = ClusterClient(setup.source)
         self._target = ClusterClient(setup.target)
         self._ours: frozenset[int] = frozenset()
+        self._skips: tuple[WantedSkip, ...] = ()
         self._described = Described()
         self._compacted: set[str] = set()
         self._targets: frozenset[TopicId] = frozenset()
@@ -254,6 +257,9 @@ class MapRebuild:
             end=end,
             may_lack_offsets=plan.source.topic in self._compacted,
             committed=committed,
+            skips=tuple(
+                one.skip for one in self._skips if one.is_of(plan.source, plan.source_topic_id)
+            ),
         )
 
     def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
@@ -284,8 +290,9 @@ class MapRebuild:
     def _producers(self) -> frozenset[int]:
         if self._is_missing(STATE_TOPIC):
             return frozenset()
-        state = read_to_end(self._target, STATE_TOPIC, 0)
-        return producers_of(self._setup.name, ((one.key, one.value) for one in state))
+        state = [(one.key, one.value) for one in read_to_end(self._target, STATE_TOPIC, 0)]
+        self._skips = flow_intents(self._setup.name, state).skips
+        return producers_of(self._setup.name, state)
 
     def _read_map(self) -> Described:
         out = Described()

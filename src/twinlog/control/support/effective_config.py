@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.flow.schema import FlowClients, FlowConfig, MirrorConfig
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, shown_key
 from twinlog.control.support.secret_scrubber import HIDDEN
 
@@ -30,18 +30,16 @@ def _lines(config: MirrorConfig) -> Iterator[str]:
 
 
 def _flow(flow: FlowConfig) -> Iterator[str]:
-    clients: dict[str, ClientProperties] = {}
     yield f"\n[flow {flow.flow}]"
     for field in fields(flow):
         value = getattr(flow, field.name)
-        if isinstance(value, ClientProperties):
-            clients[field.name] = value
-        elif not isinstance(value, Settings):
+        if not isinstance(value, (Settings, FlowClients)):
             yield f"{field.name} = {value}"
     yield f"\n[flow {flow.flow}: settings]"
     yield from _settings(flow.settings.items())
-    for name, client in clients.items():
-        yield f"\n[flow {flow.flow}: {name}]"
+    for field in fields(flow.clients):
+        client: ClientProperties = getattr(flow.clients, field.name)
+        yield f"\n[flow {flow.flow}: {field.name}]"
         yield from _settings((key, client.origin(key)) for key in client)
 
 

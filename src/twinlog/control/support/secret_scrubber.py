@@ -124,11 +124,11 @@ def settings_of(config: MirrorConfig) -> Iterator[Setting]:
     for flow in config.flows:
         yield from flow.settings.values()
         for client in (
-            flow.source_consumer,
-            flow.source_admin,
-            flow.target_admin,
-            flow.target_consumer,
-            flow.target_producer,
+            flow.clients.source_consumer,
+            flow.clients.source_admin,
+            flow.clients.target_admin,
+            flow.clients.target_consumer,
+            flow.clients.target_producer,
         ):
             yield from (client.origin(key) for key in client)
 

@@ -41,6 +41,8 @@ PACKAGES: Final = (
     "cramjam",
     "cryptography",
     "prometheus-client",
+    "psutil",
+    "python-json-logger",
     "click",
     "rich",
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections import deque
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from twinlog.control.watch.status_file import status_folder, write_status
-from twinlog.private_files import FolderNotPrivate, read_private
+from twinlog.private_files import FolderNotPrivate, is_running, read_private
 from twinlog.shown import ShownFormatter
 
 KEPT: Final = 300
@@ -35,6 +36,16 @@ class Event:
     time: str
     level: str
     message: str
+    flow: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedEvent:
+    """One of this process; numbers grow, and none is given twice."""
+
+    number: int
+    event: Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +66,19 @@ class EventLog(logging.Handler):
         self._path = status_folder() / f"{os.getpid()}{SUFFIX}"
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._is_changed = False
+        # behind the numbers of the process before: a client that goes on asking misses nothing
+        self._number = int(time.time() * 1000)
+
+    def since(self, number: int) -> list[NumberedEvent]:
+        """Those behind that number which are still kept, the oldest first."""
+        self.acquire()  # other threads log meanwhile
+        events, last = list(self._events), self._number
+        self.release()
+        first = last - len(events) + 1
+        numbered = (
+            NumberedEvent(number=first + at, event=event) for at, event in enumerate(events)
+        )
+        return [one for one in numbered if one.number > number]
 
     def emit(self, record: logging.LogRecord) -> None:
         at = datetime.fromtimestamp(record.created, UTC)
@@ -64,7 +88,10 @@ class EventLog(logging.Handler):
             time=at.isoformat(timespec="milliseconds"),
             level=record.levelname,
             message=text,
+            flow=str(getattr(record, "flow", "")),
+            code=str(getattr(record, "code", "")),
         )
+        self._number += 1
         self._events.append(event)
         self._is_changed = True
 
@@ -99,7 +126,7 @@ class EventLog(logging.Handler):
     def _remove_old(self) -> None:
         ours = [path for path in _files() if _config_of(path) == self._config]
         for path in ours[OLD_FILES:]:
-            if path.stem.isdecimal() and not Path(f"/proc/{path.stem}").exists():
+            if path.stem.isdecimal() and not is_running(int(path.stem)):
                 path.unlink(missing_ok=True)
 
 

@@ -35,6 +35,8 @@ class GroupsReport:
     """Groups whose offsets on the target are left as they are, with the reason."""
     untranslated: Mapping[str, str] = field(default_factory=dict)
     """Groups with offsets that have no counterpart there, with the reason."""
+    without_checkpoint: Mapping[str, str] = field(default_factory=dict)
+    """Selected groups of whose offsets none has a counterpart there, with the reason."""
     _windows: dict[tuple[str, TopicPartition], TimingWindow] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

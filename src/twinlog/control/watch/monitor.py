@@ -5,6 +5,7 @@ Written by the supervisor's thread once a second, read by the threads that answe
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
-from twinlog.control.watch.readings import PartitionRates, Reading
+from twinlog.control.watch.series.readings import PartitionRates, Reading
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.vital import Vital
 
@@ -21,6 +22,9 @@ SILENT_AFTER_S: Final = 15.0
 
 STARTS_WITHIN_S: Final = 60.0
 """How long the first report may take."""
+
+GZIP_LEVEL: Final = 1
+"""Series repeat themselves: the quickest level leaves less than a tenth of them."""
 
 PATHS: Final = ("/metrics", "/healthz", "/readyz")
 
@@ -32,6 +36,8 @@ class Answer:
     status: int
     content_type: str
     body: bytes
+    encoding: str = ""
+    """Of the body; empty as it is."""
 
 
 class Monitor:
@@ -63,6 +69,17 @@ class Monitor:
         )
 
     @property
+    def reading(self) -> Reading | None:
+        """The last report; None before the first."""
+        return self._reading
+
+    @property
+    def age_s(self) -> float:
+        """How old that is."""
+        reading = self._reading
+        return 0.0 if reading is None else self._clock() - reading.at
+
+    @property
     def silent_s(self) -> float | None:
         """For how long nothing was heard of the supervisor, where that is too long."""
         reading = self._reading
@@ -72,11 +89,11 @@ class Monitor:
         silent = self._clock() - since
         return silent if silent > limit else None
 
-    def answer(self, path: str) -> Answer | None:
-        """The answer to a GET; None where there is no such path."""
+    def answer(self, path: str, accept: str = "", accept_encoding: str = "") -> Answer | None:
+        """The answer to a GET with these headers; None where there is no such path."""
         match path:
             case "/metrics":
-                return self._metrics()
+                return self._metrics(accept, accept_encoding)
             case "/healthz":
                 return self._health()
             case "/readyz":
@@ -84,12 +101,19 @@ class Monitor:
             case _:
                 return None
 
-    def _metrics(self) -> Answer:
-        from twinlog.control.watch.exposition import CONTENT_TYPE, exposition
+    def _metrics(self, accept: str, accept_encoding: str) -> Answer:
+        from twinlog.control.watch.series.exposition import asks_for, exposition
 
         nothing = Reading(at=self._clock(), flows=(), readiness=(), rates={})
-        body = exposition(self._reading or nothing)
-        return Answer(status=200, content_type=CONTENT_TYPE, body=body)
+        body, content_type = exposition(self._reading or nothing, accept)
+        if asks_for(accept_encoding, "gzip"):
+            return Answer(
+                status=200,
+                content_type=content_type,
+                body=gzip.compress(body, GZIP_LEVEL),
+                encoding="gzip",
+            )
+        return Answer(status=200, content_type=content_type, body=body)
 
     def _health(self) -> Answer:
         silent, reason = self.silent_s, self._vital.dead

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.codes import PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WINDOW_S: Final = 5.0
@@ -77,7 +78,7 @@ class Rates:
             flow=flow,
             topic=topic,
             partitions=len(partitions),
-            failed=sum(p.state == "FAILED" for p in partitions),
+            failed=sum(p.state is PartitionState.FAILED for p in partitions),
             records=records,
             bytes=size,
             lag=sum(lags) if lags else -1,

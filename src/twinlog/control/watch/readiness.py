@@ -9,6 +9,7 @@ DEGRADED and still copies is.
 - It stands by: another process leads it, and this one does all that it should. So it is with
   another configuration than the leader's: it would take over all the same, and a rolling update,
   which waits until the new process is ready before it ends the old one, must not wait for ever.
+- It is paused, or was promoted, because somebody wants that.
 - It is at its end: all its partitions are, and the clusters can be reached: what was the end a
   while ago may not be any more.
 """
@@ -19,11 +20,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 WITHIN_S: Final = 60.0
-AT_END: Final = frozenset({"AT_END", "DONE", "TAKEN_OVER", "RELEASED"})
-STANDBY: Final = "STANDBY"
+AT_END: Final = frozenset(
+    {
+        PartitionState.AT_END,
+        PartitionState.DONE,
+        PartitionState.TAKEN_OVER,
+        PartitionState.RELEASED,
+        PartitionState.PAUSED,
+    }
+)
+RESTING: Final = frozenset({FlowState.STANDBY, FlowState.PAUSED, FlowState.FENCED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +79,7 @@ class Readiness:
     def _flow(self, now: float, flow: FlowSnapshot) -> FlowReadiness:
         known = self._flows.setdefault(flow.flow, _Known(now))
         moved = [_moved(known, partition) for partition in flow.partitions]
-        if any(moved) or flow.state == STANDBY or _is_at_end(flow):
+        if any(moved) or flow.state in RESTING or _is_at_end(flow):
             known.good_at = now
         if len(known.furthest) > len(flow.partitions):
             here = {(part.topic, part.partition) for part in flow.partitions}
@@ -100,7 +110,7 @@ def _moved(known: _Known, partition: PartitionSnapshot) -> bool:
 
 
 def _is_at_end(flow: FlowSnapshot) -> bool:
-    if flow.state in ("FAILED", "DEGRADED") or flow.generation < 0:
+    if flow.state in (FlowState.FAILED, FlowState.DEGRADED) or flow.generation < 0:
         return False
     return all(partition.state in AT_END for partition in flow.partitions)
 

@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.timing_window import TimingView
+from twinlog.mirror.skips import Poison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +22,36 @@ class PartitionSnapshot:
     topic: str
     partition: int
     target_topic: str
-    state: str
+    state: PartitionState
     lag: int
     lag_ms: int
-    """Age of the last copied record while records wait; 0 without lag."""
+    """While records wait: the age of the last copied one, or the time since none waited, whichever
+    is less; 0 without lag.
+    """
     records: int
     bytes: int
     code: str = ""
     message: str = ""
     since_ms: int = 0
+    """Since when its trouble lasts, or without one its state; 0 while it is not known."""
+    loss_records: int = -1
+    """Offsets of the source that are not on the target, open transactions included; -1: not known.
+    """
+    loss_ms: int = -1
+    """How long ago everything that the source had was last on the target; -1: not known."""
+    left_ms: int = -1
+    """While records wait: for how long at least the source keeps the next; -1: no end is in sight.
+    """
+    needs_ms: int = -1
+    """How long the copy needs to catch up, 0 while that is not known; -1: it comes no nearer."""
+    is_near_deletion: bool = False
+    """Records will be deleted before they are copied, as things are."""
+    batches: int = 0
+    """Read by the lane that has it now, and not left out."""
+    recoded: int = 0
+    """Of those, how many were decoded, or packed with another codec."""
+    poison: Poison | None = None
+    """The record that holds it up, where that is known exactly and it can be left out."""
     upstream: int = -1
     """The next upstream offset; -1 while it is not known."""
     age: TimingView | None = None
@@ -41,12 +65,13 @@ class FlowSnapshot:
     """One flow now."""
 
     flow: str
-    state: str
+    state: FlowState
     reason: str
     guarantee: str
     generation: int
     lanes: int
     since_ms: int
+    """Since when its state holds; of one that does not run, when it last began, or 0."""
     partitions: tuple[PartitionSnapshot, ...]
     code: str = ""
     """Of the error that ended the flow, where one did."""
@@ -54,8 +79,32 @@ class FlowSnapshot:
     """How often each code came up in this process."""
     skipped_groups: Mapping[str, str] = field(default_factory=dict)
     """Groups whose offsets on the target are left as they are, with the reason."""
+    groups_without_checkpoint: Mapping[str, str] = field(default_factory=dict)
+    """Selected groups that find nothing on the target to resume from, with the reason."""
+    loss_records: int = -1
+    """Offsets of the source that are not on the target, of partitions where that is known."""
+    loss_ms: int = -1
+    """How long ago everything that the source had was last on the target, of the partition where
+    that is longest; -1: not known of any.
+    """
+    loss_unknown: int = 0
+    """Partitions of which neither is known."""
+    where: str = ""
+    """The host and process that told so, where that is not this one."""
+    as_of_ms: int = 0
+    """When it did, by its clock."""
+    rpo_ms: int = -1
+    """twinlog.rpo.seconds; -1: none is set."""
+    rpo_excess: str = ""
+    """Why it is not kept."""
+    held_rate: int | None = None
+    """Bytes per second that each user may write to each broker of the source; None: no quota."""
     checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
     """How long they take, asked only for `/metrics`: there may be very many."""
+    clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
+    """How its clients enter both clusters; a question, so that no secret is in a value that is
+    written.
+    """
 
     @property
     def records(self) -> int:
@@ -66,9 +115,9 @@ class FlowSnapshot:
         return sum(p.bytes for p in self.partitions)
 
     def as_json(self) -> dict[str, Any]:
-        value = asdict(replace(self, checkpoints=tuple))
+        value = asdict(replace(self, checkpoints=tuple, clusters=tuple))
         for partition in value["partitions"]:
             # for `/metrics` only: the status file is written every second
             del partition["age"], partition["latency"]
-        del value["checkpoints"]
+        del value["checkpoints"], value["clusters"]
         return value

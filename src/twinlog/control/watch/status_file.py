@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.folders import temporary_root, usable
+from twinlog.folders import named_folder, temporary_root, usable
 from twinlog.private_files import (
     FolderNotPrivate,
     make_private,
@@ -59,8 +59,8 @@ def status_folder() -> Path:
 
 
 def _folder() -> Path:
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(base) / "twinlog" if base else temporary_root() / f"twinlog-{os.getuid()}"
+    base = named_folder(os.environ, "XDG_RUNTIME_DIR")
+    return base / "twinlog" if base else temporary_root() / f"twinlog-{os.getuid()}"
 
 
 def write_status(path: Path, text: str) -> None:
@@ -130,6 +130,9 @@ def _read(path: Path) -> dict[str, Any] | None:
         value = json.loads(read_private(path))
     except (OSError, ValueError, RecursionError):
         return None
+    for flow in value["flows"] if _has(value, _MIRROR) else ():
+        if isinstance(flow, dict):  # the mirror that runs may be of an older release
+            _fill_in(flow)
     is_whole = (
         _has(value, _MIRROR)
         and value["version"] == STATUS_VERSION
@@ -139,7 +142,8 @@ def _read(path: Path) -> dict[str, Any] | None:
         and all(
             isinstance(why, str)
             for flow in value["flows"]
-            for why in flow["skipped_groups"].values()
+            for kind in _GROUPS
+            for why in flow[kind].values()
         )
     )
     return value if is_whole else None
@@ -161,9 +165,16 @@ _FLOW: Final = {
     "guarantee": str,
     "lanes": int,
     "since_ms": int,
+    "loss_records": int,
+    "loss_ms": int,
+    "loss_unknown": int,
+    "where": str,
+    "as_of_ms": int,
     "partitions": list,
     "skipped_groups": dict,
+    "groups_without_checkpoint": dict,
 }
+_GROUPS: Final = ("skipped_groups", "groups_without_checkpoint")
 _PARTITION: Final = {
     "topic": str,
     "partition": int,
@@ -171,6 +182,7 @@ _PARTITION: Final = {
     "state": str,
     "lag": int,
     "lag_ms": int,
+    "loss_ms": int,
     "records": int,
     "code": str,
     "message": str,
@@ -180,6 +192,19 @@ _PARTITION: Final = {
 
 _BEYOND: Final = 10**14
 """Times in milliseconds end before (in the year 5138); others cannot be shown."""
+
+
+def _fill_in(flow: dict[str, Any]) -> None:
+    """What older releases do not say of a flow."""
+    flow.setdefault("groups_without_checkpoint", {})
+    flow.setdefault("where", "")
+    flow.setdefault("as_of_ms", 0)
+    for name, unknown in (("loss_records", -1), ("loss_ms", -1), ("loss_unknown", 0)):
+        flow.setdefault(name, unknown)
+    parts = flow.get("partitions")
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            part.setdefault("loss_ms", -1)
 
 
 def _has(value: object, fields: dict[str, type]) -> bool:

@@ -7,19 +7,20 @@ failure a broker is tried again with a growing pause, and metadata is read anew.
 
 from __future__ import annotations
 
-import random
 import selectors
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.cluster.net.retry import CHANCE
 from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.sides.background import Background
 from twinlog.model import TopicId, TopicPartition
@@ -64,7 +65,7 @@ class _Pause:
     until: float = 0.0
 
     def grow(self, most: float = MAX_PAUSE_S) -> float:
-        wait = random.uniform(self.seconds / 2, self.seconds)
+        wait = CHANCE.uniform(self.seconds / 2, self.seconds)
         self.until = time.monotonic() + wait
         self.seconds = min(self.seconds * 2, most)
         return wait
@@ -134,6 +135,17 @@ class ClusterSide:
         if self._client is None:
             self._client = ClusterClient(self.settings)
         return self._client
+
+    def renew(self, security: SecuritySettings | None) -> None:
+        """Open new connections with this; who was refused with the old tries again at once."""
+        if security == self.settings.security:
+            return
+        self.settings = replace(self.settings, security=security)
+        for client in (self._client, self._metadata_client):
+            if client is not None:
+                client.renew(self.settings)
+        for pause in (self._refresh_pause, *self._node_pause.values()):
+            pause.reset()
 
     # -- leaders
 

@@ -22,8 +22,10 @@ from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsu
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
+from twinlog.lane.sides.source_broker import SourceBroker
 from twinlog.mirror import findings
 from twinlog.mirror.copy.fan_out import Copy
+from twinlog.mirror.copy.refusals import unreadable
 from twinlog.mirror.start.divergence import source_diverged
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.wire.error_codes import (
@@ -33,7 +35,8 @@ from twinlog.wire.error_codes import (
     TOPIC_AUTHORIZATION_FAILED,
     lookup,
 )
-from twinlog.wire.fetch import (
+from twinlog.wire.record_batch import read_headers
+from twinlog.wire.requests.fetch import (
     FETCH,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -44,7 +47,6 @@ from twinlog.wire.fetch import (
     FetchPosition,
     FetchSession,
 )
-from twinlog.wire.record_batch import read_headers
 
 LONG_WAIT_MS: Final = 500
 UNSEEN_AFTER_S: Final = 5.0
@@ -54,7 +56,6 @@ SHORT_WAIT_MS: Final = 5
 PACED_WAIT_MS: Final = 50
 """While some wait for their budget, which comes a few times a second."""
 
-THROTTLED_BYTES: Final = 256 << 10
 MIN_ROOM_BYTES: Final = 1 << 20
 RESTLESS_S: Final = 5.0
 """A partition that lost its broker is likely to find another within this time."""
@@ -68,25 +69,6 @@ class SourceState:
     source_end: int = -1
     log_start: int = -1
     paused: bool = False
-
-
-@dataclass(slots=True)
-class _Broker:
-    session: FetchSession
-    ceiling: int
-    most_bytes: int
-    """Of one answer: less while a quota binds, so that it mutes us often and shortly."""
-    is_fetching: bool = False
-    throttled: int = 0
-    """How many answers a quota held back."""
-    answered_at: float = 0.0
-    """Monotonic: when it last told the ends of its partitions."""
-
-    def adapt(self, *, is_throttled: bool) -> None:
-        """Halve or double what is asked for at once."""
-        self.throttled += is_throttled
-        wanted = self.most_bytes // 2 if is_throttled else self.most_bytes * 2
-        self.most_bytes = min(self.ceiling, max(THROTTLED_BYTES, wanted))
 
 
 class Asked(NamedTuple):
@@ -115,7 +97,7 @@ class SourceSide:
     tuning: Tuning
     partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
     throttle_ms: int = 0
-    _brokers: dict[int, _Broker] = field(default_factory=dict)
+    _brokers: dict[int, SourceBroker] = field(default_factory=dict)
     _homes: dict[TopicPartition, int] = field(default_factory=dict)
     _homeless: set[TopicPartition] = field(default_factory=set)
     _restless_until: float = 0.0
@@ -206,11 +188,13 @@ class SourceSide:
                 continue
             broker = self._brokers.get(node)
             if broker is None:
-                broker = self._brokers[node] = _Broker(
+                broker = self._brokers[node] = SourceBroker(
                     self._session(connection), self.tuning.fetch_bytes, self.tuning.fetch_bytes
                 )
             self._homeless.discard(tp)
             self._homes[tp] = node
+            if broker.is_fetching:
+                broker.too_late.add(tp)
             self._want(broker.session, tp)
 
     def _is_recreated(self, tp: TopicPartition) -> bool:
@@ -292,6 +276,7 @@ class SourceSide:
         """
         for broker, view in connection.receive():
             broker.is_fetching = False
+            too_late, broker.too_late = broker.too_late, set()
             broker.answered_at = time.monotonic()
             answer = broker.session.parse(view)
             self.throttle_ms = max(self.throttle_ms, answer.throttle_ms)
@@ -301,7 +286,11 @@ class SourceSide:
                 raise CorruptData(f"{connection.peer} answered a fetch with error {answer.error}")
             for fetched in answer.partitions:
                 state = self.partitions.get(fetched.tp)
-                if state is not None and self._homes.get(fetched.tp) == node:
+                if state is None or self._homes.get(fetched.tp) != node:
+                    continue
+                if fetched.tp in too_late:
+                    self._note_ends(state, fetched)  # it is told once
+                else:
                     self._on_partition(broker.session, state, fetched)
 
     def _on_partition(
@@ -323,17 +312,14 @@ class SourceSide:
             else:
                 self.on_trouble(tp, self._diverged(state, fetched.diverging))
             return
-        state.log_start = fetched.log_start
-        state.source_end = (
-            fetched.last_stable_offset if self.read_committed else fetched.high_watermark
-        )
+        self._note_ends(state, fetched)
         if not fetched.records:
             return
         copy = state.copy
         try:
             copy.on_fetched(fetched.records, fetched.aborted, int(time.time() * 1000))
         except TwinlogError as error:
-            self.on_trouble(tp, _at(error, tp, copy.intake.position))
+            self.on_trouble(tp, unreadable(error, tp, copy.intake.position))
             return
         if copy.intake.jumps:
             self.on_jumps(tp, copy.intake.jumps)
@@ -344,6 +330,14 @@ class SourceSide:
             self.pace.take(tp.topic, _whole_bytes(fetched.records))
         self._ask_for_more(session, tp, copy)
         self.on_arrived(copy)
+
+    def _note_ends(self, state: SourceState, fetched: FetchedPartition) -> None:
+        if fetched.error or fetched.diverging is not None:
+            return
+        state.log_start = fetched.log_start
+        state.source_end = (
+            fetched.last_stable_offset if self.read_committed else fetched.high_watermark
+        )
 
     def _ask_for_more(self, session: FetchSession, tp: TopicPartition, copy: Copy) -> None:
         if not copy.wants_fetch:
@@ -483,12 +477,6 @@ class SourceSide:
 
     def states(self) -> Iterator[SourceState]:
         return iter(self.partitions.values())
-
-
-def _at(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
-    return PartitionError(
-        f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate
-    )
 
 
 def _whole_bytes(records: memoryview) -> int:

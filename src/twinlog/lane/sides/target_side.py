@@ -22,12 +22,13 @@ from typing import Final
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.sides.cluster_side import ClusterSide
+from twinlog.lane.sides.topic_by_name import TopicByName
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.copy.refusals import BROKEN_LOG
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import STALE_LEADER
-from twinlog.wire.produce import (
+from twinlog.wire.requests.produce import (
     PRODUCE,
     VERSION_BY_ID,
     VERSION_BY_NAME,
@@ -37,11 +38,6 @@ from twinlog.wire.produce import (
 
 SENT_TOGETHER_BYTES: Final = 256 * 1024
 """Requests that go out with one system call, where so much may go out at once."""
-
-SEEN_WITHIN_S: Final = 0.1
-"""By name: for how long an answer says that the topic is still the same. A topic that is deleted
-and created again takes longer; what is sent meanwhile is refused.
-"""
 
 
 @dataclass(slots=True)
@@ -80,19 +76,22 @@ class TargetSide:
     """Of record batches that are not answered."""
     _looked_for: dict[TopicPartition, int] = field(default_factory=dict)
     """Leader epochs for which a look was asked for; what it saw is at least of that epoch."""
-    _answered_at: dict[PartitionCopy, float] = field(default_factory=dict)
-    _unsure_since: dict[PartitionCopy, float] = field(default_factory=dict)
+    _looked_at: dict[PartitionCopy, float] = field(default_factory=dict)
+    _by_name: dict[PartitionCopy, TopicByName] = field(default_factory=dict)
+    """Where the broker takes no topic ids."""
     _homes: dict[PartitionCopy, int] = field(default_factory=dict)
     _ready: dict[int, dict[PartitionCopy, None]] = field(default_factory=dict)
     """By broker, in the order of their turns."""
 
-    def add(self, copy: PartitionCopy) -> None:
+    def add(self, copy: PartitionCopy, looked_at: float) -> None:
+        """`looked_at`: monotonic, when the look began that its start comes from."""
         self.copies.add(copy)
+        self._looked_at[copy] = looked_at
 
     def remove(self, copy: PartitionCopy) -> None:
         self.copies.discard(copy)
-        self._answered_at.pop(copy, None)
-        self._unsure_since.pop(copy, None)
+        self._looked_at.pop(copy, None)
+        self._by_name.pop(copy, None)
         node = self._homes.pop(copy, None)
         if node is not None:
             self._ready.get(node, {}).pop(copy, None)
@@ -174,6 +173,8 @@ class TargetSide:
             if not self._is_sure_of_topic(connection, copy, now_ms):
                 del ready[copy]  # metadata wakes it again, or it is in trouble
                 continue
+            if connection.opened_at > self._looked_at.get(copy, 0.0):
+                copy.leader.may_have_restarted()
             batch = copy.next_batch(now_ms)
             if batch is None:
                 del ready[copy]  # an answer or new data wakes it again
@@ -183,34 +184,45 @@ class TargetSide:
                 continue
             batches[tp] = (copy, batch)
             size += len(batch.data)
-        if not batches:
-            return 0
+        if batches:
+            self._submit(connection, batches, ids)
+            self.in_flight_bytes += size
+        return size
+
+    def _submit(
+        self,
+        connection: HotConnection,
+        batches: dict[TopicPartition, tuple[PartitionCopy, OutBatch]],
+        ids: dict[str, TopicId],
+    ) -> None:
         for topic, topic_id in ids.items():
             self.side.names[topic_id.raw] = topic
         version = produce_version(connection, ids)
         data = {tp: batch.data for tp, (_, batch) in batches.items()}
         parts = produce_request(version, data, ids, self.side.settings.request_timeout_ms)
         connection.submit(PRODUCE, version, parts, Sent(version, batches))
-        self.in_flight_bytes += size
-        return size
+        now = time.monotonic()
+        for copy, _ in batches.values():
+            if by_name := self._by_name.get(copy):
+                by_name.on_sent(now)
 
     def _is_sure_of_topic(
         self, connection: HotConnection, copy: PartitionCopy, now_ms: int
     ) -> bool:
         _, highest = connection.api_versions.get(PRODUCE, (0, 0))
-        if highest >= VERSION_BY_ID or copy.target_topic_id == NO_TOPIC_ID or copy.in_flight:
+        if highest >= VERSION_BY_ID or copy.target_topic_id == NO_TOPIC_ID:
             return True
         now, topic = time.monotonic(), copy.target.topic
-        if self._answered_at.get(copy, 0.0) >= now - SEEN_WITHIN_S:
+        by_name = self._by_name.setdefault(copy, TopicByName())
+        if by_name.is_fresh(now):
             return True
-        # asked for since we know that there is something to send, however long the answer takes
-        since = self._unsure_since.setdefault(copy, now)
-        if self.side.seen_at.get(topic, 0.0) < since:
+        asked_at = self.side.seen_at.get(topic, 0.0)
+        if by_name.wants_metadata(now, asked_at):
             self.side.need_topics((topic,))
             return False
-        del self._unsure_since[copy]
         found = self.side.topic_ids.get(topic)
         if found in (NO_TOPIC_ID, copy.target_topic_id):
+            by_name.on_same(asked_at)
             return True
         copy.stop(
             PartitionError(
@@ -243,6 +255,7 @@ class TargetSide:
                 log_append_time_ms=answer.log_append_time_ms,
                 message=answer.message,
                 now_ms=now_ms,
+                record=answer.record,
             )
             if sent.version < VERSION_BY_ID:
                 self._on_answer_by_name(copy, now_ms)
@@ -251,9 +264,11 @@ class TargetSide:
         return throttle_ms
 
     def _on_answer_by_name(self, copy: PartitionCopy, now_ms: int) -> None:
+        if by_name := self._by_name.get(copy):
+            by_name.on_answered(time.monotonic(), is_ours=copy.trouble is None)
         if copy.trouble is None:
-            self._answered_at[copy] = time.monotonic()
-        elif copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:
+            return
+        if copy.trouble.code in BROKEN_LOG and copy.target_topic_id != NO_TOPIC_ID:
             # a look at the ids, and at the log, says which of the two it is
             copy.trouble = PartitionError(
                 f"{copy.target}: a batch was appended elsewhere than expected, and this broker "
@@ -278,7 +293,8 @@ class TargetSide:
         for copy, home in list(self._homes.items()):
             if home == node:
                 del self._homes[copy]
-                self._answered_at.pop(copy, None)
+                if by_name := self._by_name.get(copy):
+                    by_name.on_disconnected()
         for copy in dict.fromkeys(copy for copy, _ in lost):
             copy.on_disconnected(
                 PartitionError(

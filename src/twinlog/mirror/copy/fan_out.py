@@ -26,12 +26,13 @@ from typing import Final
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
-from twinlog.mirror.copy.partitioner import partition_of
 from twinlog.mirror.copy.timings import TimingSum
 from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.skips import Skip
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.record_batch import BatchHeader
-from twinlog.wire.records import Record, fingerprint
+from twinlog.wire.records import Rows, fingerprint
+from twinlog.wire.rows import Part
 
 NOWHERE: Final = -1
 
@@ -63,7 +64,14 @@ def next_upstream(runs: Sequence[Run], ordinal: int) -> int | None:
 class FanIntake(Intake):
     """The way in of a whole source partition: takes batches apart, and sends none."""
 
-    def __init__(self, *, position: int, read_committed: bool, last_fetched_epoch: int) -> None:
+    def __init__(
+        self,
+        *,
+        position: int,
+        read_committed: bool,
+        last_fetched_epoch: int,
+        skips: Sequence[Skip] = (),
+    ) -> None:
         super().__init__(
             position=position,
             last_fetched_epoch=last_fetched_epoch,
@@ -73,13 +81,14 @@ class FanIntake(Intake):
             producer_id=-1,
             read_committed=read_committed,
             limit_bytes=0,
+            skips=skips,
         )
-        self._gathered: list[Record] = []
+        self._gathered: list[Part] = []
         self._headers: list[BatchHeader] = []
 
     def read(
         self, records: memoryview, aborted: Iterable[Aborted], end: int
-    ) -> tuple[BatchHeader | None, list[Record]]:
+    ) -> tuple[BatchHeader | None, Rows]:
         """Records of one Fetch answer, and the header of the last batch that had some.
 
         As `take`: what stands before a bad batch is returned, and the next answer begins with it.
@@ -90,14 +99,14 @@ class FanIntake(Intake):
         except TwinlogError:
             if not self._headers:
                 raise
-        return (self._headers[-1] if self._headers else None), self._gathered
+        return (self._headers[-1] if self._headers else None), Rows(self._gathered)
 
     def _passes(self, header: BatchHeader) -> bool:
         return False
 
-    def _deep(self, header: BatchHeader, records: Sequence[Record]) -> list[OutBatch]:
+    def _deep(self, header: BatchHeader, rows: Rows) -> list[OutBatch]:
         self.deep_batches += 1
-        self._gathered += (record for record in records if record.offset >= self.position)
+        self._gathered += self._fresh(rows).parts
         self._headers.append(header)
         self.position = max(self.position, header.next_offset)
         return []
@@ -106,28 +115,26 @@ class FanIntake(Intake):
 class BranchIntake(Intake):
     """The way in of one branch: its records of one Fetch answer become batches."""
 
-    def encode(
-        self, header: BatchHeader, records: Sequence[Record], upto: int
-    ) -> Iterable[OutBatch]:
+    def encode(self, header: BatchHeader, rows: Rows, upto: int) -> Iterable[OutBatch]:
         """Batches of these records; all below `upto` were read."""
-        fresh = [record for record in records if record.offset >= self.position]
         out: list[OutBatch] = []
-        for group in self._before_wrap(fresh):
+        for group in self._before_wrap(rows.behind(self.position)):
             done = 0
             for batch in self._encoded(header, group):
                 done += batch.count
-                last = group[done - 1]
+                last = group.record(done - 1)
                 at = batch.next_ordinal - 1
                 batch.runs = (Run(at, last.offset, self.k + at),)
                 batch.fingerprint = fingerprint(last)
+                batch.tells_all_runs = False
                 out.append(batch)
         self.position = max(self.position, upto)
         if out:
             out[-1].upstream_next = self.position
         return out
 
-    def _run(self, ordinal: int, upstream: int) -> Run | None:
-        return None
+    def _runs(self, rows: Rows) -> tuple[tuple[Run, ...], int | None]:
+        return (), None
 
 
 class Branch(PartitionCopy):
@@ -136,12 +143,10 @@ class Branch(PartitionCopy):
     intake: BranchIntake
     intake_class = BranchIntake
 
-    def on_share(
-        self, header: BatchHeader | None, records: Sequence[Record], upto: int, now_ms: int
-    ) -> None:
+    def on_share(self, header: BatchHeader | None, rows: Rows, upto: int, now_ms: int) -> None:
         """Queue what a Fetch answer brought for this branch; the source was read to `upto`."""
         if header is not None:
-            for batch in self.intake.encode(header, records, upto):
+            for batch in self.intake.encode(header, rows, upto):
                 self.queue(batch, now_ms, always=True)
         self.intake.position = max(self.intake.position, upto)
         self.has_read()
@@ -180,6 +185,7 @@ class FanOut:
         branches: Sequence[Branch],
         read_committed: bool,
         end: int,
+        skips: Sequence[Skip] = (),
     ) -> None:
         self.source = source
         self.source_topic_id = source_topic_id
@@ -192,6 +198,7 @@ class FanOut:
             position=first.position,
             read_committed=read_committed,
             last_fetched_epoch=first.last_fetched_epoch,
+            skips=skips,
         )
         self.source_trouble: TwinlogError | None = None
         self.ages, self.latencies = TimingSum(), TimingSum()
@@ -202,10 +209,7 @@ class FanOut:
         """Give every branch its share of a Fetch answer; returns the bytes now held for it."""
         before = self.queued_bytes
         header, gathered = self.intake.read(records, aborted, self.end)
-        shares: list[list[Record]] = [[] for _ in self.parts]
-        for record in gathered:
-            shares[partition_of(record, len(shares))].append(record)
-        for branch, share in zip(self.parts, shares, strict=True):
+        for branch, share in zip(self.parts, gathered.placed(len(self.parts)), strict=True):
             branch.on_share(header, share, self.intake.position, now_ms)
         return self.queued_bytes - before
 

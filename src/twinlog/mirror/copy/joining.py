@@ -1,8 +1,10 @@
 """Joins batches of a few records that follow each other into larger ones, where that is asked for.
 
 A Produce request holds one batch of a partition, so batches of single records cost the target a
-request each. Joining has its price as well, since it decodes and encodes: about 5 us a record. From
-some ten records a batch on, that is more than a batch costs; such batches are left as they are.
+request each. Those that pass as they are, without a gap between them, were joined on their way in
+(`wire.joining`, by a kernel). Here come those that begin a run of the map. Their records go over as
+bytes. From some ten records a batch on, joining costs more than a batch does: such batches are left
+as they are.
 
 What is joined keeps its ordinals, so what was said about them in the offset map holds: runs begin
 in the middle of a batch, as they do in one that was encoded anew for its holes.
@@ -10,15 +12,24 @@ in the middle of a batch, as they do in one that was encoded anew for its holes.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import Final
 
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.model import SEQUENCE_MODULUS, sequence_of
-from twinlog.wire.record_batch import ATTRIBUTES_POSITION, CODEC_MASK, Codec
-from twinlog.wire.records import Record, decode_batch, encode_batch
+from twinlog.wire.joining import FEW_RECORDS, join_run
+from twinlog.wire.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    Codec,
+    read_header,
+    rewrite_header,
+)
 
-FEW_RECORDS: Final = 8
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_EPOCH_POSITION: Final = 12
 
 
 def join_small(
@@ -45,35 +56,50 @@ def _go_together(group: list[OutBatch], batch: OutBatch) -> bool:
         first.count <= FEW_RECORDS
         and batch.count <= FEW_RECORDS
         and batch.leader_epoch == first.leader_epoch
-        and _codec(batch) is _codec(first)
+        and _codec(batch) == _codec(first) <= max(Codec)
         and sequence_of(first.ordinal) + batch.next_ordinal - first.ordinal <= SEQUENCE_MODULUS
     )
 
 
-def _codec(batch: OutBatch) -> Codec:
-    return Codec(batch.data[ATTRIBUTES_POSITION + 1] & CODEC_MASK)
+def _codec(batch: OutBatch) -> int:
+    return batch.data[ATTRIBUTES_POSITION + 1] & CODEC_MASK
 
 
 def _joined(group: list[OutBatch], limit_bytes: int, producer_id: int) -> list[OutBatch]:
     if len(group) < 2:
         return group
     first, last = group[0], group[-1]
-    records: list[Record] = []
+    # one behind the other, as a kernel joins them; their CRCs are ours and cover neither field
+    answer, count = bytearray(), 0
     for batch in group:
-        records += decode_batch(batch.data)
-    encoded = encode_batch(
-        records,
-        codec=_codec(first),
+        at = len(answer)
+        answer += batch.data
+        _OFFSET.pack_into(answer, at, count)
+        _EPOCH.pack_into(answer, at + _EPOCH_POSITION, -1)
+        count += batch.count
+    view = memoryview(answer)
+    run = join_run(
+        view,
+        0,
+        read_header(view),
+        end=count,
+        most_bytes=limit_bytes,
+        most_records=count,
+        codec=Codec(_codec(first)),
+    )
+    if run is None or run.batches != len(group):
+        return group  # together they are too large, or one of them is not what its header says
+    encoded = run.data
+    rewrite_header(
+        memoryview(encoded),
         producer_id=producer_id,
         producer_epoch=0,
         base_sequence=sequence_of(first.ordinal),
     )
-    if len(encoded) > limit_bytes:
-        return group
     marks = [batch.fingerprint for batch in group if batch.fingerprint is not None]
     joined = OutBatch(
         ordinal=first.ordinal,
-        count=len(records),
+        count=count,
         data=memoryview(encoded),
         upstream=first.upstream,
         upstream_next=last.upstream_next,

@@ -2,10 +2,9 @@
 
 Two invariants hold everywhere:
 
-1. Whoever writes, writes the same records under the same sequences: ordinal mod 2^31, one producer
-   id a flow.
-2. In a topic that is ours alone `K = target offset - ordinal` never changes. It is compared in
-   every answer.
+1. Whoever writes, writes the same records under the same sequences (ordinal mod 2^31) and one id.
+2. In a topic that is ours alone `K = target offset - ordinal` never changes from start to release.
+   It is compared in every answer.
 
 After *any* error answer nothing more is sent until all requests in flight are answered; then the
 partition is taken anew (`position.py`): what stands on the target is looked up, never remembered.
@@ -25,31 +24,28 @@ itself.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
-from twinlog.mirror.copy.refusals import (
-    BROKEN_LOG,
-    REFUSALS,
-    RETRIABLE_ERRORS,
-    SEQUENCE_ERRORS,
-    UNDER_MIN_ISR,
-)
+from twinlog.mirror.copy.refusals import BROKEN_LOG, refusal
 from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.copy.timings import TimingSum
 from twinlog.mirror.findings import Span, extra_records, gap_written
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import Mark, Run, upstream_range
+from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.records import fingerprint, first_record
 
 PIPELINE: Final = 16
 TROUBLE_MS: Final = 60_000
+QUIET_MS: Final = 100
+"""Behind a pause of so long the target's memory is not taken for granted."""
 CLOCKS_MS: Final = 900_000
 """A broker's clock and ours differ by less than this."""
 FUTURE_MS: Final = 1_800_000
@@ -89,6 +85,7 @@ class PartitionCopy:
         now_ms: int,
         stamps_own_time: bool | None = False,
         late_requests: bool = False,
+        skips: Sequence[Skip] = (),
     ) -> None:
         self.source = source
         self.target = target
@@ -107,7 +104,9 @@ class PartitionCopy:
             read_committed=rules.read_committed,
             limit_bytes=limit_bytes,
             recompression=rules.recompression,
+            join_bytes=0 if is_picky else rules.join_bytes,
             last_fetched_epoch=start.last_fetched_epoch,
+            skips=skips,
         )
         self.acked_ordinal = start.ordinal
         self.acked_upstream = start.upstream
@@ -135,6 +134,8 @@ class PartitionCopy:
         self._stamps_own_time = stamps_own_time
         self._is_listed = start.is_protected
         self._is_proven = False
+        self._answered_ms = 0
+        self._noted: Run | None = None
         self.leader = TargetLeader(start.target_epoch)
         self._trouble_until_ms = now_ms + TROUBLE_MS
         self._begins_at = start.ordinal
@@ -261,6 +262,7 @@ class PartitionCopy:
             if not self._holds_back:
                 self._trouble(self._unseen(), now_ms)
             return None
+        self._doubt(now_ms)
         if len(self._in_flight) >= self._window(batch, now_ms):
             return None
         self._queue.popleft()
@@ -292,6 +294,14 @@ class PartitionCopy:
     def is_ready(self) -> bool:
         """True when `next_batch` is worth asking."""
         return bool(self._queue) and self.trouble is None and self.state is CopyState.COPYING
+
+    def _doubt(self, now_ms: int) -> None:
+        """A target that may forget us has perhaps done so since the last answer: it would take the
+        batch behind one that it refuses. So the next one goes alone.
+        """
+        is_quiet = not self._in_flight and abs(now_ms - self._answered_ms) > QUIET_MS
+        if is_quiet and not self.is_protected(self.last_timestamp, now_ms):
+            self._is_proven = False
 
     def _window(self, batch: OutBatch, now_ms: int) -> int:
         if not self._is_proven:
@@ -326,6 +336,7 @@ class PartitionCopy:
         log_append_time_ms: int,
         message: str | None,
         now_ms: int,
+        record: int = -1,
     ) -> None:
         """The answer for the oldest batch in flight."""
         batch = self._in_flight.popleft()
@@ -333,7 +344,8 @@ class PartitionCopy:
         if self.trouble is not None and error:
             return  # an earlier answer decided already; this one only drains
         if error:
-            self._trouble(self._refusal(batch, error, message), now_ms)
+            what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
+            self._trouble(refusal(what, self.target, batch, error, message, record), now_ms)
             return
         expected = self._k + batch.ordinal
         if base_offset != expected:
@@ -354,6 +366,7 @@ class PartitionCopy:
         self.last_timestamp = batch.max_timestamp
         self.latencies.add(now_ms, batch.max_timestamp)
         self._is_proven = self._is_listed = True
+        self._answered_ms = now_ms
         if self.state is CopyState.COPYING and not self._in_flight and not self._queue:
             self._all_read_is_acked()
 
@@ -427,32 +440,6 @@ class PartitionCopy:
             fate=Fate.RETRIABLE,
         )
 
-    def _refusal(self, batch: OutBatch, error: int, message: str | None) -> PartitionError:
-        what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
-        said = f" ({message})" if message else ""
-        if error in SEQUENCE_ERRORS:
-            return PartitionError(
-                f"{what}: the target refused sequence of ordinal {batch.ordinal}: another writer "
-                f"was there first, or an answer was lost{said}; looking again",
-                code="SEQUENCE_REFUSED",
-                fate=Fate.RETRIABLE,
-            )
-        if error in REFUSALS:
-            code, advice = REFUSALS[error]
-            advice = advice.format(topic=self.target.topic)
-            return PartitionError(f"{what}: refused by the target{said}: {advice}", code=code)
-        if error in UNDER_MIN_ISR:
-            return PartitionError(
-                f"{what}: the target has fewer in-sync replicas than min.insync.replicas{said}; "
-                "waiting until it has enough",
-                code="TARGET_UNDER_MIN_ISR",
-                fate=Fate.RETRIABLE,
-            )
-        fate = Fate.RETRIABLE if error in RETRIABLE_ERRORS else Fate.FATAL
-        return PartitionError(
-            f"{what}: the target answered error {error}{said}", code="TARGET_REFUSED", fate=fate
-        )
-
     def _trouble(self, error: PartitionError, now_ms: int) -> None:
         if self.trouble is None or _rank(error) > _rank(self.trouble):
             self.trouble = error
@@ -483,6 +470,21 @@ class PartitionCopy:
         for batch in self._queue:
             self.queued_bytes -= len(batch.data)
         self._queue.clear()
+
+    def note_position(self) -> None:
+        """Announce how far the source was read behind our last record. Nothing that lies there is
+        copied (markers, what was rolled back), so what the source deletes of it is no loss.
+        """
+        run = Run(self.acked_ordinal, self.acked_upstream, self._k + self.acked_ordinal)
+        if self.is_idle and self.tail.runs and not run.continues(self.tail.runs[-1]):
+            self.tail.announce(run, None)
+            self._noted = run
+
+    @property
+    def owes_position(self) -> bool:
+        """What was noted is not in the map yet."""
+        is_last = self._noted is not None and self.tail.runs[-1:] == [self._noted]
+        return is_last and self.tail.durable_ordinal < self.acked_ordinal
 
     def mark(self) -> Mark:
         """How far the copy got, for the map."""

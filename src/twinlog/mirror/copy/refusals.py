@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.mirror.copy.intake import OutBatch
+from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     BROKER_NOT_AVAILABLE,
     CLUSTER_AUTHORIZATION_FAILED,
@@ -49,6 +52,8 @@ RETRIABLE_ERRORS: Final = (
 goes on or stops.
 """
 BROKEN_LOG: Final = frozenset({"GAP_WRITTEN", "EXTRA_RECORDS"})
+OF_A_BATCH: Final = frozenset({CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE})
+"""What is wrong with a batch as a whole."""
 UNDER_MIN_ISR: Final = frozenset({NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 SEQUENCE_ERRORS: Final = frozenset(
     {
@@ -58,3 +63,69 @@ SEQUENCE_ERRORS: Final = frozenset(
         UNKNOWN_PRODUCER_ID,
     }
 )
+
+
+def refusal(
+    what: str,
+    target: TopicPartition,
+    batch: OutBatch,
+    error: int,
+    message: str | None,
+    record: int,
+) -> PartitionError:
+    """The trouble of a partition whose batch, `what`, was answered with Kafka's `error`; `record`
+    is the index of the record that the target names, -1 where it names none.
+    """
+    said = f" ({message})" if message else ""
+    if error in SEQUENCE_ERRORS:
+        return PartitionError(
+            f"{what}: the target refused sequence of ordinal {batch.ordinal}: another writer was "
+            f"there first, or an answer was lost{said}; looking again",
+            code="SEQUENCE_REFUSED",
+            fate=Fate.RETRIABLE,
+        )
+    if error in REFUSALS:
+        code, advice = REFUSALS[error]
+        advice = advice.format(topic=target.topic)
+        found = poison(batch, error, record)
+        if found is not None and found[0] != batch.upstream:
+            what = f"{what}, record {found[0]} of it"
+        refused = PartitionError(f"{what}: refused by the target{said}: {advice}", code=code)
+        refused.poison = found
+        return refused
+    if error in UNDER_MIN_ISR:
+        return PartitionError(
+            f"{what}: the target has fewer in-sync replicas than min.insync.replicas{said}; "
+            "waiting until it has enough",
+            code="TARGET_UNDER_MIN_ISR",
+            fate=Fate.RETRIABLE,
+        )
+    fate = Fate.RETRIABLE if error in RETRIABLE_ERRORS else Fate.FATAL
+    return PartitionError(
+        f"{what}: the target answered error {error}{said}", code="TARGET_REFUSED", fate=fate
+    )
+
+
+def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
+    """[first, next) of the upstream offsets that the target will not take; None: that cannot be
+    said of single records. A batch that is too large is cut smaller by the next look first.
+    """
+    if error in OF_A_BATCH:
+        return batch.upstream, batch.upstream_next
+    if error not in REFUSALS or error in (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
+        return None
+    if batch.count == 1:
+        return batch.upstream, batch.upstream + 1
+    offset = None
+    if record >= 0 and error not in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE):
+        offset = batch.upstream_at(record)
+    return None if offset is None else (offset, offset + 1)
+
+
+def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
+    """Why the source cannot be read on behind a position."""
+    told = PartitionError(
+        f"{tp}: from upstream offset {position}: {error.message}", code=error.code, fate=error.fate
+    )
+    told.poison = error.poison
+    return told

@@ -4,6 +4,10 @@ A new leader may lack the end of the log. One request in flight is not enough th
 lost our producer id with it takes the next batch, behind a hole. So the log is looked at again, but
 not before there is something to send: a rolling restart of the target costs idle partitions
 nothing.
+
+A leader that crashed may have lost the end of its log too, and leads under the old epoch for a
+moment when it comes back: it serves before the controller knows of it. Only a connection that was
+open before the look surely ends at the process that was looked at.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ class TargetLeader:
         and to the next lane, who must not take a newer one for it.
         """
         self.is_new = False
+        self._what = ""
 
     def is_now(self, epoch: int, *, looked_for: int) -> None:
         """Metadata says so; `looked_for`: the newest epoch for which this lane has asked for a look
@@ -31,13 +36,21 @@ class TargetLeader:
         if self.looked < 0:
             self.looked = epoch
         known = max(self.epoch, looked_for)
-        self.is_new = self.is_new or 0 <= known < epoch
+        if 0 <= known < epoch:
+            self.is_new = True
+            self._what = f"it has a new leader (epoch {epoch})"
         self.epoch = max(known, epoch)
+
+    def may_have_restarted(self) -> None:
+        """The connection to it is younger than the look."""
+        if not self.is_new:
+            self.is_new = True
+            self._what = "its leader may have restarted since its log was looked at"
 
     def trouble(self, target: TopicPartition) -> PartitionError:
         """Why the partition is to be looked at."""
         return PartitionError(
-            f"{target}: it has a new leader (epoch {self.epoch}); looking what that one has",
+            f"{target}: {self._what}; looking what that one has",
             code="TARGET_LEADER_CHANGED",
             fate=Fate.RETRIABLE,
         )

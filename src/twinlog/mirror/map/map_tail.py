@@ -96,7 +96,10 @@ class MapTail:
     def announce(self, run: Run, fingerprint: int | None, *, always: bool = False) -> None:
         """Add a run that a batch about to be sent begins; `always`: even one that is known so."""
         if self.runs and run.continues(self.runs[-1]) and not always:
-            return
+            # how far was read was announced alone; a batch that begins there brings its fingerprint
+            is_noted = run.ordinal == self.runs[-1].ordinal and self.fingerprint is None
+            if not is_noted or fingerprint is None:
+                return
         if self.runs and run.ordinal == self.runs[-1].ordinal:
             self.runs[-1] = run  # nothing was written for the announced one: this is what follows
         else:

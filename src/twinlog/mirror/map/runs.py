@@ -108,7 +108,13 @@ class PackedRuns(Sequence[Run]):
 
     def following(self, value: int, field: int) -> int:
         """The index of the first run whose field is above a value."""
-        at = bisect_right(self._chunks, value, key=lambda chunk: chunk.first[field])
+        chunks = self._chunks
+        # one chunk is the usual case, and every offset of every group asks: 100,000 take 0.52 s
+        # instead of 0.86 with this and the short way in __getitem__
+        if len(chunks) == 1:
+            at = int(chunks[0].first[field] <= value)
+        else:
+            at = bisect_right(chunks, value, key=lambda chunk: chunk.first[field])
         if not at:
             return 0
         inside = bisect_right(self._unpacked(at - 1), value, key=_FIELD[field])
@@ -139,6 +145,9 @@ class PackedRuns(Sequence[Run]):
     def __getitem__(self, index: int | slice) -> Run | list[Run]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
+        open_chunk, runs = self._open
+        if open_chunk == 0 and 0 <= index < len(runs):
+            return runs[index]
         count = len(self)
         if index < 0:
             index += count
@@ -161,6 +170,14 @@ class PackedRuns(Sequence[Run]):
 
     def __repr__(self) -> str:
         return f"PackedRuns({list(self)!r})"
+
+
+def k_at(runs: Sequence[Run], log_end: int) -> int:
+    """Target offset - ordinal of the next record, in a topic of ours that ends there: it is larger
+    behind what was accepted of somebody else (`mirror.map.accepted_records`).
+    """
+    run = runs[max(0, following(runs, log_end, DOWNSTREAM) - 1)]
+    return run.downstream - run.ordinal
 
 
 def following(runs: Sequence[Run], value: int, field: int) -> int:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from twinlog.mirror.map.mm2_offsets import Pair, downstream_before, upstream_before
 from twinlog.mirror.map.offset_map import PartitionMap
-from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following, run_at
+from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following, k_at, run_at
 
 
 class Reach(NamedTuple):
@@ -132,7 +132,7 @@ def reach_of(known: PartitionMap | None, target_end: int, *, is_shared: bool) ->
     first = known.runs[0]
     if not is_shared:
         downstream = target_end
-        ordinal = target_end - (first.downstream - first.ordinal)
+        ordinal = target_end - k_at(known.runs, target_end)
     elif known.mark is not None:
         ordinal, downstream = known.mark
     else:

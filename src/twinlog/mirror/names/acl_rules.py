@@ -4,6 +4,9 @@ MirrorMaker 2 copies an ACL where its pattern is LITERAL and its name would be m
 ALLOW WRITE is left out, since a remote topic has one writer; ALLOW ALL becomes ALLOW READ; all
 others, DENY included, are copied as they are. Nothing is ever removed.
 
+DENY WRITE for everybody is not copied: on a remote topic it would shut the copy itself out, and a
+switchover sets it on the source, where it must not follow the producers to the target.
+
 `twinlog.sync.topic.acls.prefixed` adds PREFIXED patterns, each under the name its topics get, and
 takes the literal `*` for what it means. `twinlog.sync.topic.acls.removal` takes away what the
 source does not have (any more), as far as such a sync could have made it.
@@ -20,6 +23,7 @@ from twinlog.mirror.names.filters import TopicSelector
 from twinlog.wire.topic_acl import ALL, READ, WRITE, Pattern, Permission, TopicAcl
 
 EVERY_TOPIC = "*"
+EVERYBODY = "User:*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,8 @@ class AclRules:
     """
     prefixed: bool
     removal: bool
+    renames: bool = False
+    """Other names may be given: only those of topics that are there are known to be right."""
 
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:
@@ -44,16 +50,26 @@ class AclRules:
             selector=TopicSelector.of(flow),
             source_alias=flow.source_alias,
             stem=None if flow.policy.custom else stem,
-            prefixed=flow.sync_topic_acls_prefixed,
-            removal=flow.sync_topic_acls_removal,
+            prefixed=flow.acl_sync.prefixed,
+            removal=flow.acl_sync.removal,
+            renames=bool(flow.policy.renames),
         )
 
     def wanted(self, source: Iterable[TopicAcl], topics: Collection[str]) -> set[TopicAcl]:
-        """What the target should have; `topics` are the mirrored ones, for patterns."""
-        copies = (self._copy(acl, topics) for acl in source if not _is_for_writers(acl))
+        """What the target should have; `topics` are the mirrored ones, for patterns and new
+        names: two topics that would share one must not share their readers either.
+        """
+        copies = (
+            self._copy(acl, topics)
+            for acl in source
+            if not (_is_for_writers(acl) or shuts_writers_out(acl))
+        )
         return {acl for acl in copies if acl is not None}
 
     def _copy(self, acl: TopicAcl, topics: Collection[str]) -> TopicAcl | None:
+        is_lone = acl.pattern == Pattern.LITERAL and acl.name != EVERY_TOPIC
+        if self.renames and is_lone and acl.name not in topics:
+            return None
         if acl.pattern == Pattern.LITERAL and self.selector.selects(acl.name):
             if self.prefixed and self.stem and acl.name == EVERY_TOPIC:
                 return _for_remote(acl, self.stem, Pattern.PREFIXED)
@@ -79,6 +95,8 @@ class AclRules:
     def _could_be_ours(self, acl: TopicAcl, stem: str) -> bool:
         if not acl.name.startswith(stem) or _is_for_writers(acl) or _allows_all(acl):
             return False
+        if shuts_writers_out(acl):
+            return False
         if acl.pattern == Pattern.PREFIXED:
             return self.prefixed
         return self.selector.selects(acl.name.removeprefix(stem))
@@ -86,6 +104,16 @@ class AclRules:
 
 def _is_for_writers(acl: TopicAcl) -> bool:
     return acl.permission == Permission.ALLOW and acl.operation == WRITE
+
+
+def shuts_writers_out(acl: TopicAcl) -> bool:
+    """Whether nobody may write with it, but for super users."""
+    return (acl.permission, acl.operation, acl.principal, acl.host) == (
+        Permission.DENY,
+        WRITE,
+        EVERYBODY,
+        "*",
+    )
 
 
 def _allows_all(acl: TopicAcl) -> bool:

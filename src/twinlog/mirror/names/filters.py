@@ -36,6 +36,7 @@ class Verdict(StrEnum):
     EXCLUDED = "in `topics.exclude`"
     INTERNAL = "internal"
     CYCLE = "came from the target"
+    RELEASED = "released from the flow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class TopicSelector:
     """Heartbeats are mirrored whatever the filter says."""
     policy: ReplicationPolicy
     target_alias: str
+    released: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:
@@ -57,6 +59,7 @@ class TopicSelector:
             heartbeats=flow.heartbeats_replication_enabled,
             policy=policy_of(flow),
             target_alias=flow.target_alias,
+            released=flow.released,
         )
 
     def selects(self, topic: str) -> bool:
@@ -70,6 +73,8 @@ class TopicSelector:
             return Verdict.NOT_INCLUDED
         if not by_heartbeat and self.topics_exclude.matches(topic):
             return Verdict.EXCLUDED
+        if topic in self.released:
+            return Verdict.RELEASED
         return Verdict.CYCLE if self.is_cycle(topic) else Verdict.SELECTED
 
     def is_cycle(self, topic: str) -> bool:
@@ -156,9 +161,9 @@ class ConfigPropertyFilter:
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:
         return cls(
-            exclude=flow.config_properties_exclude,
+            exclude=flow.config_sync.exclude,
             # MM2 compares with "source" and takes anything else for the target
-            copies_defaults=flow.use_defaults_from == "source",
+            copies_defaults=flow.config_sync.use_defaults_from == "source",
         )
 
     def for_new_topic(self, entries: Iterable[TopicConfigEntry]) -> dict[str, str]:

@@ -24,7 +24,10 @@ def policy_from(config: PolicyConfig, source_alias: str | None) -> DefaultReplic
             separator=config.separator,
             internal_separator=config.internal_separator,
             source_alias=source_alias,
+            renames=config.renames,
         )
     return DefaultReplicationPolicy(
-        separator=config.separator, internal_separator=config.internal_separator
+        separator=config.separator,
+        internal_separator=config.internal_separator,
+        renames=config.renames,
     )

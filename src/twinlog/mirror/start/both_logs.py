@@ -10,6 +10,7 @@ from typing import Final
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.map.offset_map import Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, answer_of
+from twinlog.mirror.skips import skipped
 from twinlog.mirror.start.divergence import Known
 from twinlog.mirror.start.newest_first import newest_first
 from twinlog.mirror.start.request import StartRequest
@@ -103,7 +104,7 @@ class BothLogs:
             if error.code == "OFFSET_OUT_OF_RANGE":
                 return None
             raise
-        return source_records(raw)[0].get(offset)
+        return self._decoded(raw, upto=offset)[0].get(offset)
 
     def epoch_before(self, offset: int) -> int:
         """The leader epoch of the source's record before an offset, as its own batch says; -1 where
@@ -111,6 +112,8 @@ class BothLogs:
         """
         if not self.here.log_start < offset <= self.here.high_watermark:
             return -1
+        if (skip := skipped(self.request.skips, offset - 1)) is not None and skip.is_batch:
+            return -1  # of bytes that are wrong the epoch may be wrong, too
         try:
             raw = self.read_source(offset - 1)
         except TwinlogError as error:
@@ -136,7 +139,7 @@ class BothLogs:
         ]
         out: dict[int, Known] = {}
         for raw in newest_first(self.read_source, wanted).answers:
-            out |= source_records(raw)[0]
+            out |= self._decoded(raw, upto=wanted[-1])[0]
         return out
 
     def around(self, offset: int) -> dict[int, Known]:
@@ -149,8 +152,17 @@ class BothLogs:
         answers, whole_from = newest_first(self.read_source, wanted, max_reads=MAX_SEARCH_READS)
         found: dict[int, Known] = {}
         for raw in answers:
-            found |= source_records(raw)[0]
-        return {at: record for at, record in found.items() if whole_from <= at < offset}
+            found |= self._decoded(raw, upto=offset)[0]
+        near = {at: record for at, record in found.items() if whole_from <= at < offset}
+        return self._without_skipped(near)
+
+    def _decoded(self, raw: memoryview, *, upto: int | None = None) -> tuple[dict[int, Known], int]:
+        return source_records(raw, upto=upto, skips=self.request.skips)
+
+    def _without_skipped(self, found: dict[int, Known]) -> dict[int, Known]:
+        """In order of their neighbours: a record that was left out is no neighbour of any."""
+        skips = self.request.skips
+        return {at: one for at, one in found.items() if skipped(skips, at) is None}
 
     def source_records(self, low: int, high: int) -> dict[int, Known]:
         """What the source has between two offsets, as far as the bounds of a look go."""
@@ -159,12 +171,12 @@ class BothLogs:
         for _ in range(MAX_SEARCH_READS):
             if offset >= min(high, self.here.high_watermark):
                 break
-            part, after = source_records(self.read_source(offset))
+            part, after = self._decoded(self.read_source(offset))
             if after <= offset:
                 break
             out |= {at: record for at, record in part.items() if at >= low}
             offset = after
-        return out
+        return self._without_skipped(out)
 
 
 def _read(view: LogView, tp: TopicPartition, offset: int) -> memoryview:

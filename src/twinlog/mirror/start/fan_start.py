@@ -21,10 +21,8 @@ from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror.copy.fan_out import is_record, next_upstream
 from twinlog.mirror.copy.partitioner import partition_of
 from twinlog.mirror.findings import (
-    Span,
     diverged,
     extra_records,
-    gap_written,
     position_regressed,
     target_truncated,
 )
@@ -36,11 +34,16 @@ from twinlog.mirror.start.divergence import not_disproved
 from twinlog.mirror.start.former_life import check_former
 from twinlog.mirror.start.position import Look, under_min_isr
 from twinlog.mirror.start.request import StartRequest, StartRules
-from twinlog.mirror.start.shared_topic import OurEnd, check_mark, headers_between, record_before
+from twinlog.mirror.start.shared_topic import (
+    OurEnd,
+    check_mark,
+    headers_between,
+    ordinal_behind,
+    record_before,
+)
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import sequence_of, sequences_ahead
-from twinlog.wire.record_batch import BatchHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +58,10 @@ def find_fan_start(
     source: LogView,
     target: LogView,
     rules: StartRules,
-    *,
-    may_lose_batches: bool,
 ) -> FanStart:
     """Where each branch goes on; all are requests for one source partition.
 
-    `may_lose_batches`: the target topic is compacted. Raises TwinlogError when one branch cannot
+    Raises TwinlogError when one branch cannot
     go on: the others then wait for it, for they are read together.
     """
     tp = requests[0].source
@@ -89,11 +90,7 @@ def find_fan_start(
             target,
             rules,
         )
-        point = look.branch(
-            branches=len(requests),
-            committed=ends.high_watermark,
-            may_lose_batches=may_lose_batches,
-        )
+        point = look.branch(branches=len(requests), committed=ends.high_watermark)
         points.append(point)
     return FanStart(points=tuple(points))
 
@@ -119,7 +116,7 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
 class BranchLook(Look):
     """One branch's start, with all answers at hand."""
 
-    def branch(self, *, branches: int, committed: int, may_lose_batches: bool) -> StartPoint:
+    def branch(self, *, branches: int, committed: int) -> StartPoint:
         """Where it goes on; all of the target's log below `committed` is there to stay.
 
         K is no more than an estimate here. It is one from below: what lies further and is not ours
@@ -128,13 +125,7 @@ class BranchLook(Look):
         if not self.request.runs:
             first = self._first()
             return replace(first, k=committed - first.ordinal)
-        ours = find_branch_end(
-            self.request,
-            self.there,
-            self.producer,
-            self.logs.target,
-            may_lose_batches=may_lose_batches,
-        )
+        ours = find_branch_end(self.request, self.there, self.producer, self.logs.target)
         if ours.downstream > committed:
             raise under_min_isr(self.request.target, ours.downstream - committed)
         upstream = self._check_source(self._next_upstream(ours, branches))
@@ -194,8 +185,6 @@ def find_branch_end(
     there: LogEnds,
     producer: ProducerTail | None,
     target: LogView,
-    *,
-    may_lose_batches: bool,
 ) -> OurEnd:
     """How far the branch came: from its mark on, by what the broker remembers, and by headers."""
     first = request.runs[0]
@@ -209,8 +198,9 @@ def find_branch_end(
     for header in headers_between(target, request.target, begin, there.log_end):
         if header.magic < 2 or header.producer_id not in request.our_producers:
             continue
-        is_whole = not may_lose_batches and (begin == mark.downstream or ordinal > mark.ordinal)
-        ordinal = _behind(request, ordinal, header, is_whole=is_whole)
+        is_whole = begin == mark.downstream or ordinal > mark.ordinal
+        is_whole &= not request.may_lose_batches
+        ordinal = ordinal_behind(request, ordinal, header, is_whole=is_whole)
         downstream = header.next_offset
     if listed is None:
         if begin > mark.downstream and ordinal == mark.ordinal and _may_be_further(request, mark):
@@ -234,32 +224,6 @@ def find_branch_end(
             code="EXTRA_RECORDS",
         )
     return _end(listed, downstream if listed == ordinal else -1)
-
-
-def _behind(request: StartRequest, ordinal: int, header: BatchHeader, *, is_whole: bool) -> int:
-    """The ordinal behind a batch of ours; `is_whole`: none before it can have been deleted."""
-    ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))
-    if ahead < 0:
-        raise PartitionError(
-            extra_records(
-                f"{request.target}: the batch at offset {header.base_offset} repeats records that "
-                "are there before",
-                request.target,
-                Span(header.base_offset, header.next_offset),
-            ),
-            code="EXTRA_RECORDS",
-        )
-    if ahead and is_whole:
-        raise PartitionError(
-            gap_written(
-                f"{request.target}: {ahead} records of ours are missing before offset "
-                f"{header.base_offset}",
-                request.source,
-                request.target,
-            ),
-            code="GAP_WRITTEN",
-        )
-    return ordinal + ahead + header.last_offset_delta + 1
 
 
 def _end(ordinal: int, downstream: int) -> OurEnd:

@@ -60,7 +60,9 @@ def newest_first(
             step = max(1, min(step // 2, reached - at))
         while older := next((one for one in done if one[0] < top <= one[1]), None):
             top = older[0]
-    return Newest(answers, wanted[top] if top < len(wanted) else 0)
+    if top < len(wanted):
+        return Newest(answers, wanted[top])
+    return Newest(answers, wanted[-1] + 1 if wanted else 0)  # the bound came before the end
 
 
 def _reached(raw: memoryview, wanted: Sequence[int]) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from twinlog.mirror.skips import Skip, skipped
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import control_type
 
@@ -13,9 +14,16 @@ MAX_READS: Final = 20
 
 
 def holds_records(
-    read: Callable[[int], memoryview], *, low: int, high: int, read_committed: bool
+    read: Callable[[int], memoryview],
+    *,
+    low: int,
+    high: int,
+    read_committed: bool,
+    skips: Sequence[Skip] = (),
 ) -> bool:
-    """True when a reader of [low, high) would see a record; `read` fetches whole batches."""
+    """True when a reader of [low, high) would see a record that is not left out (`skips`); `read`
+    fetches whole batches.
+    """
     open_producers: set[int] = set()
     for _ in range(MAX_READS):
         if low >= high:
@@ -27,6 +35,10 @@ def holds_records(
                 continue
             if header.base_offset >= high:
                 return False
+            skip = skipped(skips, max(low, header.base_offset))
+            if skip is not None and (skip.is_batch or header.next_offset <= skip.next):
+                low = max(skip.next, low) if skip.is_batch else header.next_offset
+                continue
             low = header.next_offset
             if _decides(header, raw[at : at + header.length], open_producers, read_committed):
                 return True

@@ -18,9 +18,12 @@ copied.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.mirror import findings
-from twinlog.mirror.map.offset_map import run_at, upstream_range
+from twinlog.mirror.map.accepted_records import Stretch, Walk, last_stretch, pending, walk
+from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
 from twinlog.mirror.start.both_logs import BothLogs
 from twinlog.mirror.start.break_search import find_break
@@ -34,6 +37,7 @@ from twinlog.mirror.start.tail_place import TailCheck
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import StartKind, TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.record_batch import read_headers
+from twinlog.wire.records import Record
 
 
 class Look:
@@ -66,7 +70,13 @@ class Look:
         runs, end = self.request.runs, self.there.log_end
         if not runs:
             return self._first()
-        k = runs[0].downstream - runs[0].ordinal
+        stretch = last_stretch(runs, end)
+        if (found := self._behind_accepted(stretch)) is not None:
+            return found
+        k = stretch.k
+        if stretch.low:
+            self.there = replace(self.there, log_start=max(self.there.log_start, stretch.low))
+            self.logs = self._logs_to(self.there)
         ordinal = end - k
         if ordinal < 0 or run_at(runs, ordinal) is None:
             raise PartitionError(
@@ -82,14 +92,51 @@ class Look:
         self._check_producer(ordinal, k)
         tail = self.logs.target_tail()
         self._check_last_batch(tail, ordinal, k)
-        place = Place(next_upstream(runs, ordinal, self.here.log_start), -1)
+        return self._point(ordinal, self._place(self.logs, tail, k, ordinal), k, tail)
+
+    def _place(self, logs: BothLogs, tail: TargetTail, k: int, ordinal: int) -> Place:
+        place = Place(next_upstream(self.request.runs, ordinal, self.here.log_start), -1)
         if tail.records or self.request.lost is not None:
-            place = TailCheck(self.logs, tail, k, ordinal).place()
+            place = TailCheck(logs, tail, k, ordinal).place()
         upstream = self._check_source(place.upstream)
         if upstream != place.upstream:
             place = place._replace(upstream=upstream, leader_epoch=-1)
-        place = place._replace(leader_epoch=self._epoch(upstream, place.leader_epoch))
-        return self._point(ordinal, place, k, tail)
+        return place._replace(leader_epoch=self._epoch(upstream, place.leader_epoch))
+
+    def _behind_accepted(self, stretch: Stretch) -> StartPoint | None:
+        """Behind records of somebody else that lie there exactly as they were accepted; None: there
+        are none of which the map does not know.
+        """
+        runs, end = self.request.runs, self.there.log_end
+        low = max(self.there.log_start, stretch.low)
+        found: Walk | None = None
+        for accepted in pending(self.request.accepted, stretch, end):
+            found = None if accepted.first < low else self._walk(accepted.first, stretch)
+            if found is not None and found.accepted == accepted:
+                break
+        else:
+            return None
+        assert found is not None  # noqa: S101 (it is what is accepted)
+        ordinal, k = found.next_ordinal, found.accepted.k
+        if run_at(runs, ordinal) is None:
+            return None
+        self._check_regress(ordinal)
+        self._check_producer(ordinal, k)
+        view = found.stretch_end(self.there, stretch.low)
+        logs = self._logs_to(view)
+        tail = logs.target_tail()
+        place = self._place(logs, tail, view.log_end - ordinal, ordinal)
+        if place.corrected:
+            return None  # the map is wrong as well: one at a time
+        learnt = _learnt(runs, found, place.upstream)
+        return self._point(ordinal, place._replace(corrected=learnt), k, tail)
+
+    def _walk(self, first: int, stretch: Stretch) -> Walk | None:
+        end, producers = self.there.log_end, self.request.our_producers
+        return walk(self.logs.read_target, first, end, k=stretch.k, producers=producers)
+
+    def _logs_to(self, there: LogEnds) -> BothLogs:
+        return BothLogs(self.request, self.here, there, self.logs.source, self.logs.target)
 
     def _first(self) -> StartPoint:
         end = self.there.log_end
@@ -293,6 +340,7 @@ class Look:
             low=max(upstream, self.here.log_start),
             high=self.here.high_watermark,
             read_committed=self.rules.read_committed,
+            skips=self.request.skips,
         ):
             raise PartitionError(
                 f"{self.request.target}: others have written from offset {ours.foreign} on, so "
@@ -309,6 +357,10 @@ class Look:
         if ours.foreign is not None:
             # markers, nothing that is copied
             checked = max(checked, self.here.high_watermark)
+        jumps = with_jumps(self.request.runs, ours.jumps, ours.ordinal)
+        if last is not None and last.upstream >= checked:
+            checked = last.upstream + 1
+            jumps = (*jumps, Run(ours.ordinal - 1, last.upstream, ours.downstream - 1))
         epoch = -1 if last is None or last.upstream != checked - 1 else last.leader_epoch
         return StartPoint(
             ordinal=ours.ordinal,
@@ -320,7 +372,7 @@ class Look:
             taken_over=ours.foreign is not None,
             compared=0 if last is None else 1,
             target_epoch=self.there.leader_epoch,
-            jumps=with_jumps(self.request.runs, ours.jumps, ours.ordinal),
+            jumps=jumps,
         )
 
     def _check_last(self, ours: OurEnd) -> Equal | None:
@@ -334,8 +386,10 @@ class Look:
         raw = self.logs.read_target(offset)
         there = record_before(raw, ours.downstream, self.request.our_producers)
         here = self.logs.source_record(upstream)
-        if there is None or here is None:
+        if there is None:
             return None
+        if here is None:
+            return self._last_elsewhere(ours, upstream, there)
         if same_record(here[0], there[0], compare_timestamp=there[1]):
             return Equal(ours.ordinal - 1, upstream, here[1])
         raise PartitionError(
@@ -348,6 +402,23 @@ class Look:
             ),
             code="DIVERGED",
         )
+
+    def _last_elsewhere(
+        self, ours: OurEnd, upstream: int, there: tuple[Record, bool]
+    ) -> Equal | None:
+        """Our last record further on at the source, behind a gap that no row foretold: a lane
+        thought dead may have written it. One record alone is proof only by its own timestamp.
+        """
+        record, has_own_time = there
+        found = {
+            at: epoch
+            for at, (known, epoch) in self.logs.around(upstream).items()
+            if at > upstream and has_own_time and same_record(known, record, compare_timestamp=True)
+        }
+        if len(found) != 1:
+            return None
+        ((at, epoch),) = found.items()
+        return Equal(ours.ordinal - 1, at, epoch)
 
     # -- both
 
@@ -403,3 +474,14 @@ def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
         code="TARGET_UNDER_MIN_ISR",
         fate=Fate.RETRIABLE,
     )
+
+
+def _learnt(runs: tuple[Run, ...], found: Walk, upstream: int) -> tuple[Run, ...]:
+    """What the map has to learn of an acceptance; the copy goes on at this upstream offset."""
+    jumps = []
+    for ordinal, downstream in found.jumps:
+        run = run_at(runs, ordinal)
+        if run is not None:
+            jumps.append(Run(ordinal, run.upstream_of(ordinal), downstream))
+    moved = with_jumps(runs, jumps, found.next_ordinal)
+    return (*moved, Run(found.next_ordinal, upstream, found.end))

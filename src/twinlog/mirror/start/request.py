@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.skips import Skip
 from twinlog.model import EARLIEST, StartAt, TopicId, TopicPartition
 
 
@@ -42,6 +44,12 @@ class StartRequest:
     lost: tuple[int, int] | None = None
     """[first, next) of copied upstream offsets that the source was found to have lost, earlier in
     this generation."""
+    may_lose_batches: bool = False
+    """The target topic is compacted, or may be: not every batch of ours need be there."""
+    skips: tuple[Skip, ...] = ()
+    """Upstream records that are left out since somebody wants it."""
+    accepted: tuple[Accepted, ...] = ()
+    """Records of somebody else in the target's log that stay there."""
     accept_source_loss: bool = False
     """Go on behind records that the source deleted before they were copied."""
 

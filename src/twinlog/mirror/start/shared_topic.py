@@ -4,6 +4,13 @@ for.
 The map's mark says how far the copy surely got; behind it the headers of all batches are read. A
 batch of our producer id moves our end; any other data batch is foreign, unless another flow of ours
 wrote it.
+
+A target that lost its end (unclean election) and was written to by others since is longer than the
+mark again, and nothing behind the mark is ours. While the broker knows our id it says how far we
+are; where it has forgotten us, the place of our last record decides: a log gives an offset once, so
+a batch of somebody else that covers it proves the loss (`TARGET_TRUNCATED`). That counts only where
+the place is known and its batch cannot be gone: by the map, up to the mark, in a topic that is not
+compacted. It is a look and changes nothing, whoever else looks or dies.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from twinlog.errors import PartitionError
-from twinlog.mirror.findings import extra_records, target_truncated
+from twinlog.mirror.findings import Span, extra_records, gap_written, target_truncated
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.request import StartRequest, StartRules
@@ -54,10 +61,15 @@ def find_our_end(
     for header in headers_between(target, request.target, begin, there.log_end):
         if header.magic >= 2 and header.producer_id in request.our_producers:
             jumps += _jump(ordinal, header, request.runs, jumps)
-            ordinal, foreign = _next_ordinal(ordinal, header), None
+            is_whole = begin == mark.downstream or ordinal > mark.ordinal
+            is_whole &= not request.may_lose_batches
+            ordinal = ordinal_behind(request, ordinal, header, is_whole=is_whole)
+            foreign = None
             downstream = header.next_offset
         elif foreign is None and _is_foreign(header, rules.known_producers):
             foreign = max(header.base_offset, begin)
+    if producer is None and ordinal == mark.ordinal > first.ordinal:
+        _check_place(request, ordinal - 1, there, target)
     if producer is not None:
         ahead = sequences_ahead(producer.last_sequence + 1, sequence_of(mark.ordinal))
         if ahead < 0:
@@ -84,6 +96,21 @@ def check_mark(request: StartRequest, mark: Mark, there: LogEnds) -> None:
     """Raises TARGET_TRUNCATED where the target's log ends before a place that the copy reached."""
     if mark.downstream > there.log_end:
         raise _truncated(request, f"{mark.downstream - there.log_end} offsets of the copy", there)
+
+
+def _check_place(request: StartRequest, ordinal: int, there: LogEnds, target: LogView) -> None:
+    """Raises TARGET_TRUNCATED where somebody else's batch covers the place of a record of ours."""
+    run = run_at(request.runs, ordinal)
+    if run is None or request.may_lose_batches:
+        return
+    place = run.downstream_of(ordinal)
+    if not there.log_start <= place < there.log_end:
+        return
+    header = next(headers_between(target, request.target, place, place + 1), None)
+    if header is None or header.magic < 2 or header.base_offset > place:
+        return  # of a log whose batches are not those that were written nothing is known
+    if header.producer_id not in request.our_producers:
+        raise _truncated(request, f"our records up to ordinal {ordinal}, at offset {place},", there)
 
 
 def _truncated(request: StartRequest, what: str, there: LogEnds) -> PartitionError:
@@ -174,7 +201,29 @@ def _is_foreign(header: BatchHeader, known: frozenset[int]) -> bool:
     return not header.is_control and header.producer_id not in known
 
 
-def _next_ordinal(ordinal: int, header: BatchHeader) -> int:
-    """The ordinal behind a batch that does not lie before `ordinal`."""
-    behind = header.base_sequence + header.last_offset_delta + 1
-    return ordinal + (behind - sequence_of(ordinal)) % SEQUENCE_MODULUS
+def ordinal_behind(
+    request: StartRequest, ordinal: int, header: BatchHeader, *, is_whole: bool
+) -> int:
+    """The ordinal behind a batch of ours; `is_whole`: none before it can have been deleted."""
+    ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))
+    if ahead < 0:
+        raise PartitionError(
+            extra_records(
+                f"{request.target}: the batch at offset {header.base_offset} repeats records that "
+                "are there before",
+                request.target,
+                Span(header.base_offset, header.next_offset),
+            ),
+            code="EXTRA_RECORDS",
+        )
+    if ahead and is_whole:
+        raise PartitionError(
+            gap_written(
+                f"{request.target}: {ahead} records of ours are missing before offset "
+                f"{header.base_offset}",
+                request.source,
+                request.target,
+            ),
+            code="GAP_WRITTEN",
+        )
+    return ordinal + ahead + header.last_offset_delta + 1

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from twinlog.mirror.map.offset_map import Run, run_at
+from twinlog.mirror.skips import Skip, skipped
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Headers, Record, decode_batch, decode_legacy, fingerprint
 
@@ -141,11 +142,23 @@ def decode(header: BatchHeader, batch: memoryview) -> Sequence[Record]:
     return decode_legacy(batch) if header.magic < 2 else decode_batch(batch)
 
 
-def source_records(raw: memoryview) -> tuple[dict[int, tuple[Record, int]], int]:
-    """(offset -> (record, leader epoch), the offset behind) of fetched source bytes."""
+def source_records(
+    raw: memoryview, *, upto: int | None = None, skips: Sequence[Skip] = ()
+) -> tuple[dict[int, tuple[Record, int]], int]:
+    """(offset -> (record, leader epoch), the offset behind) of fetched source bytes.
+
+    Batches behind offset `upto` are not decoded, nor those that are left out as a whole: one that
+    is corrupt must not keep anybody from looking at those before it.
+    """
     out: dict[int, tuple[Record, int]] = {}
     after = -1
     for header, at in read_headers(raw):
+        if upto is not None and header.base_offset > upto and header.magic >= 2:
+            break
+        skip = skipped(skips, header.base_offset)
+        if skip is not None and skip.is_batch:
+            after = max(after, skip.next)
+            continue
         after = header.next_offset
         if header.magic >= 2 and header.is_control:
             continue

@@ -52,7 +52,8 @@ class TailCheck:
             if lost is not None and not found.proves(self._ordinal):
                 raise not_disproved(lost, source=self._request.source)
             epoch = found.epoch_before(self._ordinal, upstream)
-            return Place(upstream, epoch, compared=found.equal)
+            accepted = Place(upstream, epoch, compared=found.equal)
+            return accepted if found.proves(self._ordinal) else self._elsewhere(accepted)
         place = self._corrected(upstream, known)
         if place is not None:
             return place
@@ -109,6 +110,24 @@ class TailCheck:
             if void and gone is None and self._request.lost is None:
                 gone = Place(behind, -1, (right,), found.equal)
         return self._near_by(upstream, gone)
+
+    def _elsewhere(self, accepted: Place) -> Place:
+        """Where the source has no record at the place of the last one, it may have it near by: a
+        lane thought dead may have written it with a row that was not read, or is void.
+        """
+        first, records = self._runs[0].ordinal, self._tail.records
+        if not records or records[-1].offset != self._k + self._ordinal - 1:
+            return accepted
+        if self._ordinal <= first:
+            return accepted  # nothing is ours yet: what lies there another mirror wrote
+        around = self._logs.around(accepted.upstream)
+        place = search(self._tail, around)
+        if place is None:
+            return accepted
+        corrected = found_by_content(self._tail, around, place, self._k)
+        if any(run.ordinal < first for run in corrected):
+            return accepted
+        return Place(place + 1, around[place][1], corrected, len(self._tail.records))
 
     def _near_by(self, upstream: int, gone: Place | None) -> Place | None:
         """The only place in the neighbourhood whose records are the last ones of the target; `gone`

@@ -23,11 +23,10 @@ change its direction (ADR 12).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from twinlog.mirror.state.generations import STATE_VERSION, read_row
+from twinlog.mirror.state.generations import encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, TopicId
 
 _KIND = "copy"
@@ -51,10 +50,12 @@ class CopyRow:
     begun: bool = False
     """Lanes may have written to it; before that it is an intention, which may be taken back."""
     ended: bool = False
+    renamed: bool = False
+    """`twinlog.rename` gave the topic another name; written only where it did, so that rows of
+    other topics are what they were."""
 
     def encode(self) -> tuple[bytes, bytes]:
-        value = {
-            "v": STATE_VERSION,
+        value: dict[str, object] = {
             "topic_id": self.topic_id,
             "target_cluster_id": self.target_cluster_id,
             "source_cluster_id": self.source_cluster_id,
@@ -64,7 +65,9 @@ class CopyRow:
             "begun": self.begun,
             "ended": self.ended,
         }
-        return _json(["flow", self.flow, _KIND, self.topic]), _json(value)
+        if self.renamed:
+            value["renamed"] = True
+        return encode_row(["flow", self.flow, _KIND, self.topic], value)
 
     def is_of(self, topic: str, topic_id: TopicId) -> bool:
         """Whether it speaks of this topic, and not of an earlier one of that name."""
@@ -107,9 +110,6 @@ def copy_rows(
                 lineage=tuple(fields["lineage"]),
                 begun=fields["begun"],
                 ended=fields["ended"],
+                renamed=fields.get("renamed", False),
             )
     return out
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -10,7 +10,7 @@ is not closed may have lanes that still send.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,7 +39,6 @@ class Claim:
     def encode(self) -> tuple[bytes, bytes]:
         key = ["flow", self.flow, "generation", self.generation, self.claimant]
         value = {
-            "v": STATE_VERSION,
             "producer_id": self.producer_id,
             "meaning": self.meaning,
             "host": self.host,
@@ -48,26 +47,25 @@ class Claim:
             "source_cluster_id": self.source_cluster_id,
             "target_cluster_id": self.target_cluster_id,
         }
-        return _json(key), _json(value)
+        return encode_row(key, value)
 
 
 def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
     """The record that says: all lanes of this generation have drained."""
-    return _json(["flow", flow, "closed", generation]), _json({"v": STATE_VERSION})
+    return encode_row(["flow", flow, "closed", generation], {})
 
 
 def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[bytes, bytes]:
     """The record that says: this generation found the offset map topic deleted, and makes it anew.
     It had rows of these target topics.
     """
-    value = {"v": STATE_VERSION, "targets": sorted(targets)}
-    return _json(["flow", flow, "map-lost", generation]), _json(value)
+    return encode_row(["flow", flow, "map-lost", generation], {"targets": sorted(targets)})
 
 
 def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
     """The record that gives a producer id to the source partitions of this number (`fan_out`)."""
     key = ["flow", flow, "producer", number, claimant]
-    return _json(key), _json({"v": STATE_VERSION, "producer_id": producer_id})
+    return encode_row(key, {"producer_id": producer_id})
 
 
 def fan_producers(
@@ -134,6 +132,16 @@ def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
     return frozenset(out)
 
 
+def producer_of(key: bytes | None, value: bytes | None) -> int | None:
+    """The producer id that a row gives to a flow, or to some of its partitions; None: it gives
+    none.
+    """
+    if key is None or value is None:
+        return None
+    parts, fields = read_row(key, value)
+    return int(fields["producer_id"]) if parts[2] in ("generation", "producer") else None
+
+
 def _claim(parts: list, fields: dict) -> Claim:  # type: ignore[type-arg]
     return Claim(
         flow=parts[1],
@@ -168,6 +176,11 @@ def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[typ
             code="STATE_TOO_NEW",
         )
     return parts, fields
+
+
+def encode_row(parts: Sequence[object], fields: Mapping[str, object]) -> tuple[bytes, bytes]:
+    """(key, value) of a record of the state topic, as `read_row` reads it."""
+    return _json(parts), _json({"v": STATE_VERSION, **fields})
 
 
 def _json(value: object) -> bytes:

@@ -1,0 +1,136 @@
+"""`twinlog diff FILE`: what differs between the two clusters of each flow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+
+from twinlog.cli.options.candidates import topics as topics_of_file
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.quantities import count, plural
+
+if TYPE_CHECKING:
+    from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+
+JSON_VERSION: Final = 1
+SHOWN_EACH: Final = 50
+"""Rows of one aspect; --format json has all."""
+
+NAME_WIDTH: Final = 80
+"""One name of 249 characters must not push every other row apart."""
+
+
+@click.command("diff", cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@flow_option
+@option(
+    "--topics",
+    metavar="REGEX",
+    shell_complete=topics_of_file,
+    help="Only source topics whose whole name matches; default: all.",
+)
+@option("--all", "every", is_flag=True, help="Show also what the flow leaves alone, and why.")
+@secrets_option
+@format_option
+def diff(file: Path, flow: str | None, topics: str | None, every: bool, output: Format) -> int:
+    """What differs between the two clusters of each flow, of what its mirror keeps equal.
+
+    Topics, partitions, replication factors, configs, ACLs and offsets of groups, by the flow's
+    replication policy and filters. What it leaves alone by its configuration is no difference;
+    --all shows that too, and quotas, which no mirror copies. Records are not compared. It only
+    reads. Exit code 1 when something differs, 0 when nothing does.
+
+    \b
+    twinlog diff mm2.properties
+    twinlog diff mm2.properties --flow 'A->B' --topics 'orders.*' --all
+    twinlog diff mm2.properties --format json
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.control.compare.comparison import compare_flows, matching
+
+    matches = matching(topics, "--topics")
+    config = load_file(file)
+    if flow is not None:
+        config = replace(config, flows=(one_flow(config.flows, flow),))
+    found = []
+    for one in compare_flows(config, matches, with_left_alone=every, say=_say):
+        found.append(one)
+        if not output.is_for_programs:
+            write_all(parts(one, with_left_alone=every))
+            if is_quiet():
+                write_warnings(text(f"{one.flow}: {line(each)}") for each in one.differences)
+    if output.is_for_programs:
+        flows = [one.as_json(with_left_alone=every) for one in found]
+        write_object(output, "diff", JSON_VERSION, {"flows": flows})
+    return 1 if any(one.differences for one in found) else 0
+
+
+def _say(told: str) -> None:
+    if not is_quiet():
+        write_line(told, sys.stderr)
+
+
+def line(one: Deviation) -> str:
+    """In one line, for those who want only what is wrong."""
+    what = f"{one.name} {one.detail}" if one.detail else one.name
+    return f"{one.aspect}: {what}: {one.source} / {one.target}"
+
+
+def parts(one: FlowComparison, *, with_left_alone: bool) -> Iterator[RenderableType]:
+    """Totals first, then each aspect's rows."""
+    number = len(one.differences)
+    said = plural(number, "difference") if number else "no difference"
+    yield text((one.flow, "bold"), ": ", (said, "yellow" if number else "green"))
+    yield _totals(one)
+    for note in one.notes:
+        yield text("  ", ("note: ", "cyan"), note)
+    shown = one.deviations if with_left_alone else one.differences
+    by_aspect: dict[Aspect, list[Deviation]] = {}
+    for each in shown:
+        by_aspect.setdefault(each.aspect, []).append(each)
+    for aspect, rows in by_aspect.items():
+        yield text()
+        yield _table(one.flow, aspect, rows[:SHOWN_EACH], with_left_alone=with_left_alone)
+        if len(rows) > SHOWN_EACH:
+            yield text(f"  and {count(len(rows) - SHOWN_EACH)} more (--format json has all)")
+
+
+def _totals(one: FlowComparison) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("  ", "compared", "different", "left alone"):
+        table.add_column(name, justify="left" if name == "  " else "right", no_wrap=True)
+    for aspect, total in one.totals().items():
+        numbers = (total.compared, total.different, total.left_alone)
+        row(table, f"  {aspect}", *map(count, numbers))
+    return table
+
+
+def _table(flow: str, aspect: Aspect, rows: list[Deviation], *, with_left_alone: bool) -> Table:
+    source, _, target = flow.partition("->")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(f"  {aspect}", no_wrap=True, overflow="ellipsis", max_width=NAME_WIDTH)
+    for name in ("", source, target):
+        table.add_column(text(name), overflow="fold")
+    if with_left_alone:
+        table.add_column("left alone, because", overflow="fold")
+    for one in rows:
+        style = "dim" if one.left_alone else ""
+        cells = [f"  {one.name}", one.detail, one.source, one.target]
+        if with_left_alone:
+            cells.append(one.left_alone)
+        row(table, *(text(cell, style=style) for cell in cells))
+    return table

@@ -1,0 +1,94 @@
+"""`twinlog doctor FILE`: why a flow is slow or stands still, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.text import Text
+
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.tables import text, write_all, write_warnings
+from twinlog.quantities import count, duration, plural, size
+
+if TYPE_CHECKING:
+    from twinlog.control.doctor.finding import Finding
+    from twinlog.control.doctor.observation import Observation
+
+JSON_VERSION: Final = 1
+STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possible": "cyan"}
+
+
+@click.command("doctor", cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@flow_option
+@secrets_option
+@format_option
+def doctor(file: Path, flow: str | None, output: Format) -> int:
+    """Why is a flow slow, or why does it stand still? The likeliest reason comes first.
+
+    Each reason has a line with the number that was measured, and one with the key to change or the
+    command to run. It asks the flow's process on this host, or its status on the target, and both
+    clusters; it measures for a few seconds, and changes nothing. Exit code 0 when nothing is found,
+    1 when something is.
+
+    \b
+    twinlog doctor mm2.properties
+    twinlog doctor mm2.properties --flow 'A->B'
+    twinlog doctor mm2.properties --format json
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.control.doctor.findings import as_json, findings
+    from twinlog.control.doctor.look import look
+
+    config = load_file(file)
+    if flow is not None:
+        config = replace(config, flows=(one_flow(config.flows, flow),))
+    found = [(seen, findings(seen)) for seen in look(config, file)]
+    if output.is_for_programs:
+        flows = [as_json(seen, some) for seen, some in found]
+        write_object(output, "doctor", JSON_VERSION, {"flows": flows})
+    else:
+        for seen, some in found:
+            write_all(parts(seen, some))
+            if is_quiet():
+                write_warnings(text(f"{seen.flow}: {one.what}") for one in some)
+    return 1 if any(some for _, some in found) else 0
+
+
+def parts(seen: Observation, found: list[Finding]) -> Iterator[Text]:
+    """What was measured, then each reason with what to do."""
+    yield text((seen.flow, "bold"), f": {seen.snapshot.state}, {measured(seen)}")
+    for note in seen.notes:
+        yield text("  ", ("note: ", "cyan"), note)
+    if not found:
+        yield text("  nothing holds it back", style="green")
+    for number, one in enumerate(found, 1):
+        likelihood = one.likelihood.name.lower()
+        yield text(f"  {number}. ", (likelihood, STYLES[likelihood]), f": {one.what}")
+        yield text(f"     do: {one.todo}")
+
+
+def measured(seen: Observation) -> str:
+    """The numbers that are known, in a line."""
+    behind = "at its end"
+    if seen.behind:
+        behind = f"{count(seen.lag)} records behind ({duration(max(0, seen.lag_ms) / 1000)})"
+    rate = "" if seen.rate is None else f"{size(seen.rate)}/s"
+    lanes = plural(seen.snapshot.lanes, "lane") if seen.snapshot.lanes else ""
+    ways = ", ".join(
+        f"{one.alias} {one.round_trip_ms:.1f} ms"
+        for one in (seen.source, seen.target)
+        if one.round_trip_ms >= 0
+    )
+    where = f"on {seen.snapshot.where}" if seen.snapshot.where else ""
+    trips = f"round trips: {ways}" if ways else ""
+    return ", ".join(filter(None, (behind, rate, lanes, where, trips)))

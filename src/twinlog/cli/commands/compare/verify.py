@@ -1,0 +1,211 @@
+"""`twinlog verify FILE`: whether the target holds what the source holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.text import Text
+
+from twinlog.cli.options.candidates import topics as topics_of_file
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.cli.terminal.output import Format, write_object, write_warning
+from twinlog.cli.terminal.reading import Reading
+from twinlog.cli.terminal.tables import text, write_all, write_warnings
+from twinlog.config.values.times import NoTime, in_iso, to_milliseconds
+from twinlog.errors import TwinlogError, UsageError
+from twinlog.quantities import count, plural, size
+
+if TYPE_CHECKING:
+    from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
+    from twinlog.mirror.verify.difference import Difference
+
+JSON_VERSION: Final = 1
+SHOWN_EACH: Final = 20
+"""Ranges of one partition, and groups of one flow; --format json has all."""
+
+NOT_TOLD: Final = 2
+"""The exit code where it could not be found out."""
+
+STYLES: Final = {"identical": "green", "different": "red", "not compared": "yellow"}
+
+
+@click.command("verify", cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@flow_option
+@option(
+    "--topics",
+    metavar="REGEX",
+    shell_complete=topics_of_file,
+    help="Only source topics whose whole name matches; default: all.",
+)
+@option("--since", metavar="TIME", help="Source records from this time on, as 2026-01-31T12:00Z.")
+@option("--until", metavar="TIME", help="Source records before this time.")
+@option("--deep", is_flag=True, help="Decode every record, also of batches that are byte-equal.")
+@secrets_option
+@format_option
+def verify(
+    file: Path,
+    flow: str | None,
+    topics: str | None,
+    since: str | None,
+    until: str | None,
+    deep: bool,
+    output: Format,
+) -> int:
+    """Does the target hold what the source holds, record by record and in order?
+
+    Both logs of every partition are read and compared by the offset map: key, value, headers and
+    timestamp. Said are the exact ranges that are missing, extra, different, reordered, or not
+    where the map says; and groups that would skip records. What compaction, retention, aborted
+    transactions, skipped and accepted records explain is counted, and no difference. It only
+    reads. Exit code 0: identical; 1: something differs; 2: it could not be found out.
+
+    \b
+    twinlog verify mm2.properties
+    twinlog verify mm2.properties --flow 'A->B' --topics 'orders.*' --since 2026-01-31T00:00:00Z
+    twinlog verify mm2.properties --deep --format json > report.json
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.control.compare.comparison import matching
+    from twinlog.control.verify.result import digest, worst
+    from twinlog.control.verify.verification import Scope, verify_flows
+
+    scope = Scope(
+        matches=matching(topics, "--topics"),
+        since_ms=_time(since, "--since"),
+        until_ms=_time(until, "--until"),
+        is_deep=deep,
+    )
+    config = load_file(file)
+    if flow is not None:
+        config = replace(config, flows=(one_flow(config.flows, flow),))
+    found: list[VerifiedFlow] = []
+    began_ms = int(time.time() * 1000)
+    reading = Reading("offsets", count)
+    try:
+        for one in verify_flows(config, scope, reading.step):
+            reading.clear()
+            found.append(one)
+            if not output.is_for_programs:
+                write_all(parts(one))
+                if is_quiet():
+                    write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
+    except TwinlogError as error:
+        reading.clear()
+        error.exit_code = NOT_TOLD  # 1 would say that something differs
+        raise
+    if topics is not None and not any(one.partitions for one in found):
+        raise UsageError(f"--topics: no flow mirrors a topic that matches {topics}")
+    answer = worst([one.answer for one in found])
+    if output.is_for_programs:
+        body: dict[str, Any] = {
+            "answer": answer.value,
+            "began": in_iso(began_ms),
+            "topics": topics,
+            "since": since,
+            "until": until,
+            "deep": deep,
+            "flows": [one.as_json() for one in found],
+        }
+        body["sha256"] = digest({"command": "verify", "version": JSON_VERSION, **body})
+        write_object(output, "verify", JSON_VERSION, body)
+    elif len(found) != 1:
+        write_warning(answer.value)
+    return answer.exit_code
+
+
+def _time(value: str | None, where: str) -> int | None:
+    try:
+        return None if value is None else to_milliseconds(value)
+    except NoTime as problem:
+        raise UsageError(f"{where}: {problem}") from None
+
+
+def parts(one: VerifiedFlow) -> Iterator[Text]:
+    """The answer, how much was compared, what is no difference, and each that is one."""
+    yield text((one.flow, "bold"), ": ", (one.answer.value, STYLES[one.answer.value]))
+    yield text(f"  {compared(one)}")
+    for line in explained(one):
+        yield text(f"  {line}", style="dim")
+    for note in one.notes:
+        yield text("  ", ("note: ", "cyan"), note)
+    for line in problems(one):
+        yield text(f"  {line}", style="red")
+
+
+def compared(one: VerifiedFlow) -> str:
+    """How much, in a line."""
+    found = [each.compared for each in one.partitions]
+    equal = sum(each.equal for each in found)
+    as_bytes = sum(each.by_bytes for each in found)
+    total = sum(each.bytes for each in found)
+    return (
+        f"{plural(len(found), 'partition')}, {size(total)} of the target: {count(equal)} records "
+        f"are equal and where the map says, {count(as_bytes)} compared as bytes; "
+        f"{plural(len({each.group for each in one.groups}), 'group')}"
+    )
+
+
+def explained(one: VerifiedFlow) -> Iterator[str]:
+    """What is no difference, and why."""
+    from twinlog.mirror.verify.difference import Gap
+
+    for gap in Gap:
+        number = sum(each.compared.gaps[gap] for each in one.partitions)
+        if number:
+            yield f"{count(number)} {gap.value}"
+    waiting = [each for each in one.partitions if each.compared.pending is not None]
+    if waiting and one.is_led:
+        names = ", ".join(f"{each.source} {each.compared.pending}" for each in waiting[:SHOWN_EACH])
+        yield f"not copied yet, a mirror runs: {names}"
+    late = [each for each in one.groups if each.standing.value in ("behind", "absent")]
+    if late:
+        yield f"{plural(len(late), 'offset')} of groups behind their place, or not there"
+
+
+def problems(one: VerifiedFlow) -> Iterator[str]:
+    """Each difference, and what is not compared."""
+    for each in one.partitions:
+        if each.why_not:
+            yield f"{each.source}: not compared: {each.why_not}"
+        yield from _of_partition(each)
+    wrong = [each for each in one.groups if each.is_wrong]
+    yield from map(_of_group, wrong[:SHOWN_EACH])
+    if len(wrong) > SHOWN_EACH:
+        yield f"and {count(len(wrong) - SHOWN_EACH)} more (--format json has all)"
+
+
+def _of_partition(each: VerifiedPartition) -> Iterator[str]:
+    found = each.compared
+    for one in found.differences[:SHOWN_EACH]:
+        yield _difference(each, one)
+    rest = len(found.differences) - SHOWN_EACH + found.unkept
+    if rest > 0:
+        yield f"{each.source}: and {count(rest)} more ranges (--format json has them)"
+
+
+def _difference(each: VerifiedPartition, one: Difference) -> str:
+    sides = []
+    if one.source is not None:
+        sides.append(f"{each.source} {one.source}")
+    if one.target is not None:
+        sides.append(f"{each.target} {one.target}")
+    why = f": {one.why}" if one.why else ""
+    return f"{one.kind.value}: {' / '.join(sides)}, {plural(one.records, 'record')}{why}"
+
+
+def _of_group(one: VerifiedGroup) -> str:
+    return (
+        f"group {one.group} stands at {one.stands} in {one.target}, its place is {one.wanted} "
+        f"({one.source} {one.committed}): it would skip records"
+    )

@@ -1,0 +1,1 @@
+"""Commands that move clients to a flow's target: `failover`, `switchover`, `failback`."""

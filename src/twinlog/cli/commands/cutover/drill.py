@@ -1,0 +1,235 @@
+"""`twinlog drill`: a switchover and a failover, rehearsed on topics and groups of its own."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from twinlog.cli.commands.cutover.begin import (
+    Evidence,
+    cutover_options,
+    is_confirmed,
+    require_an_answer,
+)
+from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_folder, secrets_option
+from twinlog.cli.options.steering_options import names_of
+from twinlog.cli.terminal.output import Format
+from twinlog.errors import UsageError
+
+PARTS = ("switchover", "failover")
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """SIGTERM and a terminal that is closed end it as Ctrl-C does: all is taken away first.
+    Where nohup has it ignore the latter, it goes on.
+    """
+    ends = [one for one in ENDS if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, signal.default_int_handler) for one in ends}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@click.group("drill", cls=CommandGroup)
+def drill() -> None:
+    """Rehearse a switchover and a failover of a flow, with topics, groups and clients of its own.
+
+    Nothing of the flow is touched: the drill makes topics like those of the flow, runs a mirror of
+    its own, writes and reads while clients go over, measures what is lost and for how long
+    producers are interrupted, and takes everything away again.
+
+    \b
+    twinlog drill run mm2.properties --flow 'A->B' --report ./drills
+    twinlog drill clean mm2.properties --flow 'A->B' --dry-run
+    """
+
+
+@drill.command("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@cutover_options
+@option(
+    "--most",
+    type=click.IntRange(1, 20),
+    default=3,
+    show_default=True,
+    metavar="TOPICS",
+    help="Topics like so many of the flow's are made, the first by name.",
+)
+@option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(PARTS),
+    help="Only this rehearsal; default: both.",
+)
+@option(
+    "--seconds",
+    type=click.FloatRange(min=1, max=3600),
+    default=10.0,
+    show_default=True,
+    help="How long clients work before they go over.",
+)
+@option(
+    "--rate",
+    type=click.FloatRange(min=1, max=20_000),
+    default=200.0,
+    show_default=True,
+    metavar="RECORDS",
+    help="Records per second that its producer writes.",
+)
+@option(
+    "--record-bytes",
+    type=click.IntRange(1, 900_000),
+    default=200,
+    show_default=True,
+    metavar="BYTES",
+    help="Size of a record's value.",
+)
+@option(
+    "--report",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder for the report: JSON, HTML and their SHA-256.",
+)
+@option(
+    "--sign",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="KEY",
+    help="With --report: sign the checksums with this Ed25519 key (PEM).",
+)
+@option("--yes", is_flag=True, help="Do not ask for the flow's name first.")
+@option("--dry-run", is_flag=True, help="Show what would be rehearsed, and change nothing.")
+def run(  # noqa: PLR0913, PLR0917 (the options)
+    file: Path,
+    flow: str | None,
+    topics: str | None,
+    output: Format,
+    most: int,
+    parts: tuple[str, ...],
+    seconds: float,
+    rate: float,
+    record_bytes: int,
+    report: Path | None,
+    sign: Path | None,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    """Rehearse both; exit code 0 where everything was as it should be, else 1.
+
+    It takes the rights of the mirror, and to create and delete topics and groups whose names begin
+    with twinlog-drill-, on both clusters.
+
+    \b
+    twinlog drill run mm2.properties --flow 'A->B' --dry-run
+    twinlog drill run mm2.properties --flow 'A->B' --yes --report ./drills --sign drill.pem
+    twinlog drill run mm2.properties --part failover --seconds 60 --rate 1000
+    """
+    from twinlog.config.config_file import read_raw
+    from twinlog.config.load import load_raw
+    from twinlog.config.regex.patterns import compile_names
+    from twinlog.config.regex.reader import RegexProblem
+    from twinlog.control.drill.drill import Drill
+    from twinlog.control.drill.names import Part
+    from twinlog.control.drill.rehearsal import Load
+    from twinlog.control.drill.report import signing_key, write_report
+    from twinlog.errors import ConfigError
+
+    require_an_answer(yes=yes, dry_run=dry_run)
+    if sign is not None and report is None:
+        raise UsageError("--sign: give it with --report")
+    key = None if sign is None else signing_key(sign)
+    try:
+        pattern = None if topics is None else compile_names(names_of(topics))
+    except (RegexProblem, ConfigError) as problem:
+        raise UsageError(f"--topics: {problem}") from problem
+    shown = Evidence(output=output, command="drill run")
+    raw = read_raw(file, secrets_folder())
+    work = Drill(raw, one_flow(load_raw(raw).flows, flow), shown.say)
+    load = Load(seconds=seconds, records_per_s=rate, record_bytes=record_bytes)
+    plan = work.plan(pattern, most, load, [Part(one) for one in parts or PARTS])
+    for line in plan.lines():
+        shown.say(line)
+    if dry_run:
+        shown.end({"dry_run": True, "plan": plan.as_json()})
+        return 0
+    if not yes and not is_confirmed(plan.flow, "Topics of its own are made on both clusters."):
+        shown.say("nothing was changed")
+        return 1
+    with interrupting():
+        result = work.run(plan)
+    for one in result.outcomes:
+        shown.say(
+            f"{one.part}: interrupted for {one.interruption_s:.1f} s, {one.lost} of "
+            f"{one.written} records lost ({one.lost_s:.1f} s), {one.read_again} read twice"
+        )
+    shown.say("GREEN" if result.is_green else "RED")
+    if report is not None:
+        for path in write_report(result, report, key):
+            shown.say(f"report: {path}")
+    shown.end({"dry_run": False, "result": result.as_json()})
+    return 0 if result.is_green else 1
+
+
+@drill.command("clean")
+@click.argument("file", type=click.Path(path_type=Path))
+@format_option
+@secrets_option
+@flow_option
+@option("--yes", is_flag=True, help="Do not ask for the flow's name first.")
+@option("--dry-run", is_flag=True, help="Show what is left of drills, and change nothing.")
+def clean(file: Path, output: Format, flow: str | None, yes: bool, dry_run: bool) -> int:
+    """Remove what drills that were killed have left on both clusters.
+
+    Nothing is removed while a group of a drill has members; those of one that was killed are
+    forgotten within a minute.
+
+    \b
+    twinlog drill clean mm2.properties --flow 'A->B' --dry-run
+    twinlog drill clean mm2.properties --flow 'A->B' --yes
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.cluster.client import ClusterClient
+    from twinlog.control.drill.cleaning import clean as clean_up
+    from twinlog.control.drill.cleaning import leftovers
+    from twinlog.control.flow.setups import flow_setup
+    from twinlog.quantities import first_few
+
+    require_an_answer(yes=yes, dry_run=dry_run)
+    shown = Evidence(output=output, command="drill clean")
+    setup = flow_setup(one_flow(load_file(file).flows, flow))
+    with ClusterClient(setup.source) as source, ClusterClient(setup.target) as target:
+        found = [leftovers(source), leftovers(target)]
+        for line in (line for one in found for line in one.lines()):
+            shown.say(line)
+        running = sorted({mark for one in found for mark in one.running})
+        if running:
+            shown.say(
+                f"a drill runs: {first_few(running)}; where it was killed, its groups have members "
+                "for up to a minute: run this again then"
+            )
+        if not any(found):
+            shown.say("nothing is left of any drill")
+        elif not dry_run:
+            if running:
+                shown.say("nothing was changed")
+                return 1
+            if not yes and not is_confirmed(setup.name, "What is named above is deleted."):
+                shown.say("nothing was changed")
+                return 1
+            cleaned = [clean_up(client, "", shown.say) for client in (source, target)]
+            if not all(cleaned):
+                return 1
+            shown.say("all of it is gone")
+    shown.end({"dry_run": dry_run, "leftovers": [list(one.lines()) for one in found]})
+    return 0

@@ -1,0 +1,172 @@
+"""`twinlog failback`: the old source is back; what only it has is saved, and clients go home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from twinlog.cli.commands.cutover.begin import (
+    Evidence,
+    cutover_options,
+    is_confirmed,
+    require_an_answer,
+    run_options,
+    scope_of,
+)
+from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.option import option
+from twinlog.cli.terminal.output import Format
+from twinlog.errors import UsageError
+
+RECREATE: Final = (
+    "--tail recreate is not offered: it would delete a topic of the source, and nothing here does; "
+    "give --tail keep: the tail is saved, and the flow back copies what the target has to a topic "
+    "beside it, or behind it under the identity policy"
+)
+
+
+@click.group("failback", cls=CommandGroup)
+def failback() -> None:
+    """Go back to the source of a flow behind a failover: first its divergent tail is saved.
+
+    The tail is what the source has and the target never got. Each run looks at both clusters and
+    at what is saved, and goes on from there, so a run that was killed is simply given again.
+
+    \b
+    twinlog failback plan mm2.properties --flow 'A->B'
+    twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail
+    twinlog failback status mm2.properties --flow 'A->B'
+    """
+
+
+@failback.command("plan")
+@click.argument("file", type=click.Path(path_type=Path))
+@cutover_options
+def plan(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+    """Show the tail of each partition, what the source lost, and how the flow back is started.
+
+    It reads the whole tail, and changes nothing. Exit code 0 where a run could begin, else 1.
+
+    \b
+    twinlog failback plan mm2.properties --flow 'A->B'
+    twinlog failback plan mm2.properties --topics 'orders.*' --format json
+    """
+    return _look(file, flow, topics, output, "plan")
+
+
+@failback.command("status")
+@click.argument("file", type=click.Path(path_type=Path))
+@cutover_options
+def status(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+    """Show how far a failback is, from what is on the two clusters; exit codes as of `plan`.
+
+    \b
+    twinlog failback status mm2.properties --flow 'A->B'
+    """
+    return _look(file, flow, topics, output, "status")
+
+
+@failback.command("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@cutover_options
+@option(
+    "--tail",
+    required=True,
+    type=click.Choice(["keep", "replay", "recreate"]),
+    help="keep: leave it where it is; replay: append it to the target as well.",
+)
+@option(
+    "--save",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The folder for records that never arrived; given again, it is gone on with.",
+)
+@run_options
+def run(  # noqa: PLR0913, PLR0917 (the options)
+    file: Path,
+    flow: str | None,
+    topics: str | None,
+    output: Format,
+    tail: str,
+    folder: Path,
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+) -> int:
+    """Save the tail, then leave it or append it to the target; say how the flow back is started.
+
+    Nothing is ever deleted. Where a step cannot be done, the run ends with exit code 1 and says
+    why; what was done stays, and the same command goes on from there.
+
+    \b
+    twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail --dry-run
+    twinlog failback run mm2.properties --flow 'A->B' --tail replay --save ./tail --yes
+    """
+    from twinlog.control.failback.failback import Failback, folder_of
+
+    if tail == "recreate":
+        raise UsageError(RECREATE)
+    require_an_answer(yes=yes, dry_run=dry_run)
+    shown = Evidence(output=output, command="failback run")
+    with scope_of(file, flow, topics, reason=reason) as scope:
+        work = Failback(scope, shown.say)
+        found = work.plan()
+        for line in found.lines():
+            shown.say(line)
+        if dry_run:
+            shown.end({"dry_run": True, "plan": found.as_json()})
+            return 0 if found.is_open else 1
+        what = "The tail will be saved."
+        if tail == "replay":
+            what = "The tail will be saved, and appended to the target, for good."
+        if not yes and not is_confirmed(scope.name, what):
+            shown.say("nothing was changed")
+            return 1
+        try:
+            files = work.run(found, folder_of(scope, folder), replays=tail == "replay")
+        except OSError as error:
+            where = error.filename or folder
+            raise UsageError(f"--save: {where}: {error.strerror}") from error
+        shown.end(
+            {
+                "dry_run": False,
+                "plan": found.as_json(),
+                "folder": str(folder),
+                "files": [one.as_json() for one in files],
+            }
+        )
+    return 0
+
+
+@failback.command("abort")
+@click.argument("file", type=click.Path(path_type=Path))
+@cutover_options
+def abort(file: Path, flow: str | None, topics: str | None, output: Format) -> int:
+    """Say what there is to take back: nothing, as long as nothing was appended to the target.
+
+    \b
+    twinlog failback abort mm2.properties --flow 'A->B'
+    """
+    from twinlog.control.failback.failback import Failback
+
+    shown = Evidence(output=output, command="failback abort")
+    with scope_of(file, flow, topics) as scope:
+        Failback(scope, shown.say).abort()
+    shown.end({})
+    return 0
+
+
+def _look(file: Path, flow: str | None, topics: str | None, output: Format, verb: str) -> int:
+    from twinlog.control.failback.failback import Failback
+
+    shown = Evidence(output=output, command=f"failback {verb}")
+    with scope_of(file, flow, topics) as scope:
+        found = Failback(scope, shown.say).plan()
+    for line in found.lines():
+        shown.say(line)
+    shown.end({"plan": found.as_json()})
+    return 0 if found.is_open else 1

@@ -1,0 +1,83 @@
+"""`twinlog explain CODE`: what a code means, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import click
+from rich.console import RenderableType
+
+from twinlog.cli.options.candidates import codes as known_codes
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.tables import text, write_all
+from twinlog.codes import CONDITIONS, Condition, Retry
+from twinlog.errors import UsageError
+
+JSON_VERSION: Final = 1
+MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
+RETRIES: Final = {
+    Retry.SOON: "tried again by itself, after a pause that grows",
+    Retry.LATER: "tried again by itself within 30 s: it resumes once the cause is gone",
+}
+
+
+@click.command("explain", cls=Command)
+@click.argument("codes", nargs=-1, required=True, metavar="CODE...", shell_complete=known_codes)
+@format_option
+def explain(codes: tuple[str, ...], output: Format) -> int:
+    """Say what a code means and what to do about it; codes stand in brackets behind messages.
+
+    It connects to nothing. The same is in docs/codes.md.
+
+    \b
+    twinlog explain SOURCE_TRUNCATED
+    twinlog explain GAP_WRITTEN DIVERGED
+    twinlog explain NO_LEADER --format json
+    """
+    found = {code: _condition(code) for code in (one.strip("[]").upper() for one in codes)}
+    if output.is_for_programs:
+        write_object(
+            output, "explain", JSON_VERSION, {"codes": [_as_json(*one) for one in found.items()]}
+        )
+    else:
+        write_all(_parts(found))
+    return 0
+
+
+def _condition(code: str) -> Condition:
+    condition = CONDITIONS.get(code)
+    if condition is None:
+        near = difflib.get_close_matches(code, CONDITIONS, n=3, cutoff=0.5)
+        hint = f"; near are {', '.join(near)}" if near else ""
+        raise UsageError(f"{code} is no code of Twinlog's{hint}; docs/codes.md lists all")
+    return condition
+
+
+def _as_json(code: str, condition: Condition) -> dict[str, str]:
+    return {
+        "code": code,
+        "meaning": _plain(condition.meaning),
+        "advice": _plain(condition.advice),
+        "retry": condition.retry.value,
+    }
+
+
+def _parts(found: dict[str, Condition]) -> Iterator[RenderableType]:
+    for number, (code, condition) in enumerate(found.items()):
+        if number:
+            yield text()
+        yield text((code, "bold"))
+        yield text(f"  what happened: {_plain(condition.meaning)}")
+        yield text(f"  what to do:    {_plain(condition.advice) or 'as the message says'}")
+        if condition.retry is not Retry.NO:
+            yield text(f"  resumes:       {RETRIES[condition.retry]}")
+
+
+def _plain(markdown: str) -> str:
+    """Without the marks of Markdown; a link is its text and its page."""
+    return MARKDOWN_LINK.sub(r"\1: docs/\2", markdown).replace("`", "")

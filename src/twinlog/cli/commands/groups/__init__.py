@@ -1,0 +1,1 @@
+"""Commands about groups: which may move to the other cluster, and setting their offsets."""

@@ -1,0 +1,147 @@
+"""`twinlog groups`: which groups may move to the other cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+
+from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.tables import row, text, write_all
+from twinlog.errors import UsageError
+from twinlog.quantities import count, plural
+
+if TYPE_CHECKING:
+    from twinlog.control.check.group_readiness import FlowGroups, GroupReadiness
+
+JSON_VERSION: Final = 1
+GROUPS_SHOWN: Final = 100
+PLACES_SHOWN: Final = 50
+"""Rows of single partitions; --format json has all."""
+
+
+@click.group("groups", cls=CommandGroup)
+def groups() -> None:
+    """Groups of a flow's source, and what becomes of them on its target.
+
+    \b
+    twinlog groups ready mm2.properties
+    twinlog groups ready mm2.properties --group shop
+    """
+
+
+@groups.command("ready")
+@click.argument("file", type=click.Path(path_type=Path))
+@flow_option
+@option("--group", "names", multiple=True, help="Only this group; may be given several times.")
+@secrets_option
+@format_option
+def ready(file: Path, flow: str | None, names: tuple[str, ...], output: Format) -> int:
+    """Which groups may move to the other side now, and what stands in the way of the others.
+
+    A group may move when nobody is in it, on either side, and each of its offsets has an exact
+    place on the target. Lag does not matter: what it has not read yet it reads there. Members are
+    named by their client id and host. Exit code 1 where a group may not move.
+
+    \b
+    twinlog groups ready mm2.properties
+    twinlog groups ready mm2.properties --flow 'A->B' --group shop
+    twinlog groups ready mm2.properties --format json
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.control.check.group_readiness import ready_groups
+
+    config = load_file(file)
+    if flow is not None:
+        config = replace(config, flows=(one_flow(config.flows, flow),))
+    found = list(ready_groups(config, names))
+    seen = {one.group for each in found for one in each.groups}
+    if missing := [name for name in names if name not in seen]:
+        raise UsageError(f"--group: no flow has a group {missing[0]} on its source, or selects it")
+    if output.is_for_programs:
+        flows = [
+            {
+                "flow": one.flow,
+                "groups": [group.as_json() for group in one.groups],
+                "left_out": one.left_out,
+                "notes": one.notes,
+            }
+            for one in found
+        ]
+        write_object(output, "groups ready", JSON_VERSION, {"flows": flows})
+    else:
+        write_all(part for one in found for part in parts(one))
+    return 0 if all(group.is_ready for one in found for group in one.groups) else 1
+
+
+def parts(one: FlowGroups) -> Iterator[RenderableType]:
+    """Of one flow: what is to be done first, then the groups, then single offsets."""
+    may = sum(group.is_ready for group in one.groups)
+    total = plural(len(one.groups), "group")
+    yield text((one.flow, "bold"), f": {total}, {may} may move, {len(one.groups) - may} may not")
+    for note in one.notes:
+        yield text("  ", ("note: ", "cyan"), note)
+    if one.left_out:
+        yield text(
+            f"  {plural(one.left_out, 'group')} of the source left out by groups and "
+            "groups.exclude",
+            style="dim",
+        )
+    if one.groups:
+        # those that wait for something first: they are what is looked for
+        ordered = sorted(one.groups, key=lambda group: group.is_ready)
+        yield _groups(ordered[:GROUPS_SHOWN])
+        if len(ordered) > GROUPS_SHOWN:
+            yield text(f"  and {len(ordered) - GROUPS_SHOWN} more (--format json has all)")
+        yield from _places(ordered)
+
+
+def _groups(found: Iterable[GroupReadiness]) -> Table:
+    table = _table("  group", "may move", "state", "partitions", "lag", "exact", "")
+    for one in found:
+        exact = sum(not place.why_not for place in one.places)
+        row(
+            table,
+            f"  {one.group}",
+            text("yes", style="green") if one.is_ready else text("no", style="yellow"),
+            one.state,
+            str(len(one.places)),
+            "?" if one.lag < 0 else count(one.lag),
+            f"{exact} of {len(one.places)}",
+            "; ".join(one.why_not),
+        )
+    return table
+
+
+def _places(found: Iterable[GroupReadiness]) -> Iterator[RenderableType]:
+    rows = [(group.group, place) for group in found for place in group.places]
+    if not rows:
+        return
+    if len(rows) > PLACES_SHOWN:
+        yield text(f"  {plural(len(rows), 'offset')}: --group NAME, or --format json, shows them")
+        return
+    table = _table("  group", "topic", "partition", "offset", "lag", "resumes in", "at", "")
+    for group, one in rows:
+        where = str(one.partition), str(one.offset), "?" if one.lag < 0 else count(one.lag)
+        there = "" if one.to_offset is None else str(one.to_offset)
+        row(table, f"  {group}", one.topic, *where, one.to_topic or "", there, one.why_not)
+    yield text()
+    yield table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in columns:
+        is_number = name in ("partitions", "partition", "offset", "lag", "at", "exact")
+        table.add_column(name, no_wrap=True, justify="right" if is_number else "left")
+    return table

@@ -1,0 +1,317 @@
+"""`twinlog offsets reset`: sets offsets of idle groups of one cluster."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+
+from twinlog.cli.options import candidates
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.config.values.times import NoTime, in_iso, span_in_milliseconds, to_milliseconds
+from twinlog.errors import UsageError
+from twinlog.quantities import count, first_few, plural
+
+if TYPE_CHECKING:
+    from twinlog.client.offset_reset import Goal, GroupReset, OffsetReset
+    from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+
+JSON_VERSION: Final = 2
+ROWS_SHOWN: Final = 200
+"""--format json has all."""
+
+NUMBERS: Final = ("partition", "now", "new", "start", "end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which groups, and which of their topics."""
+
+    groups: tuple[str, ...]
+    pattern: str | None
+    every: bool
+    topics: tuple[str, ...]
+    topic_pattern: str | None
+
+    def __post_init__(self) -> None:
+        ways = [bool(self.groups), self.pattern is not None, self.every]
+        if sum(ways) != 1:
+            raise UsageError("give --group NAME (several times), or --groups REGEX, or --all")
+        if self.topics and self.topic_pattern is not None:
+            raise UsageError("give --topic or --topics, not both")
+
+    def names(self, work: OffsetReset) -> list[str]:
+        """The groups; raises UsageError where none matches."""
+        if self.groups:
+            return list(dict.fromkeys(self.groups))
+        found = work.names(_matching("--groups", self.pattern))
+        if not found:
+            what = "--all" if self.every else f"--groups: {self.pattern}"
+            raise UsageError(f"{what}: the cluster has no such group, or our user sees none")
+        return found
+
+    @property
+    def matches(self) -> Callable[[str], bool]:
+        """Which of a group's topics."""
+        return _matching("--topics", self.topic_pattern)
+
+
+@click.command("reset", cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@option(
+    "--cluster",
+    metavar="ALIAS",
+    shell_complete=candidates.aliases,
+    help="The cluster of FILE that the groups are of; default: the target of --flow.",
+)
+@flow_option
+@option("--group", "groups", multiple=True, help="A group; may be given several times.")
+@option("--groups", "pattern", metavar="REGEX", help="Groups whose whole name matches.")
+@option("--all", "every", is_flag=True, help="All groups of the cluster that have offsets.")
+@option(
+    "--topics",
+    "topic_pattern",
+    metavar="REGEX",
+    help="Of the topics that a group has offsets of, only those whose whole name matches.",
+)
+@option(
+    "--topic",
+    "topics",
+    multiple=True,
+    shell_complete=candidates.names_of_topics,
+    help="All partitions of this topic, also where a group has no offset yet.",
+)
+@option(
+    "--to-timestamp",
+    "at",
+    metavar="TIME",
+    help="To the first records that are not older: 2026-01-31T12:00:00Z, or milliseconds.",
+)
+@option("--to-earliest", is_flag=True, help="To the first records that the logs have.")
+@option("--to-latest", is_flag=True, help="To the ends of the logs.")
+@option("--to-offset", type=click.IntRange(min=0), metavar="OFFSET", help="To this offset.")
+@option("--shift-by", type=int, metavar="NUMBER", help="So many offsets on, or back: -100.")
+@option("--by-duration", metavar="DURATION", help="To the records of that long ago: PT30M, P1D.")
+@option("--dry-run", is_flag=True, help="Show what would be set, and set nothing.")
+@option("--yes", "--execute", "yes", is_flag=True, help="Do not ask before anything is set.")
+@secrets_option
+@format_option
+def reset(  # noqa: PLR0913, PLR0917 (options of a command)
+    file: Path,
+    cluster: str | None,
+    flow: str | None,
+    groups: tuple[str, ...],
+    pattern: str | None,
+    every: bool,
+    topic_pattern: str | None,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    output: Format,
+    **goals: Any,
+) -> int:
+    """Set offsets of idle groups, on the source or on the target.
+
+    First it shows where each group is now, where it would go, and what the log has. An offset
+    outside the log becomes the nearer end of it; a time after the newest record is the end. A group
+    that has members is refused, and they are named; the others go on. Of each group all offsets are
+    set, or none.
+
+    \b
+    twinlog offsets reset mm2.properties --group shop --to-timestamp 2026-01-31T12:00:00Z --dry-run
+    twinlog offsets reset mm2.properties --cluster B --groups 'team-a-.*' --by-duration PT30M
+    twinlog offsets reset mm2.properties --cluster A --group shop --topics orders --shift-by -100
+    twinlog offsets reset mm2.properties --cluster B --all --to-earliest --yes --format json
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.client.offset_reset import OffsetReset
+    from twinlog.cluster.client import ClusterClient
+    from twinlog.control.flow.setups import admins_of
+
+    goal = _goal(**goals)
+    chosen = Chosen(
+        groups=groups, pattern=pattern, every=every, topics=topics, topic_pattern=topic_pattern
+    )
+    matches = chosen.matches
+    if not (dry_run or yes) and (output.is_for_programs or not sys.stdin.isatty()):
+        raise UsageError("give --yes, or --dry-run to see what would be set")
+    config = load_file(file)
+    alias = _alias(config, cluster, flow)
+    with ClusterClient(admins_of(config.flows)[alias]) as client:
+        work = OffsetReset(client)
+        plans = work.plan(goal, chosen.names(work), topics=topics, matches=matches)
+        if not chosen.groups:  # of many, those that have nothing there are not meant
+            plans = [one for one in plans if not _has_nothing(one)]
+        _show(output, f"{alias}: {_said(goal)}", plans, warnings_of(config.flows, alias, plans))
+        if not dry_run:
+            todo = [one for one in plans if one.refused is None]
+            if todo and not (yes or _is_wanted(alias, todo)):
+                write_line("nothing was changed")
+                return 1
+            plans = [work.execute(one) for one in plans]
+    if output.is_for_programs:
+        body = {
+            "cluster": alias,
+            "to": {"kind": goal.kind.value, "value": goal.value},
+            "dry_run": dry_run,
+            "groups": [one.as_json() for one in plans],
+        }
+        write_object(output, "offsets reset", JSON_VERSION, body)
+    else:
+        write_all(_done(plans, dry_run=dry_run))
+        write_warnings(text(str(one.refused), style="red") for one in plans if one.refused)
+    return 1 if any(one.refused is not None for one in plans) else 0
+
+
+def _goal(
+    *,
+    at: str | None,
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    by_duration: str | None,
+) -> Goal:
+    from twinlog.client.offset_reset import Goal, GoalKind
+
+    ways = [one for one in (at, to_offset, shift_by, by_duration) if one is not None]
+    if len(ways) + to_earliest + to_latest != 1:
+        raise UsageError(
+            "give one of --to-timestamp, --to-earliest, --to-latest, --to-offset, --shift-by, "
+            "--by-duration"
+        )
+    if to_earliest:
+        return Goal(kind=GoalKind.EARLIEST)
+    if to_latest:
+        return Goal(kind=GoalKind.LATEST)
+    if to_offset is not None:
+        return Goal(kind=GoalKind.OFFSET, value=to_offset)
+    if shift_by is not None:
+        return Goal(kind=GoalKind.SHIFT, value=shift_by)
+    try:
+        if at is not None:
+            return Goal(kind=GoalKind.TIMESTAMP, value=to_milliseconds(at))
+        back_ms = span_in_milliseconds(by_duration or "")
+    except NoTime as problem:
+        flag = "--by-duration" if at is None else "--to-timestamp"
+        raise UsageError(f"{flag}: {problem}") from None
+    return Goal(kind=GoalKind.TIMESTAMP, value=max(0, int(time.time() * 1000) - back_ms))
+
+
+def _alias(config: MirrorConfig, cluster: str | None, flow: str | None) -> str:
+    """The cluster that is meant; it must be one of a flow, since that is how it is entered."""
+    if cluster is None:
+        return one_flow(config.flows, flow).flow.target
+    if flow is not None:
+        raise UsageError("give --cluster or --flow, not both")
+    known = sorted({a for one in config.flows for a in (one.flow.source, one.flow.target)})
+    if cluster not in known:
+        raise UsageError(f"--cluster: {cluster} is no cluster of a flow of the file: {known}")
+    return cluster
+
+
+def _matching(flag: str, pattern: str | None) -> Callable[[str], bool]:
+    if pattern is None:
+        return lambda _: True
+    try:
+        compiled = re.compile(pattern)
+    except re.error as problem:
+        raise UsageError(f"{flag}: {pattern} is no regular expression: {problem}") from None
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def _has_nothing(plan: GroupReset) -> bool:
+    return plan.refused is not None and plan.refused.code == "NO_OFFSETS" and not plan.topic_ids
+
+
+def warnings_of(
+    flows: Sequence[FlowConfig], alias: str, plans: Sequence[GroupReset]
+) -> Iterator[str]:
+    """What a mirror would do about groups that go back on its target."""
+    for one in flows:
+        back = [p.group for p in plans if p.goes_back and one.groups.selects(p.group)]
+        if one.flow.target == alias and one.groups.sync_s is not None and back:
+            yield (
+                f"{one.flow} moves idle groups forward to where they are on {one.flow.source} "
+                f"(sync.group.offsets.enabled), also {first_few(back)}: pause it first (twinlog "
+                f"flow pause), or add them to groups.exclude"
+            )
+
+
+def _is_wanted(alias: str, plans: Sequence[GroupReset]) -> bool:
+    """The name of the cluster is typed: a key that was hit by mistake is no answer."""
+    typed = click.prompt(
+        f"Type {alias} to set the offsets of {plural(len(plans), 'group')} there",
+        err=True,
+        default="",
+        show_default=False,
+    )
+    return bool(typed.strip() == alias)
+
+
+def _said(goal: Goal) -> str:
+    return {
+        "earliest": "to the first records of the logs",
+        "latest": "to the ends of the logs",
+        "offset": f"to offset {goal.value}",
+        "shift": f"{abs(goal.value)} offsets {'back' if goal.value < 0 else 'on'}",
+        "timestamp": f"to the first records since {in_iso(goal.value)}",
+    }[goal.kind.value]
+
+
+def _show(output: Format, where: str, plans: Sequence[GroupReset], warnings: Iterator[str]) -> None:
+    """Before anything is asked or set."""
+    if output.is_for_programs:
+        for line in warnings:
+            write_line(f"warning: {line}", sys.stderr)
+        return
+    write_all(_parts(where, plans))
+    write_warnings(text(("warning: ", "yellow"), line) for line in warnings)
+
+
+def _parts(where: str, plans: Sequence[GroupReset]) -> Iterator[RenderableType]:
+    offsets = sum(len(one.offsets) for one in plans)
+    yield text(f"{where}, {plural(len(plans), 'group')}, {plural(offsets, 'partition')}")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("group", "topic", *NUMBERS, "records", ""):
+        is_number = name in (*NUMBERS, "records")
+        table.add_column(name, no_wrap=True, justify="right" if is_number else "left")
+    every = [(plan, one) for plan in plans for one in plan.offsets]
+    for plan, one in every[:ROWS_SHOWN]:
+        now = "none" if one.before is None else str(one.before)
+        numbers = (str(one.partition), now, str(one.after), str(one.start), str(one.end))
+        moved = "" if one.before is None else _signed(one.after - one.before)
+        row(table, plan.group, one.topic, *numbers, moved, one.fit.value)
+    if every:
+        yield table
+    if len(every) > ROWS_SHOWN:
+        yield text(f"and {len(every) - ROWS_SHOWN} more (--format json --dry-run has all)")
+
+
+def _signed(number: int) -> str:
+    return f"{'+' if number > 0 else ''}{count(number)}"
+
+
+def _done(plans: Sequence[GroupReset], *, dry_run: bool) -> Iterator[RenderableType]:
+    if dry_run:
+        yield text("nothing was changed; without --dry-run these offsets are set")
+        return
+    done = [one for one in plans if one.is_done]
+    if done:
+        offsets = sum(len(one.offsets) for one in done)
+        what = f"set: {plural(len(done), 'group')}, {plural(offsets, 'partition')}"
+        yield text(what, style="green")

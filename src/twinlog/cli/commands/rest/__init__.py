@@ -1,0 +1,1 @@
+"""What REST needs beside a running mirror: tokens."""

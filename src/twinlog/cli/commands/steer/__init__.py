@@ -1,0 +1,1 @@
+"""Commands that say what people want of flows and topics that run: `flow`, `topic`."""

@@ -1,0 +1,110 @@
+"""`twinlog topic skip`: leave out the one record that a partition stands still for."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.config.values.times import in_iso
+
+if TYPE_CHECKING:
+    from twinlog.client.skipping import SkipChange
+
+JSON_VERSION = 1
+
+
+@click.command("skip", cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("topic")
+@option(
+    "--partition",
+    required=True,
+    type=click.IntRange(min=0),
+    metavar="P",
+    help="Of the topic, on the source.",
+)
+@option(
+    "--offset",
+    required=True,
+    type=click.IntRange(min=0),
+    metavar="O",
+    help="On the source, exactly the one that `twinlog status` names.",
+)
+@option(
+    "--quarantine",
+    is_flag=True,
+    help="Write it to mm2-twinlog-quarantine.SOURCE.internal on the target first.",
+)
+@option("--reason", default="", metavar="TEXT", help="For the log, and the quarantine.")
+@option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@flow_option
+@secrets_option
+@format_option
+def skip(  # noqa: PLR0913 (what the command was given)
+    file: Path,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    quarantine: bool,
+    reason: str,
+    dry_run: bool,
+    flow: str | None,
+    output: Format,
+) -> int:
+    """Leave out one record of TOPIC, which its copy stands still for, and copy what follows.
+
+    Only where the partition stands still now with RECORD_TOO_LARGE, RECORD_REFUSED or CORRUPT_BATCH
+    at exactly this offset. Of a batch that cannot be decoded all its records are left out: the
+    range is said, so try --dry-run first. It is not taken back: the record stays on the source, and
+    the target never gets it.
+
+    \b
+    twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --dry-run
+    twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --quarantine
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.client.skipping import RecordSkip
+    from twinlog.control.flow.setups import flow_setup
+    from twinlog.model import TopicPartition
+
+    config = one_flow(load_file(file).flows, flow)
+    setup = flow_setup(config)
+    with closing(RecordSkip(config, setup.source, setup.target, reason)) as skipping:
+        change = skipping.look(TopicPartition(topic, partition), offset)
+        places: list[int] = []
+        if not dry_run:
+            places = skipping.quarantine(change) if quarantine else []
+            skipping.write(change)
+        name = skipping.quarantine_topic if quarantine else None
+    if output.is_for_programs:
+        body: dict[str, Any] = {"dry_run": dry_run, "change": change.as_json()}
+        body["quarantine"] = None if name is None else {"topic": name, "offsets": places}
+        write_object(output, "topic skip", JSON_VERSION, body)
+        return 0
+    write_line(_said(change, dry_run=dry_run))
+    if name is not None:
+        where = "would be written" if dry_run else f"is at offset {', '.join(map(str, places))}"
+        write_line(f"in quarantine: it {where} of {name}")
+    if change.before is None and not dry_run:
+        write_line("whoever runs the flow follows within 2 s: `twinlog status` shows it")
+    return 0
+
+
+def _said(change: SkipChange, *, dry_run: bool) -> str:
+    wanted = change.wanted
+    what = f"{wanted.flow}: {wanted.topic}-{wanted.partition}: "
+    what += f"{'batch' if wanted.skip.is_batch else 'record'} {wanted.skip} "
+    if change.before is not None:
+        said = f", {change.before.reason}" if change.before.reason else ""
+        return f"{what}is left out already, by {change.before.who}, {in_iso(wanted.at_ms)}{said}"
+    return f"{what}{'would be' if dry_run else 'is'} left out [{wanted.code}]"

@@ -1,0 +1,127 @@
+"""`twinlog topic`: pause, resume, release and promote topics of flows, and skip records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from twinlog.cli.commands.steer.skip import skip
+from twinlog.cli.options.command import CommandGroup
+from twinlog.cli.options.steering_options import names_of, steer, steering_options, topics_option
+
+
+@click.group("topic", cls=CommandGroup)
+def topic() -> None:
+    """Pause, resume, release or promote single topics of flows, or skip one record of them.
+
+    \b
+    twinlog topic pause mm2.properties --topics 'logs-.*'
+    twinlog topic resume mm2.properties --topics 'logs-.*'
+    twinlog topic release mm2.properties --topics orders
+    twinlog topic skip mm2.properties orders --partition 0 --offset 4711 --dry-run
+    """
+
+
+topic.add_command(skip)
+
+
+@topic.command("pause")
+@click.argument("file", type=click.Path(path_type=Path))
+@topics_option
+@steering_options
+def pause(file: Path, topics: str, **given: Any) -> int:
+    """Stop the copy of topics until `topic resume`; the others go on.
+
+    The names are those of topics that the source has now: one that is made later is not paused.
+
+    \b
+    twinlog topic pause mm2.properties --topics orders --reason 'a consumer is repaired'
+    twinlog topic pause mm2.properties --topics 'logs-.*,audit' --dry-run
+    """
+    names = names_of(topics)
+    nothing = f"--topics: no flow mirrors a topic that matches {topics}"
+    return steer("topic pause", file, lambda one: one.pause_topics(names), nothing=nothing, **given)
+
+
+@topic.command("resume")
+@click.argument("file", type=click.Path(path_type=Path))
+@topics_option
+@steering_options
+def resume(file: Path, topics: str, **given: Any) -> int:
+    """Take the pause or release of topics back; each resumes at exactly the next record.
+
+    A released topic that others have written to since is found to be so, and stands still with a
+    code.
+
+    \b
+    twinlog topic resume mm2.properties --topics orders
+    twinlog topic resume mm2.properties --topics '.*'
+    """
+    names = names_of(topics)
+    nothing = f"--topics: no topic that matches {topics} is paused or released by name"
+    return steer(
+        "topic resume", file, lambda one: one.resume_topics(names), nothing=nothing, **given
+    )
+
+
+@topic.command("release")
+@click.argument("file", type=click.Path(path_type=Path))
+@topics_option
+@steering_options
+def release(file: Path, topics: str, **given: Any) -> int:
+    """Mirror topics no more: their remote topics stay as they are, and others may write to them.
+
+    Whatever FILE says, and whatever restarts. Their configs, ACLs and groups are left alone too.
+
+    \b
+    twinlog topic release mm2.properties --topics orders --reason 'moved to B for good'
+    twinlog topic release mm2.properties --topics 'team-a-.*' --dry-run
+    """
+    names = names_of(topics)
+    nothing = f"--topics: no flow mirrors a topic that matches {topics}"
+    return steer(
+        "topic release", file, lambda one: one.release_topics(names), nothing=nothing, **given
+    )
+
+
+@topic.command("promote")
+@click.argument("file", type=click.Path(path_type=Path))
+@topics_option
+@steering_options
+def promote(file: Path, topics: str, **given: Any) -> int:
+    """Make remote topics the originals: nothing is copied to them any more, and others may write.
+
+    As `topic release`, but `topic resume` does not take it back: `topic demote` does.
+
+    \b
+    twinlog topic promote mm2.properties --topics orders --reason 'its producers moved to B'
+    twinlog topic promote mm2.properties --topics 'team-a-.*' --dry-run
+    """
+    names = names_of(topics)
+    nothing = f"--topics: no flow mirrors a topic that matches {topics}"
+    return steer(
+        "topic promote", file, lambda one: one.promote_topics(names), nothing=nothing, **given
+    )
+
+
+@topic.command("demote")
+@click.argument("file", type=click.Path(path_type=Path))
+@topics_option
+@steering_options
+def demote(file: Path, topics: str, **given: Any) -> int:
+    """Take the promotion of topics back; each is copied on, at exactly the next record.
+
+    A remote topic that others have written to since is found to be so, and stands still with a
+    code.
+
+    \b
+    twinlog topic demote mm2.properties --topics orders
+    twinlog topic demote mm2.properties --topics 'team-a-.*' --dry-run
+    """
+    names = names_of(topics)
+    nothing = f"--topics: no topic that matches {topics} was promoted by name"
+    return steer(
+        "topic demote", file, lambda one: one.demote_topics(names), nothing=nothing, **given
+    )

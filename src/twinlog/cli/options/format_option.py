@@ -1,0 +1,27 @@
+"""`--format`: whether people or programs read the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from twinlog.cli.options.option import Section, option
+from twinlog.cli.terminal.output import Format
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def format_option(command: F) -> F:
+    """`--format text|json|yaml`, given to the command as `output`."""
+    return option(
+        "--format",
+        "output",
+        type=click.Choice([one.value for one in Format]),
+        callback=lambda _context, _parameter, value: Format(value),
+        default=Format.TEXT.value,
+        show_default=True,
+        section=Section.OUTPUT,
+        help="text for people, json or yaml for programs.",
+    )(command)

@@ -1,0 +1,161 @@
+"""What all commands have that say what people want of flows: `--flow`, `--reason`, `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from twinlog.cli.options import candidates
+from twinlog.cli.options.flow_option import one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.config.values.times import in_iso
+from twinlog.errors import UsageError
+from twinlog.quantities import size
+
+if TYPE_CHECKING:
+    from twinlog.client.steering import Change, FlowSteering
+    from twinlog.config.flow.schema import FlowConfig
+
+JSON_VERSION: Final = 1
+
+Ask = Callable[["FlowSteering"], list["Change"]]
+
+
+def steering_options(command: Any) -> Any:
+    """Given to the command as flows, reason, dry_run and output."""
+    reason = option(
+        "--reason", default="", metavar="TEXT", help="For those who see it in `status`."
+    )
+    return chosen_flows(reason(command))
+
+
+def chosen_flows(command: Any) -> Any:
+    """Given to the command as flows, dry_run and output."""
+    for one in (
+        format_option,
+        secrets_option,
+        option("--dry-run", is_flag=True, help="Show what would change, and write nothing."),
+        option(
+            "--flow",
+            "flows",
+            multiple=True,
+            metavar="'A->B'",
+            shell_complete=candidates.flows,
+            help="Only this flow of FILE; may be given several times.",
+        ),
+    ):
+        command = one(command)
+    return command
+
+
+def topics_option(command: Any) -> Any:
+    return option(
+        "--topics",
+        required=True,
+        metavar="REGEX,...",
+        shell_complete=candidates.topics,
+        help="Names on the source, as the key `topics` takes them.",
+    )(command)
+
+
+def names_of(topics: str) -> list[str]:
+    """The entries of --topics."""
+    names = [name.strip() for name in topics.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--topics: name a topic, or a regular expression")
+    return names
+
+
+def steer(  # noqa: PLR0913 (what the command was given)
+    command: str,
+    file: Path,
+    ask: Ask,
+    *,
+    flows: Sequence[str],
+    reason: str,
+    dry_run: bool,
+    output: Format,
+    nothing: str = "",
+) -> int:
+    """Look at every flow first, then write: a flow that cannot be asked stops all.
+
+    `nothing`: what to say where no flow has anything that the command is about; exit code 2.
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.control.flow.wishes import wish
+
+    chosen = _chosen(load_file(file).flows, flows)
+    changes = wish(chosen, ask, reason=reason, dry_run=dry_run, nothing=nothing)
+    if output.is_for_programs:
+        body = {"dry_run": dry_run, "changes": [change.as_json() for change in changes]}
+        write_object(output, command, JSON_VERSION, body)
+    else:
+        for change in changes:
+            write_line(_said(change, dry_run=dry_run))
+        if not dry_run and any(change.is_needed for change in changes):
+            write_line("whoever runs the flow follows within 2 s: `twinlog status` shows it")
+    return 0
+
+
+def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -> int:
+    """Take away the quotas of producers that the flows left behind."""
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.client.producer_hold import Freed, ProducerHold
+    from twinlog.cluster.client import ClusterClient
+    from twinlog.control.flow.setups import flow_setup
+
+    found: list[dict[str, Any]] = []
+    for config in _chosen(load_file(file).flows, flows):
+        setup = flow_setup(config)
+        with ClusterClient(setup.source) as source, ClusterClient(setup.target) as target:
+            hold = ProducerHold(str(config.flow), source, target)
+            held = hold.look()
+            done = Freed.NOTHING if dry_run or held is None else hold.free()
+        rate = None if held is None else held.rates[-1]
+        found.append(
+            {
+                "flow": str(config.flow),
+                "bytes_per_second": rate,
+                "is_removed": done is Freed.REMOVED,
+            }
+        )
+        if not output.is_for_programs:
+            would = "nothing holds its producers back" if rate is None else done.value
+            if rate is not None and dry_run:
+                would = f"the quota of {size(rate)}/s for each user and broker would be taken away"
+            write_line(f"{config.flow}: {would}")
+    if output.is_for_programs:
+        write_object(output, "flow unthrottle", JSON_VERSION, {"dry_run": dry_run, "flows": found})
+    return 0
+
+
+def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:
+    wanted = names or [str(one.flow) for one in flows]
+    found = {str(one.flow): one for one in (one_flow(flows, name) for name in wanted)}
+    return [*found.values()]
+
+
+def _said(change: Change, *, dry_run: bool) -> str:
+    intent, before = change.intent, change.before
+    what = f"{intent.flow}: {intent.topic}" if intent.topic else intent.flow
+    word = _word(change)
+    if change.is_needed:
+        return f"{what}: {'would be ' if dry_run else ''}{word}"
+    if before is None:
+        return f"{what}: is not {intent.kind.participle}"
+    return f"{what}: {word} already, {before}, {in_iso(before.at_ms)}"
+
+
+def _word(change: Change) -> str:
+    intent = change.intent
+    if not intent.is_set and intent.kind == "promote":
+        return "demoted"
+    if not intent.is_set:
+        return "resumed" if intent.kind != "limit" else "limited by its configuration alone"
+    if intent.bytes_per_second is not None:
+        return f"limited to {size(intent.bytes_per_second)}/s"
+    return intent.kind.participle

@@ -1,0 +1,204 @@
+"""Puts records that a copy leaves out into the quarantine topic of its source, each exactly once.
+
+It is written before the wish to leave it out is, and looked for before it is written:
+
+- the command dies before it is written: nothing happened, and the partition still stands still;
+- behind it, or its answer is lost: the next run finds it by its upstream place, and goes on;
+- a request of a command that died arrives late, or two commands write at once: all write under the
+  flow's producer id, and whoever looked at the same log sends the same sequence. The broker
+  appends the first and answers the second as a repeat, or refuses it. Then it is looked again: who
+  does not find his record writes it under the next sequence. What the broker remembers is asked for
+  before the log is read, so that no sequence is known whose record was not seen. Their timestamps
+  are those of now, so that the broker knows the id for as long as a request can be late;
+- the topic is deleted: with it go its records. They are still at the source, for as long as that
+  keeps them.
+
+What is written here has no part in the copy: lanes write to other topics, and never read this one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import ends_of_logs
+from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.mirror.state.quarantined import Place, place_in, place_of, quarantined
+from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.model import SEQUENCE_MODULUS, TopicPartition, sequences_ahead
+from twinlog.wire.error_codes import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from twinlog.wire.record_batch import Codec, read_headers, verify_crc
+from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
+
+READ_BYTES: Final = 4 << 20
+TRIES: Final = 5
+"""Each ends with the record in the log, or with another command's."""
+
+CONFIGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(100 << 20),  # Kafka's socket.request.max.bytes
+}
+NOT_NEXT: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
+
+
+class Quarantine:
+    """The quarantine topic of one flow."""
+
+    def __init__(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        topic: str,
+        *,
+        producer_id: int,
+        replication_factor: int,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self.home = TopicPartition(topic, 0)
+        self._producer_id = producer_id
+        self._replication_factor = replication_factor
+
+    def put(self, wanted: WantedSkip) -> list[int]:
+        """Offsets in the quarantine topic of all that is left out; what is there stays there."""
+        records = self.read(wanted)
+        self._ensure_topic()
+        return [self._put(wanted, record) for record in records]
+
+    def read(self, wanted: WantedSkip) -> list[Record]:
+        """What is left out, from the source: its records, or the bytes of its batch."""
+        tp, skip = TopicPartition(wanted.topic, wanted.partition), wanted.skip
+        out: list[Record] = []
+        position = skip.first
+        while position < skip.next:
+            answer = fetch_records(self._source, {tp: (position, READ_BYTES)})[tp]
+            if isinstance(answer, TwinlogError):
+                raise answer
+            before = position
+            for header, at in read_headers(answer.records):
+                batch = answer.records[at : at + header.length]
+                if max(header.base_offset, position) >= skip.next:
+                    break
+                if header.next_offset <= position:
+                    continue
+                if skip.is_batch:  # of the source there may be several: what was sent was joined
+                    begin = max(header.base_offset, skip.first)
+                    out.append(Record(begin, header.max_timestamp, None, bytes(batch)))
+                    position = header.next_offset
+                    continue
+                verify_crc(answer.records, at, header)
+                known = decode_legacy(batch) if header.magic < 2 else decode_batch(batch)
+                out += (one for one in known if skip.covers(one.offset))
+                position = header.next_offset
+            if position == before:
+                break
+        if not out:
+            raise FlowError(
+                f"{tp}: the source has no record at {skip} any more, so nothing can be put into "
+                "quarantine, and nothing was changed; skip it without --quarantine",
+                code="SKIP_REFUSED",
+            )
+        return out
+
+    def _ensure_topic(self) -> None:
+        topic = self.home.topic
+        if self._target.metadata([topic]).topics[topic].error == UNKNOWN_TOPIC_OR_PARTITION:
+            create_topic(
+                self._target,
+                topic,
+                partitions=1,
+                replication_factor=self._replication_factor,
+                configs=CONFIGS,
+            )
+        wait_for_topic(self._target, topic)
+
+    def _put(self, wanted: WantedSkip, record: Record) -> int:
+        place = place_in(wanted, record.offset)
+        for _ in range(TRIES):
+            at, sequence = self._look(place)
+            if at is not None:
+                return at
+            written = quarantined(
+                wanted,
+                record,
+                is_batch=wanted.skip.is_batch,
+                now_ms=int(time.time() * 1000),
+            )
+            self._append(written, sequence)
+        at, _ = self._look(place)
+        if at is None:
+            raise FlowError(
+                f"{self.home}: does not take the record of {place.topic}-{place.partition} at "
+                f"{place.offset}, others write to it all the time; nothing is left out: try again",
+                code="SKIP_REFUSED",
+            )
+        return at
+
+    def _append(self, record: Record, sequence: int) -> None:
+        batch = encode_batch(
+            [record],
+            codec=Codec.NONE,
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        try:
+            # the same bytes under the same sequence: repeated, they are there once
+            self._target.retrying(lambda: produce_batch(self._target, self.home, batch))
+        except BrokerRefused as refusal:
+            if refusal.kafka_error not in NOT_NEXT:
+                raise
+
+    def _look(self, place: Place) -> tuple[int | None, int]:
+        """Where the record is, and the next sequence of the flow in this log."""
+        found: int | None = None
+        sequence = self._remembered()
+        (end,) = ends_of_logs(self._target, [self.home]).values()
+        position = _start(self._target, self.home)
+        while position < end:
+            answer = fetch_records(self._target, {self.home: (position, READ_BYTES)})[self.home]
+            if isinstance(answer, TwinlogError):
+                raise answer
+            before = position
+            for header, at in read_headers(answer.records):
+                if header.next_offset <= position:
+                    continue
+                verify_crc(answer.records, at, header)
+                if header.producer_id == self._producer_id:
+                    behind = (header.base_sequence + header.count) % SEQUENCE_MODULUS
+                    if sequence is None or sequences_ahead(behind, sequence) > 0:
+                        sequence = behind
+                if found is None and not header.is_control:
+                    records = decode_batch(answer.records[at : at + header.length])
+                    found = next((r.offset for r in records if place_of(r) == place), None)
+                position = header.next_offset
+            if position == before:
+                break
+        return found, sequence or 0
+
+    def _remembered(self) -> int | None:
+        """Where records were deleted, the broker may know better; old ones do not answer."""
+        try:
+            known = admin.describe_producers(self._target, [self.home])[self.home]
+        except TwinlogError:
+            return None
+        if isinstance(known, TwinlogError) or self._producer_id not in known:
+            return None
+        return (known[self._producer_id].last_sequence + 1) % SEQUENCE_MODULUS
+
+
+def _start(client: ClusterClient, tp: TopicPartition) -> int:
+    found = admin.list_offsets(client, [tp], admin.EARLIEST)[tp]
+    if isinstance(found, TwinlogError):
+        raise found
+    return found.offset

@@ -1,0 +1,249 @@
+"""Accepts records of somebody else in remote topics, so that their copies resume behind them.
+
+First it is looked what lies there, then it is shown, and only that is accepted: a log that changed
+in between is refused. What is written is one row for each partition (`mirror.state.acceptance`);
+nothing in any log is changed. If this process dies before a row, that partition stands still as
+before; behind it, whoever leads the flow resumes it, and the next run finds nothing to repair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from twinlog.client.steering import GIVES_UP_S, FlowSteering
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.values.times import in_iso
+from twinlog.errors import FlowError, TwinlogError
+from twinlog.mirror.map.accepted_records import MAX_READS, Walk, last_stretch, walk
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.policies import policy_from
+from twinlog.mirror.start.break_search import find_break
+from twinlog.mirror.start.corrections import next_upstream
+from twinlog.mirror.state.acceptance import WantedAcceptance
+from twinlog.mirror.state.generations import producers_of
+from twinlog.mirror.state.published import Unusual
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.survey.leader_status import leader_status
+from twinlog.survey.map_reader import MapReader, Maps
+
+READ_BYTES: Final = 1 << 20
+KINDS: Final = frozenset({"EXTRA_RECORDS", "TAKEN_OVER", "GAP_WRITTEN", "DIVERGED"})
+"""What the logs of both sides can be in disagreement about; of these one can be accepted."""
+
+INSTEAD: Final = {
+    "TAKEN_OVER": (
+        "others write to this topic on purpose: stop producing to the source, or take them off the "
+        "target, save what they wrote (twinlog export), and copy anew"
+    ),
+    "GAP_WRITTEN": (
+        "records that were acknowledged are missing: they cannot be put in their place; save the "
+        "remote topic (twinlog export), then copy it anew"
+    ),
+    "DIVERGED": (
+        "which side is right cannot be told from the logs: save both (twinlog export) and compare"
+    ),
+}
+"""Why the others are not accepted, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairLine:
+    """One partition that stands still."""
+
+    standing: Unusual
+    source: TopicPartition
+    target: TopicPartition
+    wanted: WantedAcceptance | None = None
+    """What would be accepted; None: nothing can be."""
+    found: Walk | None = None
+    resumes_at: int = -1
+    """Upstream offset."""
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.found
+        body: dict[str, Any] = {
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+            "target_topic": self.target.topic,
+            "code": self.standing.code,
+            "problem": self.problem or None,
+        }
+        if found is None:
+            return body
+        return body | {
+            "ranges": [list(one) for one in found.ranges],
+            "producer_ids": sorted({one.producer_id for one in found.foreign}),
+            "records": sum(max(0, one.count) for one in found.foreign if not one.is_control),
+            "first_timestamp": min((one.base_timestamp for one in found.foreign), default=-1),
+            "last_timestamp": max((one.max_timestamp for one in found.foreign), default=-1),
+            "resumes_upstream": self.resumes_at,
+            "resumes_downstream": found.end,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{self.source} -> {self.target} [{self.standing.code}]"
+        if self.found is None:
+            yield f"  cannot be accepted: {self.problem}"
+            return
+        said = self.as_json()
+        spans = ", ".join(f"[{first}, {behind})" for first, behind in self.found.ranges)
+        ids = ", ".join(map(str, said["producer_ids"]))
+        yield f"  not ours: target offsets {spans}: {said['records']} records, producer ids {ids}"
+        first, last = said["first_timestamp"], said["last_timestamp"]
+        yield f"  their timestamps: {in_iso(max(0, first))} to {in_iso(max(0, last))}"
+        yield (
+            f"  accepted, they stay; the copy resumes with upstream offset {self.resumes_at} at "
+            f"target offset {self.found.end}"
+        )
+
+
+class TopicRepair:
+    """Of one flow; to be closed."""
+
+    def __init__(
+        self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
+    ) -> None:
+        self._config = config
+        self._reason = reason
+        self._policy = policy_from(config.policy, config.flow.source)
+        self._steering = FlowSteering(config, source, target, reason)
+        self._source = ClusterClient(source, api_timeout_s=GIVES_UP_S)
+
+    def plan(self, topics: NamePattern | None) -> list[RepairLine]:
+        """A line for each partition that stands still for such a trouble, as the leader tells."""
+        target = self._steering.target
+        status = leader_status(target, self._steering.flow)
+        if status is None or not status.is_of(int(time.time() * 1000)):
+            raise FlowError(
+                f"{self._steering.flow}: no mirror runs that tells which partitions stand still: "
+                "start one, with a twinlog.status.interval.seconds above 0; nothing was changed",
+                code="REPAIR_REFUSED",
+            )
+        standing = [
+            one
+            for one in status.unusual
+            if one.code in KINDS and (topics is None or topics.matches(one.topic))
+        ]
+        return self._lines(standing) if standing else []
+
+    def accept(self, lines: list[RepairLine]) -> None:
+        """Write what was shown. All of it is refused where one log is another by now."""
+        shown = [line for line in lines if line.found is not None]
+        for line, again in zip(shown, self._lines([one.standing for one in shown]), strict=True):
+            if again.found is None or again.found != line.found:
+                raise FlowError(
+                    f"{line.target}: what stands there changed since it was shown; nothing was "
+                    "changed: find who writes there, and look again",
+                    code="REPAIR_REFUSED",
+                )
+        rows = [line.wanted.encode() for line in shown if line.wanted is not None]
+        if rows:
+            self._steering.append(rows)
+
+    def close(self) -> None:
+        self._source.close()
+        self._steering.close()
+
+    def _lines(self, standing: list[Unusual]) -> list[RepairLine]:
+        target = self._steering.target
+        topic = offset_map_topic(self._config.flow.source)
+        count = len(target.metadata([topic]).topics[topic].partitions)
+        maps = MapReader(target, topic, count).read()
+        maps.require_all()
+        rows = [(row.key, row.value) for row in read_to_end(target, STATE_TOPIC, 0)]
+        ours = producers_of(self._steering.flow, rows)
+        return [self._line(one, maps, ours) for one in standing]
+
+    def _line(self, one: Unusual, maps: Maps, ours: frozenset[int]) -> RepairLine:
+        source = TopicPartition(one.topic, one.partition)
+        remote = self._policy.format_remote_topic(self._config.flow.source, one.topic)
+        target = TopicPartition(remote, one.partition)
+        blank = RepairLine(standing=one, source=source, target=target)
+        if one.code in INSTEAD:
+            return replace(blank, problem=INSTEAD[one.code])
+        if self._config.policy.kind is PolicyKind.IDENTITY:
+            return replace(blank, problem=INSTEAD["TAKEN_OVER"])
+        here = self._source.metadata([source.topic]).topics[source.topic].topic_id
+        there = self._steering.target.metadata([remote]).topics[remote].topic_id
+        known = maps.get(PartitionKey(here, there, one.partition))
+        if known is None or not known.runs or NO_TOPIC_ID in (here, there):
+            return replace(
+                blank,
+                problem="the offset map has no row of it, or the brokers have no topic ids: "
+                "nothing says where our records lie",
+            )
+        try:
+            found = self._found(target, known, ours | known.producers)
+        except TwinlogError as error:
+            return replace(blank, problem=str(error))
+        if found is None:
+            return replace(
+                blank,
+                problem="records of ours are missing there or come twice, or more than about "
+                f"{MAX_READS} MB lie behind the first that is not ours: save the remote topic "
+                "(twinlog export), then copy it anew",
+            )
+        wanted = WantedAcceptance(
+            flow=self._steering.flow,
+            topic=remote,
+            topic_id=there,
+            partition=one.partition,
+            accepted=found.accepted,
+            who=self._steering.who,
+            at_ms=int(time.time() * 1000),
+            reason=self._reason,
+        )
+        return replace(
+            blank,
+            wanted=wanted,
+            found=found,
+            resumes_at=next_upstream(known.runs, found.next_ordinal, 0),
+        )
+
+    def _found(
+        self, tp: TopicPartition, known: PartitionMap, producers: frozenset[int]
+    ) -> Walk | None:
+        client = self._steering.target
+        ends = admin.log_ends(client, [tp])[tp]
+        starts = admin.list_offsets(client, [tp], admin.EARLIEST)[tp]
+        latest = admin.list_offsets(client, [tp], admin.LATEST)[tp]
+        for answer in (ends, starts, latest):
+            if isinstance(answer, TwinlogError):
+                raise answer
+        assert not isinstance(ends, TwinlogError)  # noqa: S101 (see above)
+        assert not isinstance(starts, TwinlogError)  # noqa: S101
+        assert not isinstance(latest, TwinlogError)  # noqa: S101
+        end = ends.end_offset
+        if latest.offset < end:
+            raise FlowError(
+                f"{tp}: its last records are not on enough replicas, and may go: look again later",
+                code="REPAIR_REFUSED",
+            )
+
+        def read(offset: int) -> memoryview:
+            answer = fetch_records(client, {tp: (offset, READ_BYTES)})[tp]
+            if isinstance(answer, TwinlogError):
+                raise answer
+            return answer.records
+
+        stretch = last_stretch(known.runs, end)
+        low = max(starts.offset, stretch.low, known.runs[0].downstream)
+        at = find_break(read, low=low, high=end, k=stretch.k, producers=producers)
+        if at is None:
+            raise FlowError(
+                f"{tp}: all that lies there is ours: the mirror tries it again soon",
+                code="REPAIR_REFUSED",
+            )
+        return walk(read, at.offset, end, k=stretch.k, producers=producers)

@@ -1,0 +1,173 @@
+"""Leaves one record out of a copy that stands still because of it: first looked at, then written.
+
+Nothing is left out that does not hold its partition up now, as whoever runs the flow tells it, at
+exactly this offset: else the answer is what is true, and nothing is written. What happens if this
+process dies:
+
+- before the row: nothing happened, but that the record may be in quarantine (`quarantine`);
+- behind the row, or its answer is lost: whoever leads the flow follows it, and the same command
+  finds it and writes nothing;
+- the record was copied between the look and the row, since its topic takes larger ones now: the
+  position is behind it, and nothing is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from twinlog.client.quarantine import Quarantine
+from twinlog.client.steering import GIVES_UP_S, FlowSteering
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.codes import CAN_BE_SKIPPED
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.values.times import in_iso
+from twinlog.errors import FlowError
+from twinlog.mirror.names.naming import STATE_TOPIC, quarantine_topic
+from twinlog.mirror.skips import Skip
+from twinlog.mirror.state.generations import winning_claims
+from twinlog.mirror.state.published import Unusual
+from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.survey.leader_status import leader_status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipChange:
+    """What the command does."""
+
+    wanted: WantedSkip
+    before: WantedSkip | None
+    """It is left out already."""
+
+    def as_json(self) -> dict[str, Any]:
+        wanted, before = self.wanted, self.before
+        return {
+            "flow": wanted.flow,
+            "topic": wanted.topic,
+            "topic_id": str(wanted.topic_id),
+            "partition": wanted.partition,
+            "first": wanted.skip.first,
+            "next": wanted.skip.next,
+            "is_batch": wanted.skip.is_batch,
+            "code": wanted.code,
+            "is_needed": before is None,
+            "before": None
+            if before is None
+            else {"who": before.who, "at_ms": before.at_ms, "reason": before.reason},
+        }
+
+
+class RecordSkip:
+    """For one flow; to be closed."""
+
+    def __init__(
+        self, config: FlowConfig, source: ClusterSettings, target: ClusterSettings, reason: str
+    ) -> None:
+        self._config = config
+        self._reason = reason
+        self._steering = FlowSteering(config, source, target, reason)
+        self._source = ClusterClient(source, api_timeout_s=GIVES_UP_S)
+
+    @property
+    def quarantine_topic(self) -> str:
+        return quarantine_topic(self._config.flow.source)
+
+    def look(self, tp: TopicPartition, offset: int) -> SkipChange:
+        """What would be left out; FlowError SKIP_REFUSED says why it would not."""
+        topic_id = self._topic_id(tp)
+        for known in self._steering.intents().skips:
+            if known.is_of(tp, topic_id) and known.skip.covers(offset):
+                return SkipChange(wanted=known, before=known)
+        standing = self._standing(tp)
+        skip = self._judged(tp, offset, topic_id, standing)
+        wanted = WantedSkip(
+            flow=self._steering.flow,
+            topic=tp.topic,
+            topic_id=topic_id,
+            partition=tp.partition,
+            skip=skip,
+            code=standing.code,
+            who=self._steering.who,
+            at_ms=int(time.time() * 1000),
+            reason=self._reason,
+        )
+        return SkipChange(wanted=wanted, before=None)
+
+    def quarantine(self, change: SkipChange) -> list[int]:
+        """Put what is left out into the quarantine topic; its offsets there."""
+        state = [(row.key, row.value) for row in read_to_end(self._steering.target, STATE_TOPIC, 0)]
+        history = winning_claims(state).get(self._steering.flow)
+        if history is None or history.latest is None:
+            raise self._refused("no process has ever led it")
+        quarantine = Quarantine(
+            self._source,
+            self._steering.target,
+            self.quarantine_topic,
+            producer_id=history.latest.producer_id,
+            replication_factor=self._config.state_topic_replication_factor,
+        )
+        return quarantine.put(change.wanted)
+
+    def write(self, change: SkipChange) -> None:
+        """Say that it is wanted; durable when this returns."""
+        if change.before is None:
+            self._steering.append([change.wanted.encode()])
+
+    def close(self) -> None:
+        self._source.close()
+        self._steering.close()
+
+    def _topic_id(self, tp: TopicPartition) -> TopicId:
+        metadata = self._source.metadata([tp.topic])
+        topic = metadata.topics.get(tp.topic)
+        if topic is None or topic.error or metadata.partition(tp) is None:
+            raise self._refused(f"the source has no partition {tp}, or it may not be described")
+        return topic.topic_id
+
+    def _standing(self, tp: TopicPartition) -> Unusual:
+        """What whoever runs the flow says of the partition, where it is not simply copied."""
+        status = leader_status(self._steering.target, self._steering.flow)
+        if status is None:
+            raise self._refused(
+                "no mirror has told how it stands: start one, with a "
+                "twinlog.status.interval.seconds above 0"
+            )
+        if not status.is_of(int(time.time() * 1000)):
+            raise self._refused(
+                f"the mirror on {status.where} told how it stands last at {in_iso(status.at_ms)}, "
+                "and is gone since: start one, which finds out whether the record still holds it up"
+            )
+        for one in status.unusual:
+            if (one.topic, one.partition) == tp:
+                return one
+        if status.unusual_partitions > len(status.unusual):
+            raise self._refused(
+                f"{status.unusual_partitions} partitions are not simply copied, and {tp} is none "
+                f"of the {len(status.unusual)} of which it is told why: mend others first"
+            )
+        raise self._refused(f"{tp} does not stand still")
+
+    def _judged(
+        self, tp: TopicPartition, offset: int, topic_id: TopicId, standing: Unusual
+    ) -> Skip:
+        if not standing.code:
+            raise self._refused(f"{tp} is {standing.state}, and no record holds it up")
+        said = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
+        if standing.code not in CAN_BE_SKIPPED:
+            codes = ", ".join(sorted(CAN_BE_SKIPPED))
+            raise self._refused(f"{said}; no record is to blame for it, as with {codes}")
+        poison = standing.poison
+        if poison is None:
+            raise self._refused(f"{said}; which record that is is not known exactly")
+        if NO_TOPIC_ID not in (topic_id, poison.topic_id) and topic_id != poison.topic_id:
+            raise self._refused(f"{tp}: the topic was made anew since the mirror looked at it")
+        if poison.skip.first != offset:
+            raise self._refused(f"{tp} stands still at offset {poison.skip.first}, not {offset}")
+        return poison.skip
+
+    def _refused(self, why: str) -> FlowError:
+        return FlowError(f"{self._steering.flow}: {why}; nothing was changed", code="SKIP_REFUSED")

@@ -1,0 +1,227 @@
+"""Says what people want of a flow: pause, resume, limit, release, promote. Whoever leads the flow
+follows.
+
+First it is looked what is wanted already: the same twice is written once. Nothing here needs a
+mirror to run; a flow that starts later starts as it is wanted.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics.internal_log import (
+    append_rows,
+    ensure_compacted_topic,
+    read_to_end,
+)
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.regex.patterns import NamePattern, compile_names
+from twinlog.config.regex.reader import RegexProblem
+from twinlog.errors import ConfigError, UsageError
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
+from twinlog.model import TopicPartition
+from twinlog.survey.discovery import mirrored_topics
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+
+GIVES_UP_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a command does to one flow or one of its topics."""
+
+    intent: Intent
+    before: Intent | None
+    """What is wanted now of the same kind; None: nothing."""
+
+    @property
+    def is_needed(self) -> bool:
+        """It is not so already."""
+        if not self.intent.is_set:
+            return self.before is not None
+        rate = self.intent.bytes_per_second
+        return self.before is None or self.before.bytes_per_second != rate
+
+    def as_json(self) -> dict[str, Any]:
+        before = None
+        if self.before is not None:
+            before = {
+                "bytes_per_second": self.before.bytes_per_second,
+                "who": self.before.who,
+                "at_ms": self.before.at_ms,
+                "reason": self.before.reason,
+            }
+        return {
+            "flow": self.intent.flow,
+            "topic": self.intent.topic or None,
+            "intent": self.intent.kind.value,
+            "is_set": self.intent.is_set,
+            "bytes_per_second": self.intent.bytes_per_second,
+            "is_needed": self.is_needed,
+            "before": before,
+        }
+
+
+class FlowSteering:
+    """One flow: first ask for the changes, then `write` them."""
+
+    def __init__(
+        self,
+        config: FlowConfig,
+        source: ClusterSettings,
+        target: ClusterSettings,
+        reason: str,
+        who: str = "",
+    ) -> None:
+        """`who`: by whom it is wanted; empty: the user of this process."""
+        self._config = config
+        self._source = source
+        self._target = ClusterClient(target, api_timeout_s=GIVES_UP_S)
+        self.who = f"{who or getpass.getuser()}@{socket.gethostname()}"
+        self._reason = reason
+
+    @property
+    def target(self) -> ClusterClient:
+        return self._target
+
+    @property
+    def flow(self) -> str:
+        return str(self._config.flow)
+
+    def intents(self) -> FlowIntents:
+        """What is wanted of the flow now."""
+        found = self._target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
+        if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
+            return FlowIntents()
+        rows = read_to_end(self._target, STATE_TOPIC, 0)
+        return flow_intents(self.flow, ((row.key, row.value) for row in rows))
+
+    def pause(self) -> list[Change]:
+        """The whole flow."""
+        return [self._change(self.intents(), IntentKind.PAUSE)]
+
+    def resume(self) -> list[Change]:
+        """The whole flow; topics that were paused by name stay so."""
+        return [self._change(self.intents(), IntentKind.PAUSE, is_set=False)]
+
+    def promote(self) -> list[Change]:
+        """The whole flow: nothing is copied any more."""
+        return [self._change(self.intents(), IntentKind.PROMOTE)]
+
+    def demote(self) -> list[Change]:
+        """The whole flow; topics that were promoted by name stay so."""
+        return [self._change(self.intents(), IntentKind.PROMOTE, is_set=False)]
+
+    def limit(self, bytes_per_second: int | None) -> list[Change]:
+        """None: what the configuration says."""
+        return [
+            self._change(
+                self.intents(),
+                IntentKind.LIMIT,
+                is_set=bytes_per_second is not None,
+                bytes_per_second=bytes_per_second,
+            )
+        ]
+
+    def pause_topics(self, names: Sequence[str]) -> list[Change]:
+        """Topics of the source that match."""
+        return list(self._topic_changes(names, IntentKind.PAUSE))
+
+    def release_topics(self, names: Sequence[str]) -> list[Change]:
+        """Topics of the source that match."""
+        return list(self._topic_changes(names, IntentKind.RELEASE))
+
+    def promote_topics(self, names: Sequence[str]) -> list[Change]:
+        """Topics of the source that match."""
+        return list(self._topic_changes(names, IntentKind.PROMOTE))
+
+    def demote_topics(self, names: Sequence[str]) -> list[Change]:
+        """Topics that were promoted by name, and match; the source is not asked."""
+        found, pattern = self.intents(), _pattern(names)
+        chosen = filter(pattern.matches, found.topics(IntentKind.PROMOTE))
+        return [self._change(found, IntentKind.PROMOTE, topic, is_set=False) for topic in chosen]
+
+    def resume_topics(self, names: Sequence[str]) -> list[Change]:
+        """Topics that were paused or released by name, and match; the source is not asked."""
+        found, pattern = self.intents(), _pattern(names)
+        chosen = [
+            (kind, topic)
+            for kind in (IntentKind.PAUSE, IntentKind.RELEASE)
+            for topic in found.topics(kind)
+            if pattern.matches(topic)
+        ]
+        return [self._change(found, kind, topic, is_set=False) for kind, topic in chosen]
+
+    def wanted(
+        self, kind: IntentKind, topics: Iterable[str], *, is_set: bool = True
+    ) -> list[Change]:
+        """The same for each of these topics, which are known; "" is the flow."""
+        found = self.intents()
+        return [self._change(found, kind, topic, is_set=is_set) for topic in topics]
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Those that are needed, in few batches; written again they say the same."""
+        rows = [change.intent.encode() for change in changes if change.is_needed]
+        if rows:
+            self.append(rows)
+
+    def append(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Rows of the state topic, which is made where it is missing; durable when this returns."""
+        ensure_compacted_topic(
+            self._target,
+            STATE_TOPIC,
+            partitions=1,
+            replication_factor=self._config.state_topic_replication_factor,
+            on_unseen=lambda _: None,
+        )
+        append_rows(self._target, TopicPartition(STATE_TOPIC, 0), rows, int(time.time() * 1000))
+
+    def close(self) -> None:
+        self._target.close()
+
+    def _topic_changes(self, names: Sequence[str], kind: IntentKind) -> Iterator[Change]:
+        found, pattern = self.intents(), _pattern(names)
+        for topic in self._selected():
+            if pattern.matches(topic):
+                yield self._change(found, kind, topic)
+
+    def _selected(self) -> list[str]:
+        with closing(ClusterClient(self._source, api_timeout_s=GIVES_UP_S)) as source:
+            return [*mirrored_topics(self._config, source.metadata(None))]
+
+    def _change(
+        self,
+        found: FlowIntents,
+        kind: IntentKind,
+        topic: str = "",
+        *,
+        is_set: bool = True,
+        bytes_per_second: int | None = None,
+    ) -> Change:
+        intent = Intent(
+            flow=self.flow,
+            kind=kind,
+            topic=topic,
+            is_set=is_set,
+            bytes_per_second=bytes_per_second,
+            who=self.who,
+            at_ms=int(time.time() * 1000),
+            reason=self._reason,
+        )
+        return Change(intent=intent, before=found.get(kind, topic))
+
+
+def _pattern(names: Sequence[str]) -> NamePattern:
+    try:
+        return compile_names(names)
+    except (RegexProblem, ConfigError) as problem:
+        raise UsageError(f"--topics: {problem}") from problem

@@ -1,0 +1,153 @@
+"""When the certificates end that a cluster is entered with: ours, and those that we trust.
+
+Dates come from what is in use, also after a renewal, and no file is read here. Of our certificate
+the chain counts that is shown with it: whichever of it ends first ends the connection. Of a
+truststore the earliest is told, and the last as well: while issuers change over it holds an old and
+a new one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.renewal import known
+from twinlog.cluster.security.security_settings import SecuritySettings
+
+DAY_S: Final = 86_400
+SOON_S: Final = 14 * DAY_S
+"""How long before its end a certificate is warned of."""
+
+_END: Final = "-----END CERTIFICATE-----\n"
+
+
+class Held(StrEnum):
+    """What a certificate is for."""
+
+    CLIENT = "client_certificate"
+    TRUSTSTORE = "truststore"
+
+
+_KEYS: Final = {
+    Held.CLIENT: (
+        "ssl.keystore.location",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+    ),
+    Held.TRUSTSTORE: ("ssl.truststore.location", "ssl.truststore.certificates"),
+}
+
+
+class Ending(StrEnum):
+    """How urgent it is."""
+
+    FAR = "far"
+    SOON = "soon"
+    """Within `SOON_S`; or one of a truststore has ended, and others of it have not."""
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateEnd:
+    """The first certificate to end of those that one client of a cluster holds for one purpose."""
+
+    cluster: str
+    held: Held
+    file: str
+    """Where it is from; the key where it stands in the configuration itself."""
+    subject: str
+    ends_at: int
+    """Its last second, since 1970."""
+    last_ends_at: int
+    """That of the last one in a truststore; of a chain the same as `ends_at`."""
+
+    def ending(self, now_s: float) -> Ending:
+        """How it stands at this time (seconds since 1970)."""
+        if self.last_ends_at < now_s:
+            return Ending.OVER
+        return Ending.SOON if self.ends_at - now_s < SOON_S else Ending.FAR
+
+    def line(self, now_s: float) -> str:
+        """What to tell people: file, subject, date and what to do."""
+        date = datetime.fromtimestamp(self.ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        tense = "ended" if self.ends_at < now_s else "ends"
+        whose, todo = "the client certificate", "put a new one, with its key, into the same place"
+        if self.held is Held.TRUSTSTORE:
+            whose, todo = "a trusted certificate", "put its successor there, or take it out"
+        return (
+            f"cluster {self.cluster}: {whose} of {self.file} ({self.subject}) {tense} on {date}; "
+            f"{todo}: new connections use it without a restart"
+        )
+
+
+class _Dates(NamedTuple):
+    subject: str
+    ends_at: int
+    last_ends_at: int
+
+
+def certificate_ends(clusters: Iterable[ClusterSettings]) -> tuple[CertificateEnd, ...]:
+    """Of all that these settings have in use now, each once; those of this machine are left out."""
+    found = (
+        end
+        for settings in clusters
+        if settings.security is not None and settings.security.needs_tls
+        for end in _ends(settings.alias, known(settings.security))
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def urgent(
+    ends: Iterable[CertificateEnd], now_s: float | None = None
+) -> tuple[tuple[Ending, CertificateEnd], ...]:
+    """Those that end soon or have ended, at `now_s` (seconds since 1970; None: now)."""
+    at = time.time() if now_s is None else now_s
+    judged = ((end.ending(at), end) for end in ends)
+    return tuple(one for one in judged if one[0] is not Ending.FAR)
+
+
+def _ends(alias: str, security: SecuritySettings) -> Iterable[CertificateEnd]:
+    pems = ((Held.CLIENT, security.certificate_chain_pem), (Held.TRUSTSTORE, security.ca_pem))
+    for held, pem in pems:
+        dates = None if pem is None else _dates(pem)
+        if dates is None:
+            continue
+        last = dates.last_ends_at if held is Held.TRUSTSTORE else dates.ends_at
+        yield CertificateEnd(
+            cluster=alias,
+            held=held,
+            file=_file(security, held),
+            subject=dates.subject,
+            ends_at=dates.ends_at,
+            last_ends_at=last,
+        )
+
+
+def _file(security: SecuritySettings, held: Held) -> str:
+    paths = dict(reversed(security.files))  # of several files of one key the first
+    return next((paths[key] for key in _KEYS[held] if key in paths), _KEYS[held][1])
+
+
+@lru_cache(maxsize=256)
+def _dates(pem: str) -> _Dates | None:
+    """None where no certificate can be read: OpenSSL takes some that are malformed."""
+    from cryptography import x509
+
+    found = []
+    for block in pem.split(_END)[:-1]:
+        try:
+            one = x509.load_pem_x509_certificate((block + _END).encode())
+            ends_at = int(one.not_valid_after_utc.timestamp())
+            found.append((ends_at, one.subject.rfc4514_string()))
+        except ValueError:
+            continue
+    if not found:
+        return None
+    ends_at, subject = min(found)
+    return _Dates(subject, ends_at, max(found)[0])

@@ -1,0 +1,246 @@
+"""Records and the offsets of a group written together, or not at all: a transactional producer
+(KIP-98), as small as it can be.
+
+One at a time by its transactional id: `begin_epoch` fences whoever had it before, and what that one
+left open is rolled back, or finished where its end was decided. When it has answered nothing of the
+one before can come any more. Offsets that it committed are to be read settled (`fetch_offsets`):
+the group's coordinator learns of an end later than that of the transaction.
+
+Nothing here is repeated whose outcome is not known: after any error the caller begins a new epoch
+and asks for the offsets anew.
+
+The versions of requests are those before KIP-890 part 2, which every broker from 0.11 to 4.x takes:
+partitions and groups are added to a transaction by requests of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.logs.producers import WITHOUT_TWO_PHASE_COMMIT, ProducerIdentity
+from twinlog.cluster.logs.raw_log import produce_batch
+from twinlog.errors import BrokerRefused, Fate, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.wire.error_codes import INVALID_PRODUCER_EPOCH, error_for
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+T = TypeVar("T")
+
+TRANSACTION: Final = 1
+"""The kind of key that names a transactional id."""
+ONE_KEY: Final = 3
+PRODUCER_FENCED: Final = 90
+FENCED: Final = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
+BEFORE_VERSION_2: Final = 3
+"""AddPartitionsToTxn of clients; AddOffsetsToTxn, TxnOffsetCommit and EndTxn likewise."""
+SIMPLE: Final = -1
+"""The generation of somebody who is in no group."""
+
+
+class Transactions:
+    """Of one transactional id and one group; for one thread."""
+
+    def __init__(
+        self, client: ClusterClient, transactional_id: str, group: str, *, timeout_ms: int
+    ) -> None:
+        """`timeout_ms`: after that the coordinator rolls back what we left open."""
+        self._client = client
+        self._id, self._group, self._timeout_ms = transactional_id, group, timeout_ms
+        self._groups = Coordinators(client)
+        self._identity = ProducerIdentity(producer_id=-1, producer_epoch=-1)
+        self._sequences: dict[TopicPartition, int] = {}
+        self._node: int | None = None
+
+    def begin_epoch(self) -> None:
+        """Fence whoever has the id; waits until what was open has ended."""
+
+        def ask() -> ProducerIdentity:
+            request = InitProducerIdRequest(
+                transactional_id=self._id,
+                transaction_timeout_ms=self._timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+            answer = self._client.attempt(
+                self._coordinator(), request, maximum=WITHOUT_TWO_PHASE_COMMIT
+            )
+            self._require(int(answer.error_code), "beginning an epoch of")
+            return ProducerIdentity(
+                producer_id=int(answer.producer_id), producer_epoch=int(answer.producer_epoch)
+            )
+
+        self._identity = self._retrying(ask)
+        self._sequences = {}
+
+    def write(
+        self,
+        tp: TopicPartition,
+        records: Sequence[Record],
+        offsets: Mapping[TopicPartition, int],
+        *,
+        codec: Codec = Codec.NONE,
+        metadata: str = "",
+    ) -> None:
+        """Append the records, and set the group's offsets, in one transaction; `metadata` stands
+        beside each offset.
+
+        Raises TwinlogError; whether it has happened is known after the next `begin_epoch`.
+        """
+        if records:
+            self._add_partition(tp)
+            first = self._sequences.get(tp, 0)
+            batch = encode_batch(
+                records,
+                codec=codec,
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.producer_epoch,
+                base_sequence=first,
+                is_transactional=True,
+            )
+            produce_batch(self._client, tp, batch, transactional_id=self._id)
+            self._sequences[tp] = first + len(records)
+        self._add_group()
+        self._commit(offsets, metadata)
+        self._end()
+
+    # -- steps of a transaction
+
+    def _add_partition(self, tp: TopicPartition) -> None:
+        topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+
+        def ask() -> None:
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=self._identity.producer_id,
+                v3_and_below_producer_epoch=self._identity.producer_epoch,
+                v3_and_below_topics=[topic_of(name=tp.topic, partitions=[tp.partition])],
+            )
+            answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
+            (topic,) = answer.results_by_topic_v3_and_below
+            (one,) = topic.results_by_partition
+            self._require(
+                int(one.partition_error_code), f"adding {tp} to", f"WRITE on topic {tp.topic}"
+            )
+
+        self._retrying(ask)  # to add it twice is to add it once
+
+    def _add_group(self) -> None:
+        def ask() -> None:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.producer_epoch,
+                group_id=self._group,
+            )
+            answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
+            self._require(
+                int(answer.error_code),
+                f"adding group {self._group} to",
+                f"READ on group {self._group}",
+            )
+
+        self._retrying(ask)
+
+    def _commit(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
+        topic_of = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        partition_of = topic_of.TxnOffsetCommitRequestPartition
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=self._group,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            generation_id=SIMPLE,
+            member_id="",
+            group_instance_id=None,
+            topics=[
+                topic_of(
+                    name=tp.topic,
+                    partitions=[
+                        partition_of(
+                            partition_index=tp.partition,
+                            committed_offset=offset,
+                            committed_leader_epoch=-1,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for tp, offset in offsets.items()
+            ],
+        )
+
+        def ask(node: int, _: Sequence[str]) -> dict[str, bool | TwinlogError]:
+            answer = self._client.attempt(node, request, maximum=BEFORE_VERSION_2)
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    if one.error_code:
+                        doing = "committing offsets in a transaction of"
+                        number = int(one.error_code)
+                        return {self._group: self._groups.error(number, doing, self._group, "READ")}
+            return {self._group: True}
+
+        found = self._groups.ask([self._group], ask, doing="committing offsets of")[self._group]
+        if isinstance(found, TwinlogError):
+            raise found
+
+    def _end(self) -> None:
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            committed=True,
+        )
+        answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
+        self._require(int(answer.error_code), "committing a transaction of")
+
+    # -- the coordinator
+
+    def _coordinator(self) -> int:
+        if self._node is None:
+            request = FindCoordinatorRequest(key=self._id, key_type=TRANSACTION)
+            answer = self._client.attempt(None, request, minimum=1, maximum=ONE_KEY)
+            self._require(int(answer.error_code), "looking for the coordinator of", "DESCRIBE")
+            self._node = int(answer.node_id)
+        return self._node
+
+    def _retrying(self, ask: Callable[[], T]) -> T:
+        def again() -> T:
+            try:
+                return ask()
+            except TwinlogError:
+                self._node = None  # it may have moved
+                raise
+
+        return self._client.retrying(again)
+
+    def _require(self, number: int, doing: str, right: str = "") -> None:
+        if not number:
+            return
+        what = f"transactional id {self._id}"
+        if number in FENCED:
+            raise BrokerRefused(
+                f"cluster {self._client.alias}: {doing} {what} was refused: another run has begun "
+                "since, or this one stood still for too long; where no other runs, give the same "
+                "command again",
+                kafka_error=number,
+                code="REPLAY_FENCED",
+                fate=Fate.FATAL,
+            )
+        raise error_for(
+            number,
+            cluster=self._client.alias,
+            doing=f"{doing} {what}",
+            acl=right if " on " in right else f"{right or 'WRITE'} on {what}",
+        )

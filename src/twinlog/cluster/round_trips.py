@@ -1,0 +1,35 @@
+"""How long a small request to each broker takes, there and back."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from kafka.protocol.metadata import MetadataRequest
+
+from twinlog.cluster.client import METADATA_WITHOUT_CREATION, ClusterClient
+from twinlog.errors import Disconnected, Unreachable
+
+TIMES: Final = 5
+
+
+def round_trips_ms(client: ClusterClient) -> dict[int, float]:
+    """By broker, the shortest of a few: what the way takes, whatever the broker was busy with.
+    Without those that do not answer. Raises TwinlogError where no broker does.
+    """
+    out: dict[int, float] = {}
+    for node in client.metadata([]).brokers:
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        try:
+            # the first one opens the connection
+            client.attempt(node, request, minimum=METADATA_WITHOUT_CREATION)
+            out[node] = min(_timed(client, node, request) for _ in range(TIMES))
+        except (Disconnected, Unreachable):
+            continue
+    return out
+
+
+def _timed(client: ClusterClient, node: int, request: MetadataRequest) -> float:
+    began = time.monotonic()
+    client.attempt(node, request, minimum=METADATA_WITHOUT_CREATION)
+    return (time.monotonic() - began) * 1000

@@ -1,0 +1,104 @@
+"""The states of flows and partitions, and what a flow guarantees, with what each means."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class FlowState(StrEnum):
+    """What a flow is doing; `/metrics` and the JSON of `status` have these words."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    PARTLY_FAILED = "PARTLY_FAILED"
+    STANDBY = "STANDBY"
+    DEGRADED = "DEGRADED"
+    THROTTLED = "THROTTLED"
+    PAUSED = "PAUSED"
+    FENCED = "FENCED"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+    NOT_RUNNING = "NOT_RUNNING"
+
+
+class PartitionState(StrEnum):
+    """What a partition is doing."""
+
+    PENDING = "PENDING"
+    STARTING = "STARTING"
+    COPYING = "COPYING"
+    AT_END = "AT_END"
+    DRAINING = "DRAINING"
+    PAUSED = "PAUSED"
+    DONE = "DONE"
+    RETRYING = "RETRYING"
+    FAILED = "FAILED"
+    TAKEN_OVER = "TAKEN_OVER"
+    RELEASED = "RELEASED"
+    NEW = "NEW"
+    BEHIND = "BEHIND"
+
+
+class Guarantee(StrEnum):
+    """What the target's brokers let a flow promise."""
+
+    EXACT = "exact"
+    EXACT_WHILE_KNOWN = "exact while known"
+    AT_LEAST_ONCE = "at least once"
+
+
+FLOW_STATES: Final = {
+    FlowState.STARTING: "it looks at both clusters, and Spark starts",
+    FlowState.RUNNING: "its lanes copy",
+    FlowState.PARTLY_FAILED: "some partitions stand still with a code, the rest runs",
+    FlowState.STANDBY: (
+        "another process leads it, and the reason says which; this one takes over within 15 s of "
+        "its end"
+    ),
+    FlowState.DEGRADED: (
+        "a cluster cannot be reached and is tried again for ever, more would be lost without the "
+        "source than `twinlog.rpo.seconds` allows, or its retention takes records before they are "
+        "copied; the reason says which"
+    ),
+    FlowState.THROTTLED: "a broker's quota, or `twinlog.max.bytes.per.second`, holds it back",
+    FlowState.PAUSED: "`twinlog flow pause`: nothing is copied or synced until `flow resume`",
+    FlowState.FENCED: (
+        "it was promoted: its remote topics are the originals now. Nothing is copied or synced, "
+        "whatever restarts; the reason says who wanted it, when and why"
+    ),
+    FlowState.STOPPING: (
+        "a signal came, `--once` is done, or it was promoted; its lanes finish what they sent"
+    ),
+    FlowState.STOPPED: "it has ended in order",
+    FlowState.FAILED: "it could not be started, and trying again cannot help",
+    FlowState.NOT_RUNNING: "`status FILE` found no mirror here and asked the clusters",
+}
+
+PARTITION_STATES: Final = {
+    PartitionState.PENDING: "it waits for a lane",
+    PartitionState.STARTING: "a lane looks for the offset to resume at",
+    PartitionState.COPYING: "it is copied",
+    PartitionState.AT_END: "all records are copied",
+    PartitionState.DRAINING: "it is being handed to the next lease",
+    PartitionState.PAUSED: "its topic or its flow is paused",
+    PartitionState.DONE: "`--once`: it has reached its end",
+    PartitionState.RETRYING: "it had a passing trouble and is tried again",
+    PartitionState.FAILED: "it stands still with a code, and is tried again within 30 s",
+    PartitionState.TAKEN_OVER: (
+        "identity policy: others write to the topic now, the copy has ended (see below)"
+    ),
+    PartitionState.RELEASED: "its topic is no longer selected, or was released",
+    PartitionState.NEW: "`status FILE`: nothing of it was copied yet",
+    PartitionState.BEHIND: "`status FILE`: records wait to be copied",
+}
+
+GUARANTEES: Final = {
+    Guarantee.EXACT: "every record arrives exactly once, whatever dies",
+    Guarantee.EXACT_WHILE_KNOWN: (
+        "the same while the target's brokers remember our producer ids; whether they do cannot be "
+        "asked, so one batch is sent at a time for a minute after any trouble"
+    ),
+    Guarantee.AT_LEAST_ONCE: "a record may arrive twice after a crash or a lost answer",
+}

@@ -1,0 +1,127 @@
+"""Codes of warnings and notes: nothing stops."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twinlog.codes.condition import Condition
+
+WARNING_CODES: Final = (
+    Condition(
+        codes=("INSECURE",),
+        meaning=(
+            "a setting that is honoured and gives something away: a password or token in clear, "
+            "an http token endpoint, broker names that are not checked, monitoring at every address"
+        ),
+    ),
+    Condition(
+        codes=("CERTIFICATE_ENDS_SOON",),
+        meaning=(
+            "a client certificate, or one of a truststore, ends within 14 days, or has ended while "
+            "others of the truststore have not; said by `check`, and once a day by `mirror`"
+        ),
+        advice=(
+            "renew the file under the same path ([how](security.md#renewed-key-files)); no restart "
+            "is needed"
+        ),
+    ),
+    Condition(
+        codes=("CUSTOM_CODE",),
+        meaning=(
+            "a replication policy of your own: its module is run whenever the file is read, also "
+            "by `check`; look at it before you check a file of somebody else"
+        ),
+    ),
+    Condition(
+        codes=("CONFIG_OVERWRITTEN",),
+        meaning=(
+            "the sync of configs set back what somebody had changed on a remote topic: old and "
+            "new value; how to keep it"
+        ),
+    ),
+    Condition(
+        codes=("RECORD_SKIPPED",),
+        meaning=(
+            "a record, or a batch, was left out of a copy as somebody wants it (`twinlog topic "
+            "skip`): the line says which, who, when and why"
+        ),
+    ),
+    Condition(
+        codes=("RPO_EXCEEDED",),
+        meaning=(
+            "losing the source now would lose more than the last `twinlog.rpo.seconds`; the copy "
+            "runs on"
+        ),
+        advice=(
+            "the reason names what holds it back; see "
+            "[monitoring](monitoring.md#what-would-be-lost)"
+        ),
+    ),
+    Condition(
+        codes=("PRODUCERS_HELD",),
+        meaning=(
+            "the RPO is exceeded, and `twinlog.rpo.enforce=quota` holds the producers of the "
+            "source back until the flow has caught up; the line says at which rate"
+        ),
+        advice=(
+            "nothing, as a rule: the quota is taken away by itself; where no mirror runs any more, "
+            "by `twinlog flow unthrottle`"
+        ),
+    ),
+    Condition(
+        codes=("RETENTION_NEAR",),
+        meaning=(
+            "the source's retention will delete records before they are copied, as things are; the "
+            "copy runs on"
+        ),
+        advice=(
+            "raise `retention.ms` or `retention.bytes` of the source's topic until the copy has "
+            "caught up; see [monitoring](monitoring.md#what-retention-may-take)"
+        ),
+    ),
+    Condition(
+        codes=("KERNELS_MISSING",),
+        meaning=(
+            "batches that must be decoded, and small ones that are joined, go through Python: the "
+            "compiled kernels are not there, or `TWINLOG_KERNELS=python` asks for it. The copy is "
+            "the same, for several times the CPU"
+        ),
+        advice=(
+            "install a wheel of your platform; or install a C compiler, and then Twinlog again "
+            "([what is compiled](operations.md#compiled-kernels))"
+        ),
+    ),
+    Condition(
+        codes=("OPEN_TRANSACTION",),
+        meaning=(
+            "`--once` under `read_committed` ended at the last stable offset; whose transaction "
+            "holds it back"
+        ),
+    ),
+    Condition(
+        codes=("UNKNOWN_KEY", "DUPLICATE_KEY", "DEPRECATED_KEY", "DEAD_KEY"),
+        meaning="a key that nothing reads, twice, under an old name, or where it reaches nobody",
+    ),
+    Condition(
+        codes=("NO_MEANING",),
+        meaning=(
+            "fields of a Strimzi resource, or settings of MirrorMaker 1, that have nothing to set "
+            "here"
+        ),
+    ),
+    Condition(
+        codes=(
+            "FLOW_OFF",
+            "COMMENT_IN_VALUE",
+            "STAR_PATTERN",
+            "MATCHES_NOTHING",
+            "NO_BOOTSTRAP",
+            "UNRESOLVED",
+            "NOT_ASCII",
+        ),
+        meaning=(
+            "a value that does not do what it seems to be meant for; `MATCHES_NOTHING` also where "
+            "no topic of the source matches `topics`, so that nothing is copied"
+        ),
+    ),
+)

@@ -1,0 +1,70 @@
+"""Twinlog's own keys of the process: who may come in over HTTP. They stand without a prefix."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twinlog.config.keys.key_types import KeyDefinition, Kind, Scope, Support
+
+TOKENS_FILE: Final = "twinlog.rest.tokens.file"
+OPEN_MONITORING: Final = "twinlog.rest.monitoring.open"
+CERTIFICATE_FILE: Final = "twinlog.rest.tls.certificate.file"
+PRIVATE_KEY_FILE: Final = "twinlog.rest.tls.private.file"
+CLIENT_CA_FILE: Final = "twinlog.rest.tls.client.ca.file"
+CLIENT_ROLE: Final = "twinlog.rest.tls.client.role"
+
+OWN_PROCESS_KEYS: Final = (
+    KeyDefinition(
+        name=TOKENS_FILE,
+        kind=Kind.STRING,
+        default=None,
+        scope=Scope.PROCESS,
+        support=Support.ACTS,
+        meaning="a file that `twinlog token new` writes: requests need one of its tokens, on every "
+        "address",
+    ),
+    KeyDefinition(
+        name=OPEN_MONITORING,
+        kind=Kind.BOOLEAN,
+        default="false",
+        scope=Scope.PROCESS,
+        support=Support.ACTS,
+        meaning="`/metrics`, `/healthz` and `/readyz` need no token where there are tokens",
+    ),
+    KeyDefinition(
+        name=CERTIFICATE_FILE,
+        kind=Kind.STRING,
+        default=None,
+        scope=Scope.PROCESS,
+        support=Support.ACTS,
+        meaning="HTTPS in place of HTTP: the server's certificate with its chain, as PEM",
+    ),
+    KeyDefinition(
+        name=PRIVATE_KEY_FILE,
+        kind=Kind.STRING,
+        default=None,
+        scope=Scope.PROCESS,
+        support=Support.ACTS,
+        meaning="the private key of that certificate, as PEM; without it: in the same file",
+    ),
+    KeyDefinition(
+        name=CLIENT_CA_FILE,
+        kind=Kind.STRING,
+        default=None,
+        scope=Scope.PROCESS,
+        support=Support.ACTS,
+        meaning="clients must show a certificate that one of these authorities signed (PEM); they "
+        "need no token then",
+    ),
+    KeyDefinition(
+        name=CLIENT_ROLE,
+        kind=Kind.CHOICE,
+        default="read",
+        scope=Scope.PROCESS,
+        support=Support.ACTS,
+        meaning="what a client with such a certificate may do without a token",
+        choices=("read", "operate"),
+    ),
+)
+
+OWN_PROCESS_NAMES: Final = frozenset(key.name for key in OWN_PROCESS_KEYS)

@@ -1,0 +1,193 @@
+"""A matcher whose time grows with the length of a name and no faster, for expressions of clients.
+
+Python's `re` tries one way after another, may need longer than anybody lives for `(a+)+b`, and
+holds every thread of the process meanwhile. This one goes through all ways at once (Glushkov's
+automaton, a bit for each position), and takes what is regular alone: characters, classes, groups,
+`|` and quantifiers. What looks around, refers back or is possessive is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final
+
+from twinlog.config.regex.reader import RegexProblem
+
+MOST_POSITIONS: Final = 400
+"""Characters of an expression, those of `{n}` written out: each may cost a step for each character
+of a name.
+"""
+_KNOWN: Final = 4096
+"""Characters whose positions are remembered."""
+
+
+def linear_matcher(expression: str) -> Callable[[str], bool]:
+    """Whether a whole name matches; raises RegexProblem, whose column is that of Python."""
+    parser: Any = import_module("re._parser")
+    try:
+        tree = parser.parse(expression)
+    except re.error as error:
+        raise RegexProblem(error.msg, (error.pos or 0) + 1) from error
+    except (OverflowError, RecursionError) as error:
+        raise RegexProblem("it is too large", 1) from error
+    if tree.state.flags & ~re.UNICODE:
+        raise RegexProblem("flags such as (?i) are not taken here", 1)
+    made = _Positions()
+    try:
+        whole = made.sequence(tree)
+    except RecursionError as error:
+        raise RegexProblem("it is too large", 1) from error
+    return made.matcher(whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    is_empty: bool
+    """It matches nothing as well."""
+    first: int = 0
+    """Positions with which it may begin, a bit for each."""
+    last: int = 0
+
+
+@dataclass(slots=True)
+class _Positions:
+    takes: list[Callable[[str], bool]] = field(default_factory=list)
+    follow: list[int] = field(default_factory=list)
+
+    def sequence(self, items: Iterable[Any]) -> _Part:
+        done = _Part(is_empty=True)
+        for code, argument in items:
+            done = self._then(done, self._item(str(code), argument))
+        return done
+
+    def _then(self, left: _Part, right: _Part) -> _Part:
+        self._link(left.last, right.first)
+        return _Part(
+            left.is_empty and right.is_empty,
+            left.first | (right.first if left.is_empty else 0),
+            right.last | (left.last if right.is_empty else 0),
+        )
+
+    def _link(self, ends: int, begins: int) -> None:
+        for position in _bits(ends):
+            self.follow[position] |= begins
+
+    def _item(self, code: str, argument: Any) -> _Part:
+        match code:
+            case "SUBPATTERN":
+                if argument[1] or argument[2]:
+                    raise RegexProblem("flags such as (?i:) are not taken here", 1)
+                return self.sequence(argument[3])
+            case "BRANCH":
+                parts = [self.sequence(choice) for choice in argument[1]]
+                found = _Part(is_empty=False)
+                for part in parts:
+                    found = _Part(
+                        found.is_empty or part.is_empty,
+                        found.first | part.first,
+                        found.last | part.last,
+                    )
+                return found
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                return self._repeat(*argument)
+            case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
+                return self._character(_taker(code, argument))
+            case "AT" if str(argument) in ("AT_BEGINNING", "AT_END"):
+                raise RegexProblem("whole names are matched: leave ^ and $ away", 1)
+            case _:
+                raise RegexProblem(f"{code.lower()} is not taken here: it may take too long", 1)
+
+    def _repeat(self, low: int, high: Any, body: Any) -> _Part:
+        is_endless = str(high) == "MAXREPEAT"
+        times = max(int(low), 1) if is_endless else int(high)
+        done, part = _Part(is_empty=True), _Part(is_empty=True)
+        for count in range(times):
+            before = len(self.takes)
+            part = self.sequence(body)
+            if len(self.takes) == before:
+                break  # it takes no character, however often
+            may_end = part.is_empty or count >= int(low)
+            done = self._then(done, _Part(may_end, part.first, part.last))
+        if is_endless:
+            self._link(part.last, part.first)
+        return done
+
+    def _character(self, takes: Callable[[str], bool]) -> _Part:
+        if len(self.takes) >= MOST_POSITIONS:
+            raise RegexProblem(f"it has more than {MOST_POSITIONS} characters and repetitions", 1)
+        self.takes.append(takes)
+        self.follow.append(0)
+        here = 1 << (len(self.takes) - 1)
+        return _Part(False, here, here)
+
+    def matcher(self, whole: _Part) -> Callable[[str], bool]:
+        takes, follow = self.takes, self.follow
+
+        @lru_cache(maxsize=_KNOWN)
+        def of(char: str) -> int:
+            return sum(1 << at for at, one in enumerate(takes) if one(char))
+
+        def matches(name: str) -> bool:
+            if not name:
+                return whole.is_empty
+            reached, ways = 0, whole.first
+            for char in name:
+                reached = ways & of(char)
+                if not reached:
+                    return False
+                ways = 0
+                for position in _bits(reached):
+                    ways |= follow[position]
+            return bool(reached & whole.last)
+
+        return matches
+
+
+def _bits(value: int) -> Iterable[int]:
+    while value:
+        low = value & -value
+        yield low.bit_length() - 1
+        value ^= low
+
+
+def _taker(code: str, argument: Any) -> Callable[[str], bool]:
+    """Whether one character fits; a class is one character to `re`, which is quick there."""
+    if code == "ANY":
+        return lambda char: char != "\n"
+    if code == "LITERAL":
+        return lambda char: ord(char) == argument
+    if code == "NOT_LITERAL":
+        return lambda char: ord(char) != argument
+    ranges: list[tuple[int, int]] = []
+    kinds: list[re.Pattern[str]] = []
+    is_negated = False
+    for kind, value in argument:
+        match str(kind):
+            case "NEGATE":
+                is_negated = True
+            case "LITERAL":
+                ranges.append((value, value))
+            case "RANGE":
+                ranges.append(value)
+            case _:
+                kinds.append(re.compile(_CATEGORIES[str(value)]))
+
+    def takes(char: str) -> bool:
+        found = any(low <= ord(char) <= high for low, high in ranges)
+        return (found or any(kind.match(char) is not None for kind in kinds)) != is_negated
+
+    return takes
+
+
+_CATEGORIES: Final = {
+    "CATEGORY_DIGIT": r"\d",
+    "CATEGORY_NOT_DIGIT": r"\D",
+    "CATEGORY_SPACE": r"\s",
+    "CATEGORY_NOT_SPACE": r"\S",
+    "CATEGORY_WORD": r"\w",
+    "CATEGORY_NOT_WORD": r"\W",
+}

@@ -1,0 +1,83 @@
+"""Who may come in over HTTP, as the keys `twinlog.rest.*` say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from twinlog.config.keys.process_keys import (
+    CERTIFICATE_FILE,
+    CLIENT_CA_FILE,
+    CLIENT_ROLE,
+    OPEN_MONITORING,
+    PRIVATE_KEY_FILE,
+    TOKENS_FILE,
+)
+from twinlog.config.values.origin import Settings, refuse
+from twinlog.config.values.types import to_boolean, to_choice, trimmed
+
+
+class Role(StrEnum):
+    """What a client may do; the later one includes the earlier."""
+
+    READ = "read"
+    OPERATE = "operate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestConfig:
+    """Of a process; None: the key is not set."""
+
+    tokens_file: Path | None = None
+    monitoring_is_open: bool = False
+    """Probes and scrapes need no token."""
+    certificate_file: Path | None = None
+    private_key_file: Path | None = None
+    client_ca_file: Path | None = None
+    client_role: Role = Role.READ
+    """Of a client with a certificate and without a token."""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Only who proves who it is comes in."""
+        return self.tokens_file is not None or self.client_ca_file is not None
+
+
+OPEN: Final = RestConfig()
+"""Nothing is set: nobody is asked who it is."""
+
+
+def rest_config(raw: Settings) -> RestConfig:
+    """Raises ConfigError where keys contradict each other."""
+
+    def path(key: str) -> Path | None:
+        setting = raw.get(key)
+        if setting is None:
+            return None
+        value = trimmed(setting.value)
+        if not value:
+            raise refuse(setting, "names no file", "write its path, or take the line away")
+        return Path(value)
+
+    if CERTIFICATE_FILE not in raw:
+        for key in (PRIVATE_KEY_FILE, CLIENT_CA_FILE, CLIENT_ROLE):
+            if key in raw:
+                raise refuse(
+                    raw[key], f"does nothing without {CERTIFICATE_FILE}", "set that as well"
+                )
+    if CLIENT_ROLE in raw and CLIENT_CA_FILE not in raw:
+        raise refuse(raw[CLIENT_ROLE], f"does nothing without {CLIENT_CA_FILE}", "set that as well")
+    is_open = OPEN_MONITORING in raw and to_boolean(raw[OPEN_MONITORING])
+    role = Role.READ
+    if CLIENT_ROLE in raw:
+        role = Role(to_choice(raw[CLIENT_ROLE], [one.value for one in Role]))
+    return RestConfig(
+        tokens_file=path(TOKENS_FILE),
+        monitoring_is_open=is_open,
+        certificate_file=path(CERTIFICATE_FILE),
+        private_key_file=path(PRIVATE_KEY_FILE),
+        client_ca_file=path(CLIENT_CA_FILE),
+        client_role=role,
+    )

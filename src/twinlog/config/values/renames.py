@@ -1,0 +1,144 @@
+"""`twinlog.rename`: other names for topics on the target, as `orders:eu-orders, pay-(.*):pay.$1`.
+
+A rule is a Java regular expression for a whole name of the source, the last colon, and the new name
+(topics have no colon, expressions may). The first rule that matches counts; a topic that none
+matches keeps its name. In the new name `$1` to `$9` are groups (`$0`: all of it), and a `\\` takes
+the next character as it is, as in Java's replacements.
+
+What a rule gives is the topic's name before the replication policy sees it: `A.eu-orders` under the
+default policy, `eu-orders` under the identity policy.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.config.values.origin import Setting, refuse
+from twinlog.config.values.types import to_list, to_names
+
+KEY: Final = "twinlog.rename"
+LONGEST_NAME: Final = 249
+"""Of a topic, in characters."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+_MOST_GROUPS: Final = 9
+_EXAMPLE: Final = "write orders:eu-orders, pay-(.*):pay.$1"
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka lets a topic be called so, however long it is."""
+    return _NAME.fullmatch(name) is not None and name not in {".", ".."}
+
+
+@dataclass(frozen=True, slots=True)
+class RenameRule:
+    """One entry."""
+
+    pattern: str
+    template: str
+    _regex: re.Pattern[str] = field(repr=False, compare=False)
+    _parts: tuple[str | int, ...] = field(repr=False, compare=False)
+
+    def renamed(self, topic: str) -> str | None:
+        """The new name; None where the rule does not match. It may be no name for a topic."""
+        found = self._regex.fullmatch(topic)
+        if found is None:
+            return None
+        return "".join(
+            part if isinstance(part, str) else (found.group(part) or "") for part in self._parts
+        )
+
+    def __str__(self) -> str:
+        return f"{self.pattern}:{self.template}"
+
+
+@dataclass(frozen=True, slots=True)
+class Renames:
+    """All rules of a flow."""
+
+    rules: tuple[RenameRule, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def rule(self, topic: str) -> RenameRule | None:
+        """The rule that counts for a topic of the source; what is no topic's name has none."""
+        if not is_topic_name(topic):
+            return None
+        return next((rule for rule in self.rules if rule.renamed(topic) is not None), None)
+
+    def name(self, topic: str) -> str:
+        """What a topic of the source is called before the policy names it."""
+        rule = self.rule(topic)
+        renamed = None if rule is None else rule.renamed(topic)
+        return topic if renamed is None else renamed
+
+
+NO_RENAMES: Final = Renames()
+
+
+def to_renames(setting: Setting) -> Renames:
+    """Raises ConfigError for an entry that can mean no name, or not what it says."""
+    return Renames(tuple(_rule(setting, entry) for entry in to_list(setting)))
+
+
+def _rule(setting: Setting, entry: str) -> RenameRule:
+    pattern, colon, template = (part.strip() for part in entry.rpartition(":"))
+    if not colon or not pattern or not template:
+        todo = f"{_EXAMPLE}; a comma ends a rule, also within an expression"
+        raise refuse(setting, f'"{entry}" is no pattern:name', todo)
+    one = Setting(
+        key=setting.key,
+        value=pattern,
+        file=setting.file,
+        line=setting.line,
+        from_provider=setting.from_provider,
+    )
+    regex = _expression(to_names(one))
+    if regex.groups > _MOST_GROUPS:
+        what = f'"{pattern}" has {regex.groups} groups, and the new name can only say $1 to $9'
+        raise refuse(setting, what, "write (?:...) for groups that are not used")
+    parts = _parts(setting, entry, template, regex.groups)
+    fixed = "".join(part for part in parts if isinstance(part, str))
+    is_fixed = all(isinstance(part, str) for part in parts)
+    if (fixed and _NAME.fullmatch(fixed) is None) or (is_fixed and not is_topic_name(fixed)):
+        raise refuse(
+            setting,
+            f'"{entry}" gives a name that no topic can have',
+            "use letters, digits, `.`, `_` and `-`",
+        )
+    if is_fixed and len(fixed) > LONGEST_NAME:
+        what = f'"{entry}" gives a name of {len(fixed)} characters'
+        raise refuse(setting, what, f"use at most {LONGEST_NAME}")
+    return RenameRule(pattern, template, regex, parts)
+
+
+def _expression(names: NamePattern) -> re.Pattern[str]:
+    regex = names.regex
+    if regex is None:  # pragma: no cover (an entry without a pattern was refused)
+        raise AssertionError(names)
+    return regex
+
+
+def _parts(setting: Setting, entry: str, template: str, groups: int) -> tuple[str | int, ...]:
+    out: list[str | int] = []
+    chars = iter(template)
+    for char in chars:
+        if char not in {"$", "\\"}:
+            out.append(char)
+            continue
+        after = next(chars, "")
+        if char == "\\":
+            if not after:
+                raise refuse(
+                    setting, f'"{entry}" ends with a lone \\', "leave it out, or double it"
+                )
+            out.append(after)
+        elif after in set("0123456789") and int(after) <= groups:
+            out.append(int(after))
+        else:
+            what = f'"{entry}" asks for ${after}, and its expression has {groups} groups'
+            raise refuse(setting, what, "write $1 for what stands in the first ( )")
+    return tuple(out)

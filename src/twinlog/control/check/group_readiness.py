@@ -1,0 +1,295 @@
+"""Which groups of a flow's source may move to its target now: where each would resume there, and
+what stands in the way. Only reads.
+
+A group may move when nobody is in it on either side, and every offset that it has committed has an
+exact place on the target. One that moves earlier would read records again, or find nothing to
+resume from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, TypeAlias
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_members import Member, group_members, named
+from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
+from twinlog.cluster.groups.share_groups import fetch_start_offsets
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.control.check.resting_flow import resting_flow
+from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.setups import flow_setup
+from twinlog.control.groups.group_rights import sees_groups, unseen_line
+from twinlog.control.groups.offset_places import Place, Places
+from twinlog.control.groups.unplaced import NOTHING_COMMITTED, reasons
+from twinlog.errors import TwinlogError, Unsupported
+from twinlog.model import TopicPartition
+from twinlog.quantities import first_few, plural
+from twinlog.survey.source_ends import known_ends
+
+GIVES_UP_S: Final = 60.0
+BY_KEY: Final = "records are placed by key there, no offset corresponds"
+BY_MM2: Final = "MirrorMaker 2 copied what is there: it would resume somewhat before"
+
+Offsets: TypeAlias = Mapping[str, GroupOffsets | TwinlogError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """One committed offset of a group, and where it resumes on the target."""
+
+    topic: str
+    """On the source, as `partition` and `offset`."""
+    partition: int
+    offset: int
+    end: int
+    """Of the source's log; -1: not known."""
+    to_topic: str | None
+    to_offset: int | None
+    """None where it has no place on the target."""
+    why_not: str
+    """Empty: the place is exact."""
+
+    @property
+    def lag(self) -> int:
+        """Offsets that the group has not read yet; -1: not known."""
+        return max(0, self.end - self.offset) if self.end >= 0 else -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReadiness:
+    """One group."""
+
+    group: str
+    is_share: bool
+    state: str
+    members: tuple[Member, ...]
+    """On the source."""
+    places: tuple[GroupPlace, ...]
+    why_not: tuple[str, ...]
+    """Empty: it may move."""
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.why_not
+
+    @property
+    def lag(self) -> int:
+        """Of all its partitions; -1 where none is known."""
+        known = [one.lag for one in self.places if one.lag >= 0]
+        return sum(known) if known else -1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "group": self.group,
+            "is_share": self.is_share,
+            "is_ready": self.is_ready,
+            "why_not": list(self.why_not),
+            "state": self.state,
+            "members": [one._asdict() for one in self.members],
+            "lag": self.lag,
+            "offsets": [
+                {**asdict(one), "lag": one.lag, "is_exact": not one.why_not} for one in self.places
+            ],
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowGroups:
+    """All groups of a flow's source that it selects."""
+
+    flow: str
+    groups: list[GroupReadiness] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    left_out: int = 0
+    """Groups of the source that `groups` and `groups.exclude` leave out."""
+
+    def note(self, line: str) -> None:
+        """What could not be asked, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSurvey:
+    """What was read of the groups of one flow, on both sides."""
+
+    led: LedFlow
+    selected: tuple[Group, ...]
+    left_out: int
+    offsets: Offsets
+    places: Mapping[TopicPartition, Place]
+    placeless: Mapping[TopicPartition, str]
+    """Committed offsets that have no place there, and why."""
+    there: Mapping[str, Group]
+    """Groups of the target."""
+    there_client: Coordinators
+
+
+def ready_groups(config: MirrorConfig, wanted: Iterable[str] = ()) -> Iterator[FlowGroups]:
+    """Flow by flow; `wanted`: only these groups. Raises TwinlogError where a cluster of a flow
+    cannot be asked.
+    """
+    names = frozenset(wanted)
+    for flow in config.flows:
+        yield _of_flow(config, flow_setup(flow), names)
+
+
+def _of_flow(config: MirrorConfig, setup: FlowSetup, names: frozenset[str]) -> FlowGroups:
+    out = FlowGroups(flow=setup.name)
+    with ExitStack() as stack:
+        source = stack.enter_context(ClusterClient(setup.source, api_timeout_s=GIVES_UP_S))
+        target = stack.enter_context(ClusterClient(setup.target, api_timeout_s=GIVES_UP_S))
+        led = resting_flow(config, setup, source, target, out.note)
+        here = Coordinators(source)
+        survey = survey_groups(led, here, Coordinators(target), names)
+        if not survey.selected and not sees_groups(source):
+            out.note(unseen_line(setup.config))
+        tps = {tp for _, some in _read(survey.offsets) for tp in some}
+        ends = known_ends(source, led.config, tps) if tps else {}
+        active = [one for one in survey.selected if one.is_active]
+        members = group_members(here, active)
+        moved = [survey.there[one.name] for one in survey.selected if one.name in survey.there]
+        members_there = group_members(survey.there_client, [one for one in moved if one.is_active])
+    out.left_out = survey.left_out
+    for group in survey.selected:
+        here_now, there_now = members.get(group.name, ()), members_there.get(group.name)
+        out.groups.append(readiness(group, survey, ends, here_now, there_now))
+    return out
+
+
+def survey_groups(
+    led: LedFlow,
+    here: Coordinators,
+    there: Coordinators,
+    names: frozenset[str] = frozenset(),
+) -> GroupSurvey:
+    """The groups that the flow selects, their offsets, and the places of those on the target."""
+    found = [one for one in list_groups(here).values() if one.has_offsets or one.is_share]
+    selects = led.config.groups.selects
+    selected = sorted(
+        (one for one in found if selects(one.name) and (not names or one.name in names)),
+        key=lambda one: one.name,
+    )
+    offsets: dict[str, GroupOffsets | TwinlogError] = {}
+    consumers = [one.name for one in selected if not one.is_share]
+    shares = [one.name for one in selected if one.is_share]
+    if consumers:
+        offsets |= fetch_offsets(here, consumers)
+    if shares:
+        try:
+            offsets |= fetch_start_offsets(here, shares)
+        except Unsupported as error:
+            offsets |= dict.fromkeys(shares, error)
+    tps = {tp for _, some in _read(offsets) for tp in some}
+    places = Places(led, here.client, there.client).find(tps) if tps else {}
+    return GroupSurvey(
+        led=led,
+        selected=tuple(selected),
+        left_out=sum(not selects(one.name) for one in found),
+        offsets=offsets,
+        places=places,
+        placeless=_placeless(tps, places, led.partitions()),
+        there=list_groups(there),
+        there_client=there,
+    )
+
+
+def readiness(
+    group: Group,
+    survey: GroupSurvey,
+    ends: Mapping[TopicPartition, int],
+    members: tuple[Member, ...] | TwinlogError,
+    members_there: tuple[Member, ...] | TwinlogError | None,
+) -> GroupReadiness:
+    """What becomes of one group; `members_there` None: it is not active on the target."""
+    offsets = survey.offsets[group.name]
+    config = survey.led.config.flow
+    why_not: list[str] = []
+    if group.is_active:
+        why_not.append(f"it is active on {config.source}: {_who(members)}")
+    if members_there is not None:
+        why_not.append(f"it is active on {config.target}: {_who(members_there)}")
+    places: tuple[GroupPlace, ...] = ()
+    if isinstance(offsets, TwinlogError):
+        why_not.append(str(offsets))
+    elif not offsets:
+        why_not.append(NOTHING_COMMITTED)
+    else:
+        places = tuple(_places(offsets, survey, ends))
+        why_not += _summed(places)
+    return GroupReadiness(
+        group=group.name,
+        is_share=group.is_share,
+        state=group.state,
+        members=() if isinstance(members, TwinlogError) else members,
+        places=places,
+        why_not=tuple(why_not),
+    )
+
+
+def _placeless(
+    tps: Iterable[TopicPartition],
+    places: Mapping[TopicPartition, Place],
+    views: Iterable[PartitionView],
+) -> dict[TopicPartition, str]:
+    unplaced = {str(tp): tp for tp in tps if tp not in places or not places[tp].runs}
+    why = reasons({name: (tp,) for name, tp in unplaced.items()}, views)
+    # of what goes by key nothing is said there: a duty of its own tells it
+    return {
+        tp: why.get(name, BY_KEY).removeprefix(f"{tp.topic}: ") for name, tp in unplaced.items()
+    }
+
+
+def _places(
+    offsets: GroupOffsets, survey: GroupSurvey, ends: Mapping[TopicPartition, int]
+) -> Iterator[GroupPlace]:
+    for tp, one in sorted(offsets.items()):
+        to_topic, to_offset, why_not = None, None, survey.placeless.get(tp, "")
+        if not why_not:
+            place = survey.places[tp]
+            found = place.translate(one.offset)
+            to_topic, to_offset = place.target.topic, found.offset
+            why_not = "" if found.is_exact else _not_exact(place, one.offset)
+        yield GroupPlace(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=one.offset,
+            end=ends.get(tp, -1),
+            to_topic=to_topic,
+            to_offset=to_offset,
+            why_not=why_not,
+        )
+
+
+def _not_exact(place: Place, offset: int) -> str:
+    reached = place.reach.downstream if place.is_way_back else place.reach.upstream
+    if offset > reached:
+        return f"the copy is {plural(offset - reached, 'offset')} behind it"
+    return BY_MM2
+
+
+def _summed(places: Iterable[GroupPlace]) -> Iterator[str]:
+    """A line for each reason, whatever number of partitions has it."""
+    by_reason: dict[str, list[str]] = {}
+    for one in places:
+        if one.why_not:
+            reason = "the copy is behind it" if "behind it" in one.why_not else one.why_not
+            by_reason.setdefault(reason, []).append(f"{one.topic}-{one.partition}")
+    for reason, names in by_reason.items():
+        yield f"{plural(len(names), 'partition')} ({first_few(names)}): {reason}"
+
+
+def _who(members: tuple[Member, ...] | TwinlogError) -> str:
+    return str(members) if isinstance(members, TwinlogError) else named(members)
+
+
+def _read(offsets: Offsets) -> Iterator[tuple[str, GroupOffsets]]:
+    for name, some in offsets.items():
+        if not isinstance(some, TwinlogError):
+            yield name, some

@@ -1,0 +1,103 @@
+"""A flow as its duties see it, read from the two clusters alone: for commands that ask what duties
+would do, whether a mirror runs or not. It is led by nobody, and nothing is written through it.
+
+In this order, so that no place is claimed that the copy has not reached (`mirror.map.translation`,
+rule A): where both logs end; how far the copy is, by the logs and the map; and later the map again.
+A partition of which nothing waits then has everything below its earlier end, transaction markers
+behind its last record included, which the map knows nothing of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.codes.partition_codes import LOG_FINDINGS
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
+from twinlog.control.check.offline_status import offline_status
+from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.intents import flow_intents
+from twinlog.model import TopicPartition
+from twinlog.survey.discovery import discover
+from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.source_ends import known_ends, known_offsets
+
+
+def resting_flow(
+    config: MirrorConfig,
+    setup: FlowSetup,
+    source: ClusterClient,
+    target: ClusterClient,
+    tell_once: Callable[[str], None],
+) -> LedFlow:
+    """The flow as it stands now; raises TwinlogError where a cluster cannot be asked."""
+    flow = replace(setup.config, released=released_topics(setup.name, target))
+    found = discover(flow, setup.policy, source, target, create=False)
+    here = known_ends(source, flow, [plan.source for plan in found.plans])
+    there = known_offsets(target, [plan.target for plan in found.plans], admin.LATEST)
+    (snapshot,) = offline_status(replace(config, flows=(flow,)))
+    views = tuple(_views(flow, found.plans, snapshot, here, there))
+    return LedFlow(
+        config=flow,
+        policy=setup.policy,
+        generation=snapshot.generation,
+        source=setup.source,
+        target=setup.target,
+        partitions=lambda: views,
+        read_map=_map_of(flow, target),
+        snapshot=lambda: snapshot,
+        tell_once=tell_once,
+        released=lambda: flow.released,
+    )
+
+
+def released_topics(flow: str, target: ClusterClient) -> frozenset[str]:
+    """Topics that people have released from the flow."""
+    found = target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
+    if found is None or found.error:
+        return frozenset()
+    rows = read_to_end(target, STATE_TOPIC, 0)
+    return flow_intents(flow, ((row.key, row.value) for row in rows)).released
+
+
+def _views(
+    flow: FlowConfig,
+    plans: Iterable[PartitionPlan],
+    snapshot: FlowSnapshot,
+    here: dict[TopicPartition, int],
+    there: dict[TopicPartition, int],
+) -> Iterable[PartitionView]:
+    parts = {TopicPartition(one.topic, one.partition): one for one in snapshot.partitions}
+    # where others write too, the log's end is not the place of our next record
+    is_shared = flow.policy.kind is PolicyKind.IDENTITY
+    for plan in plans:
+        part = parts.get(plan.source)
+        ends = here.get(plan.source, -1), there.get(plan.target, -1)
+        is_there = part is not None and part.lag == 0 and part.records > 0 and min(ends) >= 0
+        reached = ends if is_there and not is_shared and not plan.targets else (-1, -1)
+        yield PartitionView(
+            source=plan.source,
+            target=plan.target,
+            source_topic_id=plan.source_topic_id,
+            target_topic_id=plan.target_topic_id,
+            next_upstream=reached[0],
+            next_downstream=reached[1],
+            source_end=ends[0],
+            is_broken=part is not None and part.code in LOG_FINDINGS,
+            is_keyed=bool(plan.targets),
+        )
+
+
+def _map_of(flow: FlowConfig, target: ClusterClient) -> Callable[[], Maps]:
+    name = offset_map_topic(flow.flow.source)
+    found = target.metadata([name]).topics.get(name)
+    if found is None or found.error:
+        return lambda: Maps({}, {}, 1)
+    return MapReader(target, name, len(found.partitions)).read

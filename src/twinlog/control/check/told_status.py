@@ -1,0 +1,81 @@
+"""What the process that leads a flow, on whatever host, wrote to the target a moment ago."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import ClusterMetadata, Operation
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.codes import FlowState
+from twinlog.errors import TwinlogError
+from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
+from twinlog.mirror.state.generations import FlowHistory, winning_claims
+from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.state.published import PublishedStatus, published_status
+from twinlog.model import TopicPartition
+from twinlog.survey.rights import may
+
+WRITTEN_WITHIN_MS: Final = 600_000
+"""Rows of the status topic: far longer than one is of now, whatever the hosts' clocks say."""
+
+Rows = Sequence[tuple[bytes | None, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Of one flow: what its leader says, and what people want of it."""
+
+    status: PublishedStatus | None
+    """None: nobody leads it, or its leader tells nothing."""
+    intents: FlowIntents
+
+
+def told_of(
+    flows: Iterable[str], target: ClusterSettings, now_ms: int, give_up_s: float
+) -> dict[str, Told]:
+    """Of flows into one cluster, by name; raises TwinlogError where it cannot be asked."""
+    with ClusterClient(target, api_timeout_s=give_up_s) as client:
+        there = client.metadata(None)
+        state = state_rows(client) if STATE_TOPIC in there.topics else []
+        status = status_rows(client, there, now_ms)
+    claims = winning_claims(state)
+    return {
+        flow: Told(
+            status=told_now(flow, status, claims.get(flow), now_ms),
+            intents=flow_intents(flow, state),
+        )
+        for flow in flows
+    }
+
+
+def state_rows(target: ClusterClient) -> Rows:
+    """All of the state topic, which must be there."""
+    return [(row.key, row.value) for row in read_to_end(target, STATE_TOPIC, 0)]
+
+
+def status_rows(target: ClusterClient, there: ClusterMetadata, now_ms: int) -> Rows:
+    """The last minutes of the status topic; none where it is not there or may not be read."""
+    if not may(there, STATUS_TOPIC, Operation.READ):
+        return []
+    home = TopicPartition(STATUS_TOPIC, 0)
+    begin = admin.list_offsets(target, [home], now_ms - WRITTEN_WITHIN_MS)[home]
+    if isinstance(begin, TwinlogError) or begin.offset < 0:
+        return []
+    return [(row.key, row.value) for row in read_to_end(target, STATUS_TOPIC, 0, begin.offset)]
+
+
+def told_now(
+    flow: str, rows: Rows, history: FlowHistory | None, now_ms: int
+) -> PublishedStatus | None:
+    """What the leader of now says; None where it has ended, or has not written for too long."""
+    told = published_status(flow, rows)
+    if told is None or told.state == FlowState.STOPPED or abs(now_ms - told.at_ms) > told.lives_ms:
+        return None
+    # another took the lead since, and has not written yet
+    latest = None if history is None else history.latest
+    return told if latest is None or told.generation >= latest.generation else None

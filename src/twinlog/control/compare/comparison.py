@@ -1,0 +1,131 @@
+"""Compares the two clusters of each flow by what its mirror keeps equal: its replication policy,
+its filters and its syncs say what that is. Only reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.control.check.resting_flow import released_topics, resting_flow
+from twinlog.control.compare.deviation import Aspect, FlowComparison
+from twinlog.control.compare.groups import compare_groups
+from twinlog.control.compare.settings import compare_acls, compare_configs, compare_quotas
+from twinlog.control.compare.topics import (
+    compare_partitions,
+    compare_replication,
+    compare_topics,
+    remote_names,
+)
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.setups import flow_setup
+from twinlog.errors import UsageError
+from twinlog.quantities import plural
+from twinlog.survey.discovery import mirrored_topics
+
+GIVES_UP_S: Final = 60.0
+MANY: Final = 1_000
+"""Topics of which a comparison takes so long that its steps are told."""
+
+
+def matching(topics: str | None, where: str) -> Callable[[str], bool]:
+    """Whether a whole name matches; None: all do. Raises UsageError, which says `where`."""
+    if topics is None:
+        return lambda _: True
+    try:
+        compiled = re.compile(topics)
+    except re.error as problem:
+        raise UsageError(f"{where}: {topics} is no regular expression: {problem}") from None
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def compare_flows(
+    config: MirrorConfig,
+    matches: Callable[[str], bool],
+    *,
+    with_left_alone: bool,
+    say: Callable[[str], None],
+) -> Iterator[FlowComparison]:
+    """Flow by flow; `matches`: topics of the source that are looked at. With `with_left_alone`
+    also what the flows do not copy is asked for. Raises TwinlogError where a cluster of a flow
+    cannot be asked.
+    """
+    for flow in config.flows:
+        with ExitStack() as stack:
+            setup = flow_setup(flow)
+            source = stack.enter_context(ClusterClient(setup.source, api_timeout_s=GIVES_UP_S))
+            target = stack.enter_context(ClusterClient(setup.target, api_timeout_s=GIVES_UP_S))
+            look = _Look(config, setup, source, target, with_left_alone, say)
+            yield look.compared(matches)
+
+
+class _Look:
+    """One flow and its two clusters."""
+
+    def __init__(
+        self,
+        config: MirrorConfig,
+        setup: FlowSetup,
+        source: ClusterClient,
+        target: ClusterClient,
+        with_left_alone: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._setup = setup
+        self._source = source
+        self._target = target
+        self._with_left_alone = with_left_alone
+        self._say = say
+
+    def compared(self, matches: Callable[[str], bool]) -> FlowComparison:
+        out = FlowComparison(flow=self._setup.name)
+        here, there = self._source.metadata(None), self._target.metadata(None)
+        flow = replace(self._setup.config, released=released_topics(self._setup.name, self._target))
+        mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
+        remote = remote_names(flow, mirrored)
+        present = {name: its for name, its in remote.items() if its in there.topics}
+
+        def tell(what: str) -> None:
+            if len(remote) >= MANY:
+                self._say(f"{self._setup.name}: comparing {what}")
+
+        topics = [one for one in compare_topics(flow, here, there, remote) if matches(one.name)]
+        out.add(Aspect.TOPIC, len(remote), topics)
+        partitions = compare_partitions(flow, here.topics, there.topics, present)
+        out.add(Aspect.PARTITIONS, len(present), partitions)
+        factors = compare_replication(flow, here.topics, there.topics, present)
+        out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
+        # what is not looked at is, for the sync of configs, as if it were not of the flow
+        unseen = frozenset(name for name in here.topics if not matches(name))
+        narrowed = replace(flow, released=flow.released | unseen)
+        with_left_alone = self._with_left_alone
+        tell(f"configs of {plural(len(present), 'topic')}")
+        compare_configs(
+            narrowed, self._source, self._target, present, out, with_left_alone=with_left_alone
+        )
+        tell("ACLs")
+        compare_acls(flow, self._source, self._target, remote, out, with_left_alone=with_left_alone)
+        if with_left_alone:
+            compare_quotas(self._source, self._target, out)
+        if with_left_alone or flow.groups.sync_s is not None:
+            tell("groups")
+            self._groups(out, matches)
+        return out
+
+    def _groups(self, out: FlowComparison, matches: Callable[[str], bool]) -> None:
+        led = resting_flow(self._config, self._setup, self._source, self._target, out.notes.append)
+        views = tuple(view for view in led.partitions() if matches(view.source.topic))
+        compare_groups(
+            replace(led, partitions=lambda: views),
+            Coordinators(self._source),
+            Coordinators(self._target),
+            out,
+            with_left_alone=self._with_left_alone,
+        )

@@ -1,0 +1,98 @@
+"""Groups: whether those of the target stand where the flow's sync would have put them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import Group
+from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
+from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
+from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
+from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.errors import TwinlogError, Unsupported
+from twinlog.model import TopicPartition
+
+SYNC_OFF: Final = "sync.group.offsets.enabled = false"
+ACTIVE_THERE: Final = "it is active there: its own commits count"
+AHEAD: Final = "it is further there: an idle group is never moved back"
+OTHER_KIND: Final = "another kind of group has that name there"
+
+
+def compare_groups(
+    led: LedFlow,
+    here: Coordinators,
+    there: Coordinators,
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """Every offset of a selected group that has a place on the target."""
+    sync_s = led.config.groups.sync_s
+    if sync_s is None and not with_left_alone:
+        return
+    survey = survey_groups(led, here, there)
+    off = SYNC_OFF if sync_s is None else ""
+    follows = f"it is active on {led.config.flow.source}, and followed every {sync_s} s"
+    offsets = _offsets_there(survey, there)
+    found: list[Deviation] = []
+    for group in survey.selected:
+        theirs = offsets.get(group.name, {})
+        if isinstance(theirs, TwinlogError):
+            out.note(f"group {group.name} is not compared: {theirs}")
+            continue
+        counterpart = survey.there.get(group.name)
+        why = off or why_left_alone(group, counterpart) or (follows if group.is_active else "")
+        found += _of_group(group, survey, theirs, why)
+    out.add(Aspect.GROUP, len(survey.selected), found)
+
+
+def why_left_alone(group: Group, there: Group | None) -> str:
+    """Why a group of the target may stand elsewhere; empty: it follows."""
+    if there is None:
+        return ""
+    if there.is_active:
+        return ACTIVE_THERE
+    is_same = there.is_share if group.is_share else there.has_offsets
+    return "" if is_same else OTHER_KIND
+
+
+def _offsets_there(
+    survey: GroupSurvey, there: Coordinators
+) -> Mapping[str, GroupOffsets | TwinlogError]:
+    consumers = [one.name for one in survey.selected if not one.is_share]
+    shares = [one.name for one in survey.selected if one.is_share]
+    out = fetch_offsets(there, consumers) if consumers else {}
+    if shares:
+        try:
+            out |= fetch_furthest_offsets(there, shares)
+        except Unsupported as error:
+            out |= dict.fromkeys(shares, error)
+    return out
+
+
+def _of_group(
+    group: Group, survey: GroupSurvey, theirs: GroupOffsets, why: str
+) -> Iterator[Deviation]:
+    ours = survey.offsets[group.name]
+    if isinstance(ours, TwinlogError):
+        return
+    for tp, committed in sorted(ours.items()):
+        if tp in survey.placeless or tp not in survey.places:
+            continue
+        place = survey.places[tp]
+        wanted = place.translate(committed.offset).offset
+        stands = theirs[place.target].offset if place.target in theirs else None
+        if stands == wanted:
+            continue
+        is_ahead = stands is not None and stands > wanted
+        yield Deviation(
+            aspect=Aspect.GROUP,
+            name=group.name,
+            detail=str(TopicPartition(*place.target)),
+            source=f"{committed.offset}, which is {wanted} there",
+            target="none" if stands is None else str(stands),
+            left_alone=why or (AHEAD if is_ahead else ""),
+        )

@@ -1,0 +1,205 @@
+"""Configs of topics, ACLs and quotas: what the syncs of the flow would change, and what they leave
+alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.quotas import client_quotas
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
+from twinlog.control.duties.acl_sync import find_acl_changes
+from twinlog.control.duties.config_sync import ConfigDrift, closed_configs, find_drift
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
+from twinlog.mirror.names.acl_rules import EVERY_TOPIC
+from twinlog.mirror.names.config_rules import Difference
+from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
+from twinlog.quantities import first_few, plural
+from twinlog.survey.discovery import topic_config_entry, unread_configs
+from twinlog.wire.topic_acl import Pattern, TopicAcl
+
+DEFAULT: Final = "(default)"
+NO_CREATION: Final = "topic.creation.enable = false"
+CONFIGS_OFF: Final = "sync.topic.configs.enabled = false"
+ACLS_OFF: Final = "sync.topic.acls.enabled = false"
+NOT_COPIED: Final = "config.properties.exclude, or a value of the brokers' own"
+OF_CLUSTERS: Final = "quotas are each cluster's own: no mirror copies them"
+
+
+def _off(flow: FlowConfig, is_on: bool, why: str) -> str:
+    """Why a sync does nothing; empty: it works."""
+    if not flow.new_topics.enabled:
+        return NO_CREATION
+    return "" if is_on else why
+
+
+def compare_configs(
+    flow: FlowConfig,
+    source: ClusterClient,
+    target: ClusterClient,
+    remote: Mapping[str, str],
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """`remote`: names there of mirrored topics that are there."""
+    off = _off(flow, flow.config_sync.enabled, CONFIGS_OFF)
+    if off and not with_left_alone:
+        return
+    names = {its: name for name, its in remote.items()}
+    drift = find_drift(flow, source, target)
+    found = [
+        _config(names[its], one, off)
+        for its, some in drift.topics.items()
+        if its in names
+        for one in some
+    ]
+    if with_left_alone:
+        found += _never_copied(flow, source, target, remote)
+    out.add(Aspect.CONFIG, len(remote) - len(drift.unread), found)
+    out.notes += _config_notes(flow, drift)
+
+
+def _config(name: str, one: Difference, off: str) -> Deviation:
+    return Deviation(
+        aspect=Aspect.CONFIG,
+        name=name,
+        detail=one.name,
+        source=DEFAULT if one.new is None else one.new,
+        target=DEFAULT if one.old is None else one.old,
+        left_alone=off,
+    )
+
+
+def _config_notes(flow: FlowConfig, drift: ConfigDrift) -> Iterator[str]:
+    if drift.unread:
+        yield unread_configs(flow, drift.unread)
+    if drift.closed:
+        yield closed_configs(flow, drift.closed)
+    if drift.unknown:
+        keys = sorted({key for some in drift.unknown.values() for key in some})
+        topics = plural(len(drift.unknown), "topic")
+        yield f"brokers of {flow.flow.target} do not know {first_few(keys)}, which {topics} have"
+
+
+def _never_copied(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient, remote: Mapping[str, str]
+) -> Iterator[Deviation]:
+    """Values of a topic's own that differ, and that the filter leaves out."""
+    chosen = ConfigPropertyFilter.of(flow)
+    here = admin.describe_topic_configs(source, remote) if remote else {}
+    there = admin.describe_topic_configs(target, remote.values()) if remote else {}
+    for name, its in remote.items():
+        ours, theirs = _entries(here[name]), _entries(there[its])
+        for key in sorted({*ours, *theirs}):
+            one, other = ours.get(key), theirs.get(key)
+            if one is None or chosen.may_be_copied(one) or not (_is_own(one) or _is_own(other)):
+                continue
+            if one.is_sensitive or other is None or other.value == one.value:
+                continue
+            yield Deviation(
+                aspect=Aspect.CONFIG,
+                name=name,
+                detail=key,
+                source=one.value or DEFAULT,
+                target=other.value or DEFAULT,
+                left_alone=NOT_COPIED,
+            )
+
+
+def _entries(found: list[admin.ConfigEntry] | TwinlogError) -> dict[str, TopicConfigEntry]:
+    if isinstance(found, TwinlogError):
+        return {}
+    return {entry.name: topic_config_entry(entry) for entry in found}
+
+
+def _is_own(one: TopicConfigEntry | None) -> bool:
+    return one is not None and one.source == ConfigSource.DYNAMIC_TOPIC
+
+
+def compare_acls(
+    flow: FlowConfig,
+    source: ClusterClient,
+    target: ClusterClient,
+    remote: Mapping[str, str],
+    out: FlowComparison,
+    *,
+    with_left_alone: bool,
+) -> None:
+    """What the target lacks, and, where they are removed, what it has too much of; of ACLs that
+    hold for one of `remote`'s topics there.
+    """
+    off = _off(flow, flow.acl_sync.enabled, ACLS_OFF)
+    if off and not with_left_alone:
+        return
+    try:
+        total = len(admin.topic_acls(source))
+        found = find_acl_changes(flow, source, target)
+    except Unauthorized as error:
+        out.note(f"ACLs are not compared: {error}")
+        return
+    except BrokerRefused as error:
+        if error.code != SECURITY_DISABLED:
+            raise
+        out.note(f"there are no ACLs to compare: {error}")
+        return
+    names = sorted(remote.values())
+    missing = [one for one in found.missing if _covers(one, names)]
+    leftover = [one for one in found.leftover if _covers(one, names)]
+    lacks = (_acl(str(one), "there", "missing", off) for one in missing)
+    has = (_acl(str(one), "missing", "there", off) for one in leftover)
+    out.add(Aspect.ACL, total, [*lacks, *has])
+
+
+def _covers(acl: TopicAcl, names: Sequence[str]) -> bool:
+    """Whether it is about one of these sorted names."""
+    if acl.name == EVERY_TOPIC:
+        return True
+    at = bisect_left(names, acl.name)
+    found = names[at] if at < len(names) else ""
+    return found.startswith(acl.name) if acl.pattern == Pattern.PREFIXED else found == acl.name
+
+
+def _acl(name: str, source: str, target: str, left_alone: str) -> Deviation:
+    return Deviation(
+        aspect=Aspect.ACL, name=name, source=source, target=target, left_alone=left_alone
+    )
+
+
+def compare_quotas(source: ClusterClient, target: ClusterClient, out: FlowComparison) -> None:
+    """Only shown: no mirror copies them."""
+    try:
+        ours, theirs = (
+            {(one.whose, one.key): one.value for one in client_quotas(client)}
+            for client in (source, target)
+        )
+    except (Unauthorized, Unsupported) as error:
+        out.note(f"quotas are not compared: {error}")
+        return
+    keys = sorted({*ours, *theirs})
+    out.add(Aspect.QUOTA, len(keys), list(_quotas(keys, ours, theirs)))
+
+
+_Numbers = Mapping[tuple[str, str], float]
+
+
+def _quotas(
+    keys: Iterable[tuple[str, str]], ours: _Numbers, theirs: _Numbers
+) -> Iterator[Deviation]:
+    for key in keys:
+        here, there = ours.get(key), theirs.get(key)
+        if here != there:
+            yield Deviation(
+                aspect=Aspect.QUOTA,
+                name=key[0],
+                detail=key[1],
+                source="none" if here is None else f"{here:.15g}",
+                target="none" if there is None else f"{there:.15g}",
+                left_alone=OF_CLUSTERS,
+            )

@@ -1,0 +1,336 @@
+"""How far the copy of each partition is, by the target's logs and the offset map; and what is left,
+where the source answers.
+
+The target's ends are read before the map (`mirror.map.translation`, rule A), the source's before
+both: so a partition that is found complete was complete at its source's end of that moment.
+
+In a topic that is ours alone the log's end says how far the copy is. Behind a promotion it is not:
+new owners write to it. What the leader remembers of our producer ids still says it, since sequences
+are ordinals; where it has forgotten them, the end of the copy is not known, and nothing is
+translated by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from twinlog.client.export import OUTSIDE, Export
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.topics import admin
+from twinlog.control.check.offline_status import fan_position
+from twinlog.control.cutover.scope import Scope
+from twinlog.errors import FlowError, TwinlogError, Unsupported
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.map.runs import k_at
+from twinlog.mirror.map.translation import (
+    Known,
+    Reach,
+    Translation,
+    downstream_within,
+    reach_of,
+    upstream_within,
+)
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.state.intents import IntentKind
+from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
+from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.source_ends import isolation
+
+UNKNOWN: Final = -1
+FORGOTTEN: Final = (
+    "others may have written to it since it was promoted, and the brokers have forgotten where the "
+    "copy ended"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """One partition; offsets and times (ms) are -1 where they are not known."""
+
+    source: TopicPartition
+    target: TopicPartition
+    target_topic_id: TopicId = NO_TOPIC_ID
+    known: Known | None = None
+    """The offset map; None where nothing was copied, or records are placed by key."""
+    log: tuple[int, int] = (0, 0)
+    """The target's log: its start and its end."""
+    reach: Reach | None = None
+    upstream: int = UNKNOWN
+    """All records of the source below it are on the target."""
+    source_start: int = UNKNOWN
+    source_end: int = UNKNOWN
+    newest_ms: int = UNKNOWN
+    """Of the newest record on the target."""
+    source_newest_ms: int = UNKNOWN
+    foreign: int = 0
+    """Records behind the copy that are not ours."""
+    problem: str = ""
+    """Why nothing is known of it."""
+
+    @property
+    def is_copied(self) -> bool:
+        """Something of it is on the target, and it is known how far that goes."""
+        return self.upstream != UNKNOWN
+
+    @property
+    def held_from(self) -> int:
+        """The first offset of the source whose record is on the target; 0 where that is not known.
+
+        The copy began behind those before it, or the target's log does by now.
+        """
+        if self.known is None or self.reach is None:
+            return 0
+        return upstream_within(self.known, self.reach, self.log[0]).offset
+
+    @property
+    def left(self) -> int:
+        """Offsets of the source that are not on the target; -1 where that is not known."""
+        if self.source_end == UNKNOWN:
+            return UNKNOWN
+        return max(0, self.source_end - max(self.upstream, 0))
+
+    @property
+    def behind_ms(self) -> int:
+        """By how much the source's newest record is newer than the target's."""
+        if self.left == 0:
+            return 0
+        if UNKNOWN in (self.newest_ms, self.source_newest_ms):
+            return UNKNOWN
+        return max(0, self.source_newest_ms - self.newest_ms)
+
+    def translate(self, offset: int) -> Translation | None:
+        """An offset of the source as one of the target; None where it has no place."""
+        if self.known is None or self.reach is None:
+            return None
+        return downstream_within(self.known, self.reach, self.log, offset)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+            "target_topic": self.target.topic,
+            "copied_to": self.upstream,
+            "source_end": self.source_end,
+            "missing": self.left,
+            "behind_ms": self.behind_ms,
+            "newest_ms": self.newest_ms,
+            "foreign_records": self.foreign,
+            "problem": self.problem or None,
+        }
+
+
+def copies(scope: Scope) -> list[Copy]:
+    """Every partition of the scope's topics that either side knows, sorted."""
+    here = None if scope.source_problem is not None else scope.source.metadata(None)
+    ends = _source_ends(scope, here)
+    there = scope.target.metadata(None)
+    remote = dict(_remote_partitions(scope, there))
+    logs = _Logs.of(scope, [*remote])
+    maps = _maps(scope, there)
+    found = {
+        TopicPartition(upstream, tp.partition): _copy(scope, tp, upstream, there, logs, maps)
+        for tp, upstream in remote.items()
+    }
+    for tp, end in ends.items():
+        one = found.get(tp)
+        if one is None:
+            target = TopicPartition(scope.remote(tp.topic), tp.partition)
+            one = Copy(source=tp, target=target, problem="nothing of it was copied")
+        found[tp] = _with_source(one, end, here)
+    if here is not None:  # what the source does not have (any more) is no part of it
+        return [found[tp] for tp in sorted(ends)]
+    return [found[tp] for tp in sorted(found) if found[tp].is_copied or found[tp].problem]
+
+
+def is_complete(scope: Scope, copy: Copy, end: int) -> bool:
+    """Whether the copy has every record below this offset of the source: what it lacks, if
+    anything, are markers, and records that were rolled back or cleaned away.
+    """
+    return not has_records(scope, copy.source, max(copy.upstream, 0), end)
+
+
+def has_records(scope: Scope, tp: TopicPartition, first: int, end: int) -> bool:
+    """Whether the source has records for a reader in [first, end); also those that it may get to
+    see only later, because a transaction is open.
+    """
+    if first >= end:
+        return False
+    try:
+        rest = Export(scope.source, tp, first, end, with_aborted=not scope.reads_committed)
+    except FlowError as error:
+        if error.code == OUTSIDE:
+            return False  # its log holds none of these offsets
+        raise
+    if next(rest.records(), None) is not None:
+        return True
+    return rest.counts.uncommitted is not None or rest.counts.unread is not None
+
+
+# -- the source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SourceEnd:
+    start: int
+    offset: int
+    newest_ms: int
+
+
+def _source_ends(scope: Scope, here: ClusterMetadata | None) -> dict[TopicPartition, _SourceEnd]:
+    if here is None:
+        return {}
+    tps = [
+        TopicPartition(name, one.partition)
+        for name, topic in here.topics.items()
+        if not topic.is_internal and scope.covers(name)
+        for one in topic.partitions
+    ]
+    if not tps:
+        return {}
+    ends = admin.list_offsets(scope.source, tps, admin.LATEST, isolation=isolation(scope.config))
+    newest = admin.list_offsets(scope.source, tps, admin.MAX_TIMESTAMP)
+    starts = admin.list_offsets(scope.source, tps, admin.EARLIEST)
+    return {
+        tp: _SourceEnd(
+            start=_offset(starts[tp]), offset=_offset(ends[tp]), newest_ms=_timestamp(newest[tp])
+        )
+        for tp in tps
+    }
+
+
+def _with_source(copy: Copy, end: _SourceEnd, here: ClusterMetadata | None) -> Copy:
+    """With what the source says of it."""
+    return replace(
+        copy, source_start=end.start, source_end=end.offset, source_newest_ms=end.newest_ms
+    )
+
+
+# -- the target
+
+
+def _remote_partitions(
+    scope: Scope, there: ClusterMetadata
+) -> Iterator[tuple[TopicPartition, str]]:
+    for name, upstream in scope.upstreams().copies(there.topics).items():
+        topic = there.topics[name]
+        if not topic.is_internal and scope.covers(upstream):
+            yield from ((TopicPartition(name, one.partition), upstream) for one in topic.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Logs:
+    """What was asked of the target's logs."""
+
+    starts: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    ends: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    newest: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    writers: Mapping[TopicPartition, Mapping[int, admin.ProducerState] | TwinlogError]
+    is_promoted: Callable[[str], bool]
+    """Whether a topic of the source has new owners on the target."""
+
+    @classmethod
+    def of(cls, scope: Scope, tps: list[TopicPartition]) -> _Logs:
+        client, intents = scope.target, scope.intents()
+        named = {*intents.topics(IntentKind.PROMOTE)}
+        return cls(
+            starts=admin.list_offsets(client, tps, admin.EARLIEST) if tps else {},
+            ends=admin.list_offsets(client, tps, admin.LATEST) if tps else {},
+            newest=admin.list_offsets(client, tps, admin.MAX_TIMESTAMP) if tps else {},
+            writers=_writers(client, tps),
+            is_promoted=lambda topic: intents.promotion is not None or topic in named,
+        )
+
+
+def _writers(
+    client: ClusterClient, tps: list[TopicPartition]
+) -> Mapping[TopicPartition, Mapping[int, admin.ProducerState] | TwinlogError]:
+    try:
+        return admin.describe_producers(client, tps) if tps else {}
+    except Unsupported as error:
+        return dict.fromkeys(tps, error)
+
+
+def _maps(scope: Scope, there: ClusterMetadata) -> Maps:
+    topic = offset_map_topic(scope.config.source_alias)
+    found = there.topics.get(topic)
+    if found is None or found.error:
+        return Maps({}, {}, 1)
+    return MapReader(scope.target, topic, len(found.partitions)).read()
+
+
+def _copy(
+    scope: Scope,
+    target: TopicPartition,
+    upstream: str,
+    there: ClusterMetadata,
+    logs: _Logs,
+    maps: Maps,
+) -> Copy:
+    topic_id = there.topics[target.topic].topic_id
+    copy = Copy(
+        source=TopicPartition(upstream, target.partition),
+        target=target,
+        target_topic_id=topic_id,
+        newest_ms=_timestamp(logs.newest[target]),
+    )
+    start, end = logs.starts[target], logs.ends[target]
+    problem = next((str(one) for one in (start, end) if isinstance(one, TwinlogError)), "")
+    unread = maps.problem(copy.source)
+    if problem or isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+        return replace(copy, problem=problem)
+    if unread is not None:
+        return replace(copy, problem=str(unread))
+    log = start.offset, end.offset
+    keys = [key for key in maps if (key.target_topic_id, key.partition) == (topic_id, target[1])]
+    if any(key.branches for key in keys):
+        return replace(copy, log=log, upstream=_fanned(keys, maps))
+    newest = max(keys, key=lambda key: maps[key].term, default=None)
+    known: PartitionMap | None = None if newest is None else maps[newest]
+    if known is None or not known.runs:
+        return replace(copy, log=log, problem="nothing of it was copied")
+    foreign: int | None = 0
+    if not scope.setup.is_identity:
+        foreign = _foreign(known, log[1], logs.writers[target])
+        if foreign is None and logs.is_promoted(upstream):
+            return replace(copy, log=log, problem=FORGOTTEN)
+    ours_end = log[1] - (foreign or 0)
+    reach = reach_of(known, ours_end, is_shared=scope.setup.is_identity)
+    return replace(
+        copy,
+        log=(log[0], max(log[0], ours_end)),
+        known=Known.of(known),
+        reach=reach,
+        upstream=UNKNOWN if reach is None else reach.upstream,
+        foreign=foreign or 0,
+    )
+
+
+def _foreign(
+    known: PartitionMap, end: int, writers: Mapping[int, admin.ProducerState] | TwinlogError
+) -> int | None:
+    """How many records below `end` lie behind our last one; None where that is forgotten."""
+    if isinstance(writers, TwinlogError):
+        return None
+    last = end - 1 - k_at(known.runs, end)  # the ordinal, if all of it is ours
+    ours = [one.last_sequence for id_, one in writers.items() if id_ in known.producers]
+    behind = [sequence_of(last - sequence) for sequence in ours]
+    # what was copied since the end was asked for has a sequence ahead of it
+    return min((0 if n > SEQUENCE_MODULUS // 2 else n for n in behind), default=None)
+
+
+def _fanned(keys: list[PartitionKey], maps: Maps) -> int:
+    """Of a partition whose records are placed by key."""
+    newest = max(keys, key=lambda key: maps[key].term)
+    found = fan_position(newest._replace(branch=-1, branches=0), newest.branches, maps)
+    return UNKNOWN if found is None else found[1]
+
+
+def _offset(answer: admin.OffsetResult | TwinlogError) -> int:
+    return UNKNOWN if isinstance(answer, TwinlogError) else answer.offset
+
+
+def _timestamp(answer: admin.OffsetResult | TwinlogError) -> int:
+    return UNKNOWN if isinstance(answer, TwinlogError) else answer.timestamp

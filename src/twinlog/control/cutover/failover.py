@@ -1,0 +1,227 @@
+"""Failover: the source is gone, or given up. What arrived is made the original.
+
+    groups -> promote -> wait until the copy has ended -> groups again
+
+1. *Groups* are set from their last known commits, forwards only. Died behind it: they stand where a
+   group sync would have put them, and the mirror, where one runs, copies on.
+2. *Promote*: a row of the state topic. Behind it there is no way back but `flow demote`, before
+   anybody has written to the remote topics.
+3. *Wait* until no lane can append any more (`promotion`).
+4. *Groups again*: where a mirror still ran, the copy got further meanwhile, and a group that had
+   been ahead of it may resume further on. Now nothing moves, so this is final.
+
+Every step looks at what is there and does what is missing. So a run that dies anywhere, or whose
+answer is lost, is given again and ends the same; two runs at once do the same twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twinlog.control.cutover.copies import Copy, copies
+from twinlog.control.cutover.groups import GroupPlan, Groups, Outcome
+from twinlog.control.cutover.promotion import (
+    is_promoted,
+    promote,
+    some_are_promoted,
+    wait_until_over,
+)
+from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.told import Told, told
+from twinlog.errors import FlowError, TwinlogError
+from twinlog.quantities import count, duration, first_few, plural
+
+MOST_LINES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverPlan:
+    """What would be so if clients went over now."""
+
+    flow: str
+    source_problem: str
+    """Why the source does not answer; empty where it does."""
+    told: Told
+    copies: tuple[Copy, ...]
+    groups: tuple[GroupPlan, ...]
+    promoted: str
+    """By whom it was promoted already, and when."""
+
+    @property
+    def topics(self) -> list[str]:
+        """Of the source, those that go over."""
+        return sorted({copy.source.topic for copy in self.copies})
+
+    def missing(self, copy: Copy) -> int:
+        """Records of it that are known to have existed and are not on the target; -1: not known.
+
+        They are offsets: markers and records that were cleaned away count.
+        """
+        if copy.left >= 0 or self.told.status is None:
+            return copy.left
+        row = self.told.behind(copy.source)
+        if row is not None:
+            return max(0, row.end - max(copy.upstream, 0))
+        status = self.told.status
+        # all that lacked something fit into the row, and this one is not among them
+        is_whole = status.loss_records >= 0 and not status.loss_unknown
+        known = sum(one.end - one.upstream for one in status.behind)
+        return 0 if is_whole and known >= status.loss_records else -1
+
+    @property
+    def is_clear(self) -> bool:
+        """Nothing is known to be lost, and every group resumes exactly."""
+        lost = any(self.missing(copy) != 0 or not copy.is_copied for copy in self.copies)
+        return not lost and all(one.is_exact and not one.in_use_there for one in self.groups)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if self.promoted:
+            yield f"{self.flow}: {self.promoted}; the remote topics are the originals"
+        if self.source_problem:
+            yield f"the source does not answer: {self.source_problem}"
+            yield self.told.line()
+        yield from self._copied()
+        if not self.groups:
+            where = "checkpoints" if self.source_problem else "the source's groups"
+            yield f"no group is known by {where}: consumers begin where their own settings say"
+        for one in self.groups:
+            yield from one.lines()
+
+    def _copied(self) -> Iterator[str]:
+        if self.promoted:
+            return  # others write to the remote topics now
+        late = [copy for copy in self.copies if self.missing(copy) != 0 or not copy.is_copied]
+        whole = len(self.copies) - len(late)
+        yield f"{plural(whole, 'partition')} of {len(self.copies)} complete, as far as is known"
+        for copy in late[:MOST_LINES]:
+            yield f"  {copy.source}: {self._said(copy)}"
+        if len(late) > MOST_LINES:
+            yield f"  and {plural(len(late) - MOST_LINES, 'more partition')}: --format json"
+
+    def _said(self, copy: Copy) -> str:
+        if not copy.is_copied:
+            return copy.problem or "nothing of it was copied"
+        missing = self.missing(copy)
+        if missing < 0:
+            return f"copied up to offset {copy.upstream}; what came behind it is not known"
+        span = f"[{copy.upstream}, {copy.upstream + missing})"
+        text = f"copied up to offset {copy.upstream}; {span} is missing, up to {count(missing)}"
+        ago = "" if copy.behind_ms <= 0 else f" of the last {duration(copy.behind_ms / 1000)}"
+        return f"{text} records{ago}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "is_clear": self.is_clear,
+            "promoted": self.promoted or None,
+            "source_problem": self.source_problem or None,
+            "told": self.told.as_json(),
+            "partitions": [
+                {**copy.as_json(), "missing": self.missing(copy)} for copy in self.copies
+            ],
+            "groups": [one.as_json() for one in self.groups],
+        }
+
+
+class Failover:
+    """One command; for one thread."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._groups = Groups(scope)
+
+    def plan(self) -> FailoverPlan:
+        """Look at what is there; changes nothing."""
+        scope = self._scope
+        found, groups = self._look()
+        promotion = scope.intents().promotion
+        return FailoverPlan(
+            flow=scope.name,
+            source_problem="" if scope.source_problem is None else str(scope.source_problem),
+            told=told(scope),
+            copies=tuple(found),
+            groups=tuple(groups),
+            promoted="" if promotion is None else f"promoted {promotion}",
+        )
+
+    def _look(self) -> tuple[list[Copy], list[GroupPlan]]:
+        """A source of which a part still answers is as good as gone: what it does not say is taken
+        from the target, and nobody waits for it twice.
+        """
+        try:
+            found = copies(self._scope)
+            return found, self._groups.plan(found)
+        except TwinlogError as error:
+            if self._scope.source_problem is not None:
+                raise
+            self._scope.source_problem = error
+        found = copies(self._scope)
+        return found, self._groups.plan(found)
+
+    def run(self, plan: FailoverPlan, say: Say) -> list[GroupPlan]:
+        """All steps; groups that are not where they should be."""
+        scope, topics = self._scope, plan.topics
+        if not scope.is_whole and not topics:
+            raise FlowError(
+                f"{scope.name}: nothing was copied of a topic that matches --topics: look at "
+                "twinlog status",
+                code="NOT_COPIED",
+            )
+        if is_promoted(scope, scope.intents(), topics):
+            say("promote: was done before")
+        else:
+            self._set(self._look()[1], say)  # the plan may have been read for long
+            say("promote: behind this there is no way back but twinlog flow demote, as long as")
+            say("  nobody has written to the remote topics")
+            promote(scope, topics)
+            say(f"promote: {'the flow' if scope.is_whole else plural(len(topics), 'topic')}")
+        wait_until_over(scope, plan.copies, lambda line: say(f"promote: {line}"))
+        left = self._settle(say)
+        for one in left:
+            say(f"groups: {one.group} is left: {_why(one)}")
+        say("done: clients may go over; the source copies nothing here any more when it is back")
+        return left
+
+    def abort(self, say: Say) -> None:
+        """Before the promotion nothing is wanted yet; behind it this is refused."""
+        if some_are_promoted(self._scope, self._scope.intents()):
+            raise no_return(self._scope.name)
+        say("nothing was promoted, so nothing is to be taken back; groups that were set stay at")
+        say("  their places, as after a group sync")
+
+    def _settle(self, say: Say) -> list[GroupPlan]:
+        self._set(self._look()[1], say)
+        after = self._look()[1]
+        done = sum(one.is_done for one in after)
+        say(f"groups: {done} of {plural(len(after), 'group')} where they should be, or further")
+        return [one for one in after if not one.is_done]
+
+    def _set(self, plans: Sequence[GroupPlan], say: Say) -> None:
+        wanted = [one.group for one in plans if one.to_set]
+        refused = self._groups.set(plans)
+        for group, why in refused.items():
+            say(f"groups: {group} was refused: {why}")
+        done = [group for group in wanted if group not in refused]
+        if done:
+            say(f"groups: {plural(len(done), 'group')} set ({first_few(done)})")
+
+
+def _why(one: GroupPlan) -> str:
+    if one.problem:
+        return one.problem
+    if one.in_use_there:
+        return "it is in use on the target, behind its place: stop it and give the command again"
+    nowhere = [place for place in one.places if place.outcome is Outcome.NO_PLACE]
+    return str(nowhere[0]) if nowhere else "its offsets were refused: give the command again"
+
+
+def no_return(flow: str) -> FlowError:
+    """Why a cutover cannot be taken back."""
+    return FlowError(
+        f"{flow}: it was promoted, and producers may have written to the remote topics since: "
+        "nothing was changed; if you know that nobody has, twinlog flow demote takes it back",
+        code="PROMOTED",
+    )

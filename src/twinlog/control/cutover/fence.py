@@ -1,0 +1,141 @@
+"""The fence of a switchover by ACLs: DENY WRITE for everybody on the topics of the source.
+
+An ACL has no room for a name, so which are ours stands in the state topic, as intents of the kind
+FENCE, one a topic. An ACL of that kind that was there before us is not ours, and stays.
+
+    put up     intents, then ACLs        take down    ACLs, then intents
+
+Died in between, there are intents without ACLs: put up again makes them, take down again finds them
+gone and takes the intents back. There is never an ACL of ours that nobody knows of. To create or
+delete one twice is to do it once.
+
+Super users are not held by any ACL; the proof of the fence finds them (`fence_proof`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.configs import describe_broker_configs
+from twinlog.control.cutover.scope import Scope
+from twinlog.errors import FlowError, TwinlogError
+from twinlog.mirror.names.acl_rules import EVERYBODY, shuts_writers_out
+from twinlog.mirror.state.intents import FlowIntents, IntentKind
+from twinlog.quantities import first_few
+from twinlog.wire.topic_acl import WRITE, Pattern, Permission, TopicAcl
+
+ANY_HOST: Final = "*"
+ANY_TOPIC: Final = "*"
+OPEN_WITHOUT_ACL: Final = "allow.everyone.if.no.acl.found"
+
+
+def fence_acl(topic: str) -> TopicAcl:
+    """What keeps producers from a topic."""
+    return TopicAcl(
+        name=topic,
+        pattern=int(Pattern.LITERAL),
+        principal=EVERYBODY,
+        host=ANY_HOST,
+        operation=WRITE,
+        permission=int(Permission.DENY),
+    )
+
+
+def fenced_topics(acls: Iterable[TopicAcl]) -> set[str]:
+    """Topics that nobody may write to, whoever wanted that."""
+    return {acl.name for acl in acls if shuts_writers_out(acl) and acl.pattern == Pattern.LITERAL}
+
+
+def shut_out(source: ClusterClient, topics: Iterable[str], acls: Iterable[TopicAcl]) -> list[str]:
+    """Topics that everybody may use because they have no ACL: with a fence, nobody could read them
+    any more.
+
+    `allow.everyone.if.no.acl.found` is the authorizer's own key: brokers name it and hide its value
+    (ConfigHelper.scala: what has no known type may be a secret), so to have it is taken for true.
+    """
+    try:
+        found = describe_broker_configs(source, [OPEN_WITHOUT_ACL])
+    except TwinlogError:
+        return []  # our user may not read it
+    values = [one[OPEN_WITHOUT_ACL].value for one in found.values() if OPEN_WITHOUT_ACL in one]
+    if all(value == "false" for value in values):
+        return []
+    known = list(acls)
+    return [topic for topic in topics if not any(_is_for(acl, topic) for acl in known)]
+
+
+def _is_for(acl: TopicAcl, topic: str) -> bool:
+    if acl.pattern == Pattern.PREFIXED:
+        return topic.startswith(acl.name)
+    return acl.name in (topic, ANY_TOPIC)
+
+
+def wanted_fences(scope: Scope, intents: FlowIntents) -> list[str]:
+    """Topics of the scope on which the fence is ours; also where they are not mirrored any more."""
+    return [topic for topic in intents.topics(IntentKind.FENCE) if scope.names(topic)]
+
+
+class AclFence:
+    """On the topics of one scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def put_up(self, topics: Sequence[str]) -> list[str]:
+        """Fence them; those that were fenced by others before. BrokerRefused with the code
+        SECURITY_DISABLED where the source has no authorizer, Unauthorized without ALTER,
+        FlowError (FENCE_SHUTS_OUT) where readers would be kept out: then nothing was changed.
+        """
+        scope = self._scope
+        ours = {*wanted_fences(scope, scope.intents())}
+        found = admin.topic_acls(scope.source, needs="ALTER")
+        if open_ := shut_out(scope.source, topics, found):
+            raise FlowError(
+                f"{scope.name}: {first_few(open_)} on the source has no ACL, and brokers have "
+                f"{OPEN_WITHOUT_ACL}: a fence by ACL would keep readers out as well; allow them by "
+                "ACLs first, or stop producers yourself with --fence hook or none",
+                code="FENCE_SHUTS_OUT",
+            )
+        others = fenced_topics(found) - ours
+        self.put_back([topic for topic in topics if topic not in others])
+        return sorted(others.intersection(topics))
+
+    def put_back(self, topics: Sequence[str]) -> None:
+        """As ours, without a look: a broker may still show what was just taken away."""
+        steering = self._scope.steering
+        steering.write(steering.wanted(IntentKind.FENCE, topics))
+        admin.create_topic_acls(self._scope.source, [fence_acl(topic) for topic in topics])
+
+    def take_down(self) -> list[str]:
+        """Take our fences away; those that were ours."""
+        scope = self._scope
+        mine = wanted_fences(scope, scope.intents())
+        if not mine:
+            return []
+        admin.delete_topic_acls(scope.source, [fence_acl(topic) for topic in mine])
+        scope.steering.write(scope.steering.wanted(IntentKind.FENCE, mine, is_set=False))
+        return mine
+
+    def standing(self, intents: FlowIntents) -> list[str]:
+        """Topics that our fence keeps producers from now: a wanted one may never have been put up,
+        or been taken away with Kafka's tool since.
+        """
+        mine = wanted_fences(self._scope, intents)
+        try:
+            found = fenced_topics(admin.topic_acls(self._scope.source)) if mine else set()
+        except TwinlogError:
+            return []  # then the gates are asked, and whoever puts it up says why not
+        return [topic for topic in mine if topic in found]
+
+    def open_brokers(self, topics: Sequence[str]) -> list[int]:
+        """Brokers of the source that do not enforce it yet."""
+        source = self._scope.source
+        nodes = sorted(source.metadata([]).brokers)
+        return [
+            node
+            for node in nodes
+            if not fenced_topics(admin.topic_acls(source, node=node)).issuperset(topics)
+        ]

@@ -1,0 +1,136 @@
+"""The proof that a fence holds: no log of the topics has grown for a while, look by look; and who
+wrote, if one has.
+
+The logs are asked for their true ends (the end of the leader's epoch), so that a record which is
+not replicated yet counts. A producer that writes once an hour is not found by looking: where ACLs
+are the fence, every broker must enforce them first; with `--fence none` it is on the operator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.topics import admin
+from twinlog.config.values.times import in_iso
+from twinlog.control.cutover.scope import Say, Scope
+from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported
+from twinlog.model import TopicPartition
+from twinlog.quantities import first_few, plural
+
+LOOK_S: Final = 0.5
+MOST_WRITERS: Final = 10
+
+Ends = dict[TopicPartition, int]
+Producers = Mapping[TopicPartition, Mapping[int, admin.ProducerState]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Somebody who wrote between two looks; without a producer id only the end tells."""
+
+    tp: TopicPartition
+    records: int
+    producer_id: int = -1
+    state: admin.ProducerState | None = None
+
+    def __str__(self) -> str:
+        grown = f"{self.tp} grew by {plural(self.records, 'offset')}"
+        if self.state is None:
+            return f"{grown}: by a producer without an id"
+        return (
+            f"{grown}: producer id {self.producer_id} (epoch {self.state.producer_epoch}) is at "
+            f"sequence {self.state.last_sequence}, its last record of "
+            f"{in_iso(self.state.last_timestamp)}"
+        )
+
+
+class FenceProof:
+    """Looks at the logs of some topics of the source."""
+
+    def __init__(self, scope: Scope, topics: Sequence[str]) -> None:
+        self._scope = scope
+        found = scope.source.metadata(sorted(topics)).topics
+        self._tps = [
+            TopicPartition(name, one.partition)
+            for name, topic in sorted(found.items())
+            for one in topic.partitions
+        ]
+
+    def wait(self, say: Say, *, still_s: float, within_s: float) -> Ends:
+        """The logs' ends, once none has moved for `still_s`; FlowError (FENCE_LEAKS) with those who
+        write where that does not come within `within_s`.
+        """
+        deadline = time.monotonic() + within_s
+        ends, producers = self._ends(), self._producers()
+        since, looks, told = time.monotonic(), 1, dict[TopicPartition, Writer]()
+        began = since
+        while began - since < still_s:  # from the end of one look to the beginning of another
+            if time.monotonic() > deadline:
+                raise self._leaks(told)
+            time.sleep(LOOK_S)
+            began = time.monotonic()
+            now, looks = self._ends(), looks + 1
+            if now == ends:
+                continue
+            after = self._producers()
+            for one in _writers(ends, now, producers, after):
+                if one.tp not in told:
+                    say(f"still written: {one}")
+                told[one.tp] = one
+            ends, producers, since = now, after, time.monotonic()
+        say(
+            f"the ends of {plural(len(ends), 'log')} did not move in {still_s:g} s "
+            f"({plural(looks, 'look')})"
+        )
+        return ends
+
+    def has_moved(self, ends: Ends) -> list[Writer]:
+        """Who wrote since."""
+        now = self._ends()
+        return [] if now == ends else list(_writers(ends, now, {}, self._producers()))
+
+    def _ends(self) -> Ends:
+        out: Ends = {}
+        for tp, end in admin.log_ends(self._scope.source, self._tps).items() if self._tps else ():
+            if isinstance(end, TwinlogError):
+                raise end  # a log that cannot be seen proves nothing
+            out[tp] = end.end_offset
+        return out
+
+    def _producers(self) -> Producers:
+        try:
+            found = admin.describe_producers(self._scope.source, self._tps) if self._tps else {}
+        except Unsupported:
+            return {}
+        return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
+
+    def _leaks(self, writers: Mapping[TopicPartition, Writer]) -> FlowError:
+        who = first_few(map(str, writers.values()), MOST_WRITERS)
+        return FlowError(
+            f"{self._scope.name}: producers still write on the source: {who}; stop them and give "
+            "the same command again, or take the fence away with twinlog switchover abort",
+            code="FENCE_LEAKS",
+            fate=Fate.FATAL,
+        )
+
+
+def _writers(before: Ends, now: Ends, known: Producers, after: Producers) -> list[Writer]:
+    out = []
+    for tp, end in now.items():
+        if end == before.get(tp):
+            continue
+        records = end - before.get(tp, 0)
+        old = known.get(tp, {})
+        moved = {
+            id_: state
+            for id_, state in after.get(tp, {}).items()
+            if id_ not in old or old[id_].last_sequence != state.last_sequence
+        }
+        out += [
+            Writer(tp=tp, records=records, producer_id=id_, state=state)
+            for id_, state in moved.items()
+        ] or [Writer(tp=tp, records=records)]
+    return out

@@ -1,0 +1,264 @@
+"""The gates of a switchover: what must be so before producers are stopped, each with its evidence.
+
+They are asked before the fence. Behind it the steps themselves prove what they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.control.cutover.copies import Copy
+from twinlog.control.cutover.fence import fenced_topics, shut_out
+from twinlog.control.cutover.groups import GroupPlan
+from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.told import Told
+from twinlog.control.cutover.transactions import open_transactions
+from twinlog.control.duties.acl_sync import find_acl_changes
+from twinlog.control.duties.config_sync import find_drift
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
+from twinlog.quantities import count, first_few, plural
+
+HANGING_S: Final = 60.0
+"""Kafka's default transaction timeout of producers."""
+GATES: Final = (
+    *("mirror", "copy", "lag", "replicas", "configs", "acls", "groups", "foreign", "transactions"),
+)
+"""Their names, in the order in which they are asked."""
+FEW: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One."""
+
+    name: str
+    is_open: bool
+    evidence: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        word = "open" if self.is_open else "CLOSED"
+        first, *more = self.evidence or ("",)
+        yield f"gate {self.name}: {word}: {first}"
+        yield from (f"  {line}" for line in more)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"gate": self.name, "is_open": self.is_open, "evidence": list(self.evidence)}
+
+
+class Gates:
+    """All gates of one scope at one moment."""
+
+    def __init__(
+        self, scope: Scope, copies: Sequence[Copy], groups: Sequence[GroupPlan], told: Told
+    ) -> None:
+        self._scope = scope
+        self._copies = copies
+        self._groups = groups
+        self._told = told
+        self._here = scope.source.metadata(None)
+        self._there = scope.target.metadata(None)
+
+    def all(self, *, most_lag: int) -> list[Gate]:
+        """Every gate, in order."""
+        return [
+            self._mirror(),
+            self._copy(),
+            self._lag(most_lag),
+            self._replicas(),
+            self._configs(),
+            self._acls(),
+            self._group_places(),
+            self._foreign(),
+            self._transactions(),
+        ]
+
+    def _mirror(self) -> Gate:
+        if self._scope.is_led():
+            told = self._told.status
+            where = f" on {told.where}" if told is not None and self._told.is_of_now else ""
+            return _open("mirror", f"a mirror leads the flow{where}")
+        return _closed(
+            "mirror", "no mirror leads the flow: start one with twinlog mirror FILE, and wait"
+        )
+
+    def _copy(self) -> Gate:
+        problems = [
+            f"{one.source}: {one.problem}"
+            for one in self._copies
+            if not one.is_copied and one.left != 0
+        ]
+        told = self._told.status
+        if told is not None and self._told.is_of_now:
+            problems += [
+                f"{one.topic}-{one.partition}: {one.state} {one.code}: {one.message}"
+                for one in told.unusual
+                if one.code and self._scope.covers(one.topic)
+            ]
+            if told.state not in ("RUNNING", "THROTTLED"):
+                problems.append(f"the mirror is {told.state}: {told.reason}")
+        if not self._copies:
+            problems.append("the flow mirrors no topic that is chosen here")
+        if problems:
+            return _closed("copy", *_few(problems))
+        return _open("copy", f"{plural(len(self._copies), 'partition')}, none stands still")
+
+    def _lag(self, most: int) -> Gate:
+        late = [one for one in self._copies if one.left > 0]
+        records = sum(one.left for one in late)
+        unknown = [one for one in self._copies if one.left < 0]
+        said = f"{count(records)} records are not on the target yet (--max-lag {count(most)})"
+        if unknown:
+            return _closed("lag", f"how many records {unknown[0].source} has is not known")
+        if records > most:
+            worst = max(late, key=lambda one: one.left)
+            return _closed("lag", said, f"most of them: {worst.source} with {count(worst.left)}")
+        return _open("lag", said)
+
+    def _replicas(self) -> Gate:
+        problems = [*self._out_of_sync(), *self._thinner()]
+        if problems:
+            return _closed("replicas", *_few(problems))
+        return _open("replicas", "all replicas of the remote topics are in sync, as many as here")
+
+    def _out_of_sync(self) -> Iterator[str]:
+        for copy in self._copies:
+            found = self._there.partition(copy.target)
+            if found is None:
+                yield f"{copy.target} is not there"
+            elif found.leader < 0:
+                yield f"{copy.target} has no leader"
+            elif len(found.isr) < len(found.replicas):
+                there = f"{len(found.isr)} of {len(found.replicas)}"
+                yield f"{copy.target} has {there} replicas in sync"
+
+    def _thinner(self) -> Iterator[str]:
+        for source, target in sorted({(c.source.topic, c.target.topic) for c in self._copies}):
+            here, there = _replicas(self._here, source), _replicas(self._there, target)
+            if 0 < there < here:
+                yield f"{target} has {plural(there, 'replica')}, {source} has {here}"
+
+    def _configs(self) -> Gate:
+        config = self._scope.config
+        drift = find_drift(config, self._scope.source, self._scope.target)
+        remotes = {copy.target.topic for copy in self._copies}
+        problems = [
+            f"{remote}: {', '.join(map(str, some))}"
+            for remote, some in sorted(drift.topics.items())
+            if remote in remotes
+        ]
+        problems += [
+            f"configs of {name} may not be read: {error}"
+            for name, error in sorted(drift.unread.items())
+            if self._scope.covers(name)
+        ]
+        if problems:
+            return _closed("configs", *_few(problems))
+        return _open("configs", f"those of {plural(len(remotes), 'remote topic')} are in sync")
+
+    def _acls(self) -> Gate:
+        scope = self._scope
+        remotes = {copy.target.topic for copy in self._copies}
+        try:
+            found = find_acl_changes(scope.config, scope.source, scope.target)
+            denied = fenced_topics(admin.topic_acls(scope.target)).intersection(remotes)
+            sources = sorted({copy.source.topic for copy in self._copies})
+            open_ = shut_out(scope.source, sources, admin.topic_acls(scope.source))
+        except BrokerRefused as error:
+            if error.code != SECURITY_DISABLED:
+                raise
+            return _open("acls", f"there are none to compare: {error}")
+        except TwinlogError as error:
+            return _closed("acls", f"they cannot be compared: {error}")
+        changes = (*found.missing, *found.leftover)
+        problems = [f"not in sync: {acl}" for acl in changes if acl.name in remotes]
+        problems += [f"nobody may write to {name} on the target" for name in sorted(denied)]
+        problems += [
+            f"{name} is open without ACLs: a fence keeps readers out too" for name in open_
+        ]
+        if problems:
+            return _closed("acls", *_few(problems))
+        return _open("acls", "those that the flow copies are on the target")
+
+    def _group_places(self) -> Gate:
+        problems = [
+            f"group {group.group}: {place}"
+            for group in self._groups
+            for place in group.places
+            if not (place.is_exact or place.waits_for_copy)
+        ]
+        problems += [f"group {one.group}: {one.problem}" for one in self._groups if one.problem]
+        if problems:
+            return _closed("groups", *_few(problems))
+        used = [one.group for one in self._groups if one.in_use_there]
+        notes = [f"in use on the target already: {first_few(used)}"] if used else []
+        return _open("groups", f"{plural(len(self._groups), 'group')} translated exactly", *notes)
+
+    def _foreign(self) -> Gate:
+        ours = self._scope.producers()
+        problems = [
+            f"{copy.target}: {plural(copy.foreign, 'record')} behind the copy are not ours"
+            for copy in self._copies
+            if copy.foreign
+        ]
+        targets = [copy.target for copy in self._copies if copy.is_copied]
+        try:
+            found = admin.describe_producers(self._scope.target, targets) if targets else {}
+        except Unsupported:
+            return _open("foreign", "the target's brokers do not tell who writes")
+        for tp, producers in found.items():
+            if isinstance(producers, TwinlogError):
+                problems.append(f"{tp}: {producers}")
+            else:
+                strange = sorted(id_ for id_ in producers if id_ not in ours)
+                problems += [f"{tp}: producer id {id_} is none of ours" for id_ in strange]
+        if problems:
+            return _closed("foreign", *_few(problems))
+        return _open("foreign", "nobody but the mirror is known to have written to remote topics")
+
+    def _transactions(self) -> Gate:
+        found = open_transactions(self._scope, [copy.source for copy in self._copies])
+        late = [one for one in found if one.lasts_s > HANGING_S]
+        if late:
+            return _closed("transactions", *_few(map(str, late)))
+        if not found:
+            return _open("transactions", "none is open")
+        return _open("transactions", *_few(map(str, found)))
+
+
+def require_open(scope: Scope, gates: Iterable[Gate], accepted: Iterable[str]) -> None:
+    """Raises FlowError (GATE_CLOSED) where one is closed that was not accepted."""
+    taken = {*accepted}
+    closed = [gate for gate in gates if not gate.is_open and gate.name not in taken]
+    if closed:
+        names = ", ".join(gate.name for gate in closed)
+        raise FlowError(
+            f"{scope.name}: {plural(len(closed), 'gate')} closed ({names}): "
+            f"{closed[0].name}: {closed[0].evidence[0]}; nothing was changed",
+            code="GATE_CLOSED",
+        )
+
+
+def _open(name: str, *evidence: str) -> Gate:
+    return Gate(name=name, is_open=True, evidence=evidence)
+
+
+def _closed(name: str, *evidence: str) -> Gate:
+    return Gate(name=name, is_open=False, evidence=evidence)
+
+
+def _few(lines: Iterable[str]) -> list[str]:
+    every = list(lines)
+    more = len(every) - FEW
+    return [*every[:FEW], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _replicas(found: ClusterMetadata, topic: str) -> int:
+    known = found.topics.get(topic)
+    parts = () if known is None else known.partitions
+    return min((len(one.replicas) for one in parts), default=0)

@@ -1,0 +1,54 @@
+"""Commands of the operator that a switchover runs: they switch DNS, a secret, a proxy, or stop and
+start producers.
+
+A hook is run again where the command is given again, so it must be safe to repeat. Its output goes
+to stderr as it is; what it printed is never part of our messages.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from typing import Final
+
+from twinlog.control.cutover.scope import Scope
+from twinlog.errors import FlowError
+
+STDERR: Final = 2
+
+
+def hook_environment(scope: Scope, step: str) -> dict[str, str]:
+    """What a hook is told, beside the environment of this process."""
+    servers = {
+        side: ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
+        for side, settings in (("SOURCE", scope.setup.source), ("TARGET", scope.setup.target))
+    }
+    return {
+        "TWINLOG_STEP": step,
+        "TWINLOG_FLOW": scope.name,
+        "TWINLOG_SOURCE": scope.config.source_alias,
+        "TWINLOG_TARGET": scope.config.target_alias,
+        "TWINLOG_SOURCE_BOOTSTRAP": servers["SOURCE"],
+        "TWINLOG_TARGET_BOOTSTRAP": servers["TARGET"],
+    }
+
+
+def run_hook(command: str, told: Mapping[str, str]) -> None:
+    """Run it to its end. Raises FlowError (HOOK_FAILED)."""
+    try:
+        words = shlex.split(command)
+        done = subprocess.run(words, env={**os.environ, **told}, stdout=STDERR, check=False)
+    except (OSError, ValueError) as error:
+        raise _failed(told, str(error)) from error
+    if done.returncode:
+        raise _failed(told, f"it ended with {done.returncode}")
+
+
+def _failed(told: Mapping[str, str], why: str) -> FlowError:
+    return FlowError(
+        f"{told['TWINLOG_FLOW']}: the hook for the step {told['TWINLOG_STEP']} failed: {why}; mend "
+        "it and give the same command again",
+        code="HOOK_FAILED",
+    )

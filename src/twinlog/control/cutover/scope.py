@@ -1,0 +1,152 @@
+"""What a cutover is about: one flow, its two clusters, all of its topics or some.
+
+The source may be gone. Then everything is read from the target, and `source_problem` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from twinlog.client.steering import FlowSteering
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.config.flow.schema import IsolationLevel
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.control.cutover.upstreams import Upstreams
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.errors import TwinlogError
+from twinlog.mirror.names.filters import TopicSelector, policy_of
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.copies import copy_rows
+from twinlog.mirror.state.generations import FlowHistory, producer_of, winning_claims
+from twinlog.mirror.state.intents import (
+    FlowIntents,
+    IntentKind,
+    flow_intents,
+    is_intent_row,
+)
+from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+
+Say = Callable[[str], None]
+"""Takes a line of evidence for people, as soon as it is known."""
+
+SOURCE_ANSWERS_WITHIN_S: Final = 10.0
+"""It may be lost: that is when clients go over."""
+GIVES_UP_S: Final = 60.0
+
+Rows = list[tuple[bytes | None, bytes | None]]
+
+
+class Scope:
+    """One flow and the topics of it that go over; for one thread, to be closed."""
+
+    def __init__(
+        self, setup: FlowSetup, topics: NamePattern | None = None, *, reason: str = ""
+    ) -> None:
+        """`topics`: None is the whole flow, and every topic that its source may get later."""
+        self.setup = setup
+        self.config = setup.config
+        self.policy = policy_of(setup.config)
+        self.is_whole = topics is None
+        self._topics = topics
+        self._selector = TopicSelector.of(setup.config)
+        self.source = ClusterClient(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
+        self.target = ClusterClient(setup.target, api_timeout_s=GIVES_UP_S)
+        self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
+        self.source_problem = self._look_at_source()
+        intents = self.intents()
+        self._released = {*intents.topics(IntentKind.RELEASE)}
+        self._promoted = {*intents.topics(IntentKind.PROMOTE)} if self.is_whole else set()
+
+    def _look_at_source(self) -> TwinlogError | None:
+        try:
+            self.source.metadata([])
+        except TwinlogError as error:
+            return error
+        return None
+
+    @property
+    def name(self) -> str:
+        """Of the flow."""
+        return self.setup.name
+
+    @property
+    def reads_committed(self) -> bool:
+        """The flow copies no record of a transaction that is open or was aborted."""
+        return self.config.isolation_level is IsolationLevel.READ_COMMITTED
+
+    def covers(self, topic: str) -> bool:
+        """Whether a topic of the source goes over. Heartbeats do not: a mirror writes them. Nor do
+        those that were released, which nobody copies.
+        """
+        if self.policy.is_heartbeats_topic(topic) or not self._selector.selects(topic):
+            return False
+        return topic not in self._released and self.names(topic)
+
+    def names(self, topic: str) -> bool:
+        """Whether it is among those that were asked for, mirrored or not. Topics that went over by
+        name before are no part of the whole flow any more.
+        """
+        if self._topics is None:
+            return topic not in self._promoted
+        return self._topics.matches(topic)
+
+    def remote(self, topic: str) -> str:
+        """The name of its remote topic."""
+        return self.policy.format_remote_topic(self.config.source_alias, topic)
+
+    def upstreams(self) -> Upstreams:
+        """The source's names of remote topics, as the target's state says now."""
+        return Upstreams.of(self.config, copy_rows(self._rows()).values())
+
+    def require_source(self) -> None:
+        """Raises why the source does not answer, where it does not."""
+        if self.source_problem is not None:
+            raise self.source_problem
+
+    # -- what the state topic says now
+
+    def intents(self) -> FlowIntents:
+        """What people want of the flow."""
+        rows = self._rows()
+        return flow_intents(self.name, ((k, v) for k, v in rows if is_intent_row(k, self.name)))
+
+    def history(self) -> FlowHistory | None:
+        """Who led the flow last, and whether that ended in order."""
+        return winning_claims(self._rows()).get(self.name)
+
+    def producers(self) -> frozenset[int]:
+        """Every producer id under which a flow may write copies to the target."""
+        found = (producer_of(key, value) for key, value in self._rows())
+        return frozenset(one for one in found if one is not None)
+
+    def _rows(self) -> Rows:
+        # only where it is surely not there: whoever cannot see it knows of no leader either
+        found = self.target.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
+        if found is None or found.error == UNKNOWN_TOPIC_OR_PARTITION:
+            return []
+        return [(row.key, row.value) for row in read_to_end(self.target, STATE_TOPIC, 0)]
+
+    def is_led(self) -> bool:
+        """Whether a mirror is in the flow's group: it leads, or will within seconds."""
+        found = list_groups(Coordinators(self.target)).get(f"twinlog-{self.name}")
+        return found is not None and found.is_active
+
+    def close(self) -> None:
+        for client in (self.source, self.target, self.steering):
+            client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,409 @@
+"""Switchover: clients go over while both clusters live, and nothing is lost.
+
+    gates -> fence -> proof of the fence -> drain -> groups -> promote -> hook
+
+1. *Gates* change nothing. They are asked before the fence alone: behind it lag grows no more, and
+   each step proves what it needs.
+2. *Fence*: intents, then ACLs (`fence`). Died in between, or behind it: producers are held, or are
+   not; the next run, or `abort`, finds the intents.
+3. *Proof* and *drain* change nothing. A log that grows behind the proof is found right before the
+   promotion.
+4. *Groups* are set forwards only (`groups`). Died behind it: they stand where a group sync would
+   put them.
+5. *Promote*: the point of no return (`promotion`). Until then `abort` takes the fence away, and the
+   flow goes on as if nothing had been.
+6. *Hook*: run again where the command is given again.
+
+A zombie (a run that was frozen, and goes on behind another one, or behind `abort`) can only do what
+the rows of the state topic still say: right before its promotion it looks whether its fence is
+wanted still, and whether a log has grown since its proof.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from twinlog.cluster.topics import admin
+from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, has_records, is_complete
+from twinlog.control.cutover.drain import Drain
+from twinlog.control.cutover.failover import no_return
+from twinlog.control.cutover.fence import AclFence, fenced_topics
+from twinlog.control.cutover.fence_proof import Ends, FenceProof
+from twinlog.control.cutover.gates import Gate, Gates, require_open
+from twinlog.control.cutover.groups import GroupPlan, Groups, Outcome
+from twinlog.control.cutover.hook import hook_environment, run_hook
+from twinlog.control.cutover.promotion import (
+    is_promoted,
+    promote,
+    some_are_promoted,
+    wait_until_over,
+)
+from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.told import told
+from twinlog.errors import FlowError
+from twinlog.quantities import count, duration, first_few, plural
+
+LOOK_S = 0.5
+
+
+class FenceKind(StrEnum):
+    """What keeps producers from the source."""
+
+    ACL = "acl"
+    HOOK = "hook"
+    NONE = "none"
+
+    @property
+    def still_s(self) -> float:
+        """For how long no log may grow: with ACLs every broker refuses writers anyway."""
+        return 2.0 if self is FenceKind.ACL else 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How an operator wants it."""
+
+    fence: FenceKind = FenceKind.ACL
+    fence_hook: str = ""
+    hook: str = ""
+    accepted: tuple[str, ...] = ()
+    """Gates that may be closed."""
+    most_lag: int = 1000
+    within_s: float = 120.0
+    """For how long each step waits for what it needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchoverPlan:
+    """Where things stand."""
+
+    flow: str
+    gates: tuple[Gate, ...]
+    copies: tuple[Copy, ...]
+    groups: tuple[GroupPlan, ...]
+    fenced: tuple[str, ...]
+    """Topics with a fence of ours."""
+    promoted: str
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({copy.source.topic for copy in self.copies})
+
+    @property
+    def is_begun(self) -> bool:
+        """The gates were passed: every topic has its fence."""
+        return bool(self.fenced) and {*self.fenced}.issuperset(self.topics)
+
+    @property
+    def is_open(self) -> bool:
+        return all(gate.is_open for gate in self.gates)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if self.promoted:
+            yield f"{self.flow}: {self.promoted}; the remote topics are the originals"
+            return
+        if self.fenced:
+            yield (
+                f"{self.flow}: producers of {plural(len(self.fenced), 'topic')} are fenced off "
+                f"({first_few(self.fenced)}); twinlog switchover abort takes that back"
+            )
+        for gate in self.gates:
+            yield from gate.lines()
+        left = sum(max(copy.left, 0) for copy in self.copies)
+        yield f"{count(left)} offsets of {plural(len(self.copies), 'partition')} to be drained"
+        for one in self.groups:
+            yield from one.lines()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "is_open": self.is_open,
+            "promoted": self.promoted or None,
+            "fenced": list(self.fenced),
+            "gates": [gate.as_json() for gate in self.gates],
+            "partitions": [copy.as_json() for copy in self.copies],
+            "groups": [one.as_json() for one in self.groups],
+        }
+
+
+@dataclass(slots=True)
+class Switchover:
+    """One command; for one thread."""
+
+    scope: Scope
+    ways: Ways
+    say: Say
+    before_groups: Callable[[], None] = lambda: None
+    """Consumers may be ended here: producers are fenced off, and everything is copied."""
+    groups: Groups = field(init=False)
+    fence: AclFence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.groups = Groups(self.scope)
+        self.fence = AclFence(self.scope)
+
+    def plan(self) -> SwitchoverPlan:
+        """Look at what is there; changes nothing."""
+        scope = self.scope
+        scope.require_source()
+        intents = scope.intents()
+        found = copies(scope)
+        groups = self.groups.plan(found)
+        topics = sorted({copy.source.topic for copy in found})
+        gates: list[Gate] = []
+        promotion = intents.promotion
+        is_over = is_promoted(scope, intents, topics)
+        if not is_over:
+            gates = Gates(scope, found, groups, told(scope)).all(most_lag=self.ways.most_lag)
+        who = "promoted" if promotion is None else f"promoted {promotion}"
+        return SwitchoverPlan(
+            flow=scope.name,
+            gates=tuple(gates),
+            copies=tuple(found),
+            groups=tuple(groups),
+            fenced=tuple(self.fence.standing(intents)),
+            promoted=who if is_over else "",
+        )
+
+    def run(self, plan: SwitchoverPlan) -> None:
+        """All steps that are not done. Raises FlowError where one cannot be; what was done before
+        stays, and the same command goes on from there.
+        """
+        began = time.monotonic()
+        if plan.promoted:
+            self.say("promote: was done before")
+        else:
+            began = self._until_promoted(plan)
+        wait_until_over(
+            self.scope,
+            plan.copies,
+            lambda line: self.say(f"promote: {line}"),
+            is_fenced=not plan.promoted,
+        )
+        if not plan.promoted:
+            self._fence_again(plan.topics)
+            self._groups_again()
+        self._nothing_is_left()
+        self.say(f"promote: clients may go over, {duration(time.monotonic() - began)} after the")
+        self.say("  fence; producers on the source stay fenced off")
+        if self.ways.hook:
+            run_hook(self.ways.hook, hook_environment(self.scope, "switch"))
+            self.say("hook: done")
+
+    def abort(self) -> None:
+        """Take the fence away. Raises FlowError (PROMOTED) behind the point of no return. It asks
+        for no more than it needs: whatever else is broken, producers must be let in again.
+        """
+        self.scope.require_source()
+        if some_are_promoted(self.scope, self.scope.intents()):
+            raise no_return(self.scope.name)
+        if self.ways.fence is FenceKind.HOOK:
+            run_hook(self.ways.fence_hook, hook_environment(self.scope, "unfence"))
+            self.say("fence: the hook has taken it away")
+        mine = self.fence.take_down()
+        if some_are_promoted(self.scope, self.scope.intents()):
+            self.fence.put_back(mine)  # a run was a moment ahead of us
+            raise no_return(self.scope.name)
+        self.say(f"fence: taken from {plural(len(mine), 'topic')}; the flow goes on as before")
+
+    # -- steps
+
+    def _until_promoted(self, plan: SwitchoverPlan) -> float:
+        """Returns when the fence was put up."""
+        if plan.is_begun:
+            self.say("gates: were passed before the fence")
+        else:
+            require_open(self.scope, plan.gates, self.ways.accepted)
+        if not self.scope.is_led():
+            raise FlowError(
+                f"{self.scope.name}: no mirror runs to copy what is left: start one with twinlog "
+                "mirror FILE, and give the same command again",
+                code="NOT_DRAINED",
+            )
+        began = time.monotonic()
+        self._fence(plan.topics)
+        proof = FenceProof(self.scope, plan.topics)
+        ends = proof.wait(
+            lambda line: self.say(f"proof: {line}"),
+            still_s=self.ways.fence.still_s,
+            within_s=self.ways.within_s,
+        )
+        drain = Drain(self.scope, ends)
+        drain.wait(lambda line: self.say(f"drain: {line}"), within_s=self.ways.within_s)
+        self.before_groups()
+        self._groups(ends)
+        self._look_again(plan.topics, proof, ends, drain)
+        self.say("promote: behind this there is no way back but twinlog flow demote, as long as")
+        self.say("  nobody has written to the remote topics; before it, switchover abort")
+        promote(self.scope, plan.topics)
+        return began
+
+    def _fence(self, topics: Sequence[str]) -> None:
+        match self.ways.fence:
+            case FenceKind.NONE:
+                self.say("fence: none; the operator has stopped the producers")
+            case FenceKind.HOOK:
+                run_hook(self.ways.fence_hook, hook_environment(self.scope, "fence"))
+                self.say("fence: by the hook")
+            case FenceKind.ACL:
+                others = self.fence.put_up(topics)
+                self.say(f"fence: DENY WRITE for everybody on {plural(len(topics), 'topic')}")
+                if others:
+                    self.say(f"fence: was there before us, and stays: {first_few(others)}")
+                self._until_enforced(topics)
+
+    def _until_enforced(self, topics: Sequence[str]) -> None:
+        deadline = time.monotonic() + self.ways.within_s
+        while open_ := self.fence.open_brokers(topics):
+            if time.monotonic() > deadline:
+                raise FlowError(
+                    f"{self.scope.name}: brokers {open_} of the source do not enforce the fence "
+                    "yet; give the same command again, or take it away with twinlog switchover "
+                    "abort",
+                    code="FENCE_LEAKS",
+                )
+            time.sleep(LOOK_S)
+        self.say("fence: every broker of the source enforces it")
+
+    def _groups(self, ends: Ends) -> None:
+        """Set every group, until each is where it should be and none reads on at the source."""
+        deadline = time.monotonic() + self.ways.within_s
+        waits = False
+        while True:
+            found = copies(self.scope)  # they are complete: what is set does not move them
+            refused = self.groups.set(self.groups.plan(found, settled=True))
+            plans = self.groups.plan(found, settled=True)
+            left = [*self._left(plans, refused), *self._reading(plans, ends)]
+            if not left:
+                break
+            if time.monotonic() > deadline:
+                raise FlowError(
+                    f"{self.scope.name}: {first_few(left)}; give the same command again, or take "
+                    "the fence away with twinlog switchover abort",
+                    code="GROUPS_LEFT",
+                )
+            if not waits:
+                waits = True
+                self.say(f"groups: waiting: {first_few(left)}")
+            time.sleep(LOOK_S)
+        for line in _overlaps(plans):
+            self.say(f"groups: {line}")
+        self.say(f"groups: {plural(len(plans), 'group')} compared, each at its place or further")
+
+    def _left(self, plans: Iterable[GroupPlan], refused: Mapping[str, str]) -> Iterator[str]:
+        taken = "groups" in self.ways.accepted
+        for one in plans:
+            if one.in_use_there or (taken and not one.problem):
+                continue
+            if not (one.is_done and one.is_exact):
+                why = refused.get(one.group) or next(one.lines())
+                wrong = next((p for p in one.places if not p.is_exact or p.now < p.to), None)
+                yield f"group {one.group} is not at its place: {wrong or why}"
+
+    def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
+        """Groups with members on the source that have not read all of it: what they read and
+        commit later would be read again on the target.
+        """
+        for one in plans:
+            for place in one.places if one.in_use_here and not one.in_use_there else ():
+                end = ends.get(place.source, place.committed)
+                if has_records(self.scope, place.source, place.committed, end):
+                    yield (
+                        f"group {one.group} still reads {place.source} on the source, at "
+                        f"{place.committed} of {end}: let it read to the end, or stop it"
+                    )
+
+    def _look_again(
+        self, topics: Sequence[str], proof: FenceProof, ends: Ends, drain: Drain
+    ) -> None:
+        """Right before there is no way back: all that was shown is so still."""
+        scope = self.scope
+        now = {copy.source for copy in copies(scope)}
+        if new := sorted(now - {*ends}):
+            said = first_few(map(str, new))
+            raise self._changed(f"{said} came to the source since the fence was put up")
+        if self.ways.fence is FenceKind.ACL:
+            fences = fenced_topics(admin.topic_acls(scope.source))
+            if open_ := sorted({*topics} - fences):
+                raise self._changed(f"somebody took the fence from {first_few(open_)}")
+        if writers := proof.has_moved(ends):
+            raise self._changed(f"the source was written to: {first_few(map(str, writers))}")
+        if not drain.is_over():
+            raise self._changed("the copy is not complete any more")
+
+    def _fence_again(self, topics: Sequence[str]) -> None:
+        """Whoever aborts takes the fence away and looks for a promotion; whoever promotes looks for
+        the fence. One of the two sees the other.
+        """
+        if self.ways.fence is not FenceKind.ACL:
+            return
+        fences = fenced_topics(admin.topic_acls(self.scope.source))
+        if open_ := sorted({*topics} - fences):
+            self.say(f"fence: somebody took it from {first_few(open_)}: it is put up again")
+            self.fence.put_back(open_)
+            self._until_enforced(topics)
+
+    def _groups_again(self) -> None:
+        """A group that was away when groups were set may have gone on at the source since."""
+        plans = self.groups.plan(copies(self.scope), settled=True)
+        moved = [one.group for one in plans if one.to_set]
+        refused = self.groups.set(plans)
+        for group, why in refused.items():
+            self.say(f"groups: {group} went on at the source, and was refused: {why}")
+        if done := [group for group in moved if group not in refused]:
+            self.say(f"groups: went on at the source, and are set again: {first_few(done)}")
+
+    def _nothing_is_left(self) -> None:
+        """Behind the last look a producer that no fence holds may have written. While nobody went
+        over, that can be mended.
+        """
+        scope = self.scope
+        late = [
+            f"{one.source} from {max(one.upstream, 0)} to {one.source_end}"
+            for one in copies(scope)
+            if one.problem != FORGOTTEN and not is_complete(scope, one, one.source_end)
+        ]
+        if not late:
+            return
+        what = f"records came to the source behind the copy ({first_few(late)})"
+        if "copy" in self.ways.accepted:
+            self.say(f"promote: {what}: they stay there alone")
+            return
+        demote = "flow demote" if scope.is_whole else "topic demote"
+        raise FlowError(
+            f"{scope.name}: it was promoted, but {what}: let no client go over; stop who writes "
+            f"there, let twinlog {demote} take the promotion back, and give the same command "
+            "again; or leave them there with --accept copy",
+            code="FENCE_LEAKS",
+        )
+
+    def _changed(self, what: str) -> FlowError:
+        return FlowError(
+            f"{self.scope.name}: {what}; nothing was promoted: give the same command again, or "
+            "take the fence away with twinlog switchover abort",
+            code="FENCE_LEAKS",
+        )
+
+
+def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
+    """Groups that went over before the producers, and are not where their commits on the source
+    would put them.
+    """
+    for one in plans:
+        for place in one.places if one.in_use_there else ():
+            if place.outcome is Outcome.BEHIND:
+                where = "nowhere" if place.now < 0 else str(place.now)
+                yield (
+                    f"{one.group} is in use on the target and left: {place.target} at {where}, its "
+                    f"place by the source is {place.to}: what is between may be read twice"
+                )
+            elif place.outcome is Outcome.AHEAD:
+                yield (
+                    f"{one.group} is in use on the target and left: {place.target} at {place.now}, "
+                    f"its place by the source is {place.to}"
+                )

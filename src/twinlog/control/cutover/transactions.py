@@ -1,0 +1,60 @@
+"""Transactions that are open on the source: whose they are, and since when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.logs.producers import transaction_starts
+from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.control.cutover.scope import Scope
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.quantities import duration
+from twinlog.wire.record_batch import read_headers
+
+FIRST_BYTES: Final = 16_384
+"""A broker answers with the whole first batch, however long it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """One, in one partition."""
+
+    tp: TopicPartition
+    producer_id: int
+    start_offset: int
+    since_ms: int
+    """The timestamp of its first record here; -1 where that cannot be read."""
+
+    @property
+    def lasts_s(self) -> float:
+        return 0.0 if self.since_ms < 0 else max(0.0, time.time() - self.since_ms / 1000)
+
+    def __str__(self) -> str:
+        since = "" if self.since_ms < 0 else f", open for {duration(self.lasts_s)}"
+        return (
+            f"{self.tp}: a transaction of producer id {self.producer_id} from offset "
+            f"{self.start_offset}{since}"
+        )
+
+
+def open_transactions(scope: Scope, tps: Sequence[TopicPartition]) -> list[OpenTransaction]:
+    """As the leaders of the partitions know them; none where the brokers do not tell."""
+    return [
+        OpenTransaction(
+            tp=tp, producer_id=id_, start_offset=start, since_ms=_first_ms(scope, tp, start)
+        )
+        for tp, starts in transaction_starts(scope.source, tps).items()
+        for id_, start in starts.items()
+    ]
+
+
+def _first_ms(scope: Scope, tp: TopicPartition, offset: int) -> int:
+    answer = fetch_records(scope.source, {tp: (offset, FIRST_BYTES)})[tp]
+    if isinstance(answer, TwinlogError):
+        return -1
+    header = next((one for one, _ in read_headers(answer.records)), None)
+    return -1 if header is None else header.base_timestamp

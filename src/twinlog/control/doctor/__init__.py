@@ -1,0 +1,3 @@
+"""`twinlog doctor`: why a flow is slow or stands still. Read in this order: `observation` (what was
+seen), `findings` (what follows from it: `standstill` and `pace`), `look` (how it is seen).
+"""

@@ -1,0 +1,280 @@
+"""Looks at a flow: what its process says, on this host or by its row on the target, and what both
+clusters say now. Only reads, for a few seconds.
+
+A process of this host is heard twice, so that rates are known; in between the clusters are asked.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.round_trips import round_trips_ms
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, client_quotas
+from twinlog.codes import FlowState, PartitionState
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.check.offline_status import offline_status
+from twinlog.control.doctor.observation import Limit, Observation, Side
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.setups import flow_setup
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.status_file import RunningMirror, running_mirrors
+from twinlog.errors import TwinlogError, Unauthorized, Unsupported
+from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
+from twinlog.mirror.state.intents import FlowIntents, IntentKind, flow_intents
+from twinlog.mirror.state.published import published_status
+from twinlog.model import TopicPartition
+
+GIVES_UP_S: Final = 20.0
+HEARD_FOR_S: Final = 3.0
+"""A process writes its numbers once a second."""
+
+TOLD_FOR_MS: Final = 60_000
+MIN_ISR: Final = "min.insync.replicas"
+LIMIT_KEY: Final = "twinlog.max.bytes.per.second"
+BEHIND_AT_MOST: Final = 200
+"""Topics that are behind, whose configs are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What a process of this host says of a flow."""
+
+    snapshot: FlowSnapshot
+    written_ms: int
+
+
+def look(config: MirrorConfig, file: Path) -> Iterator[Observation]:
+    """Flow by flow. A cluster that does not answer is part of what is seen."""
+    for flow in config.flows:
+        yield _Look(config, flow, file).observation()
+
+
+class _Look:
+    """One flow."""
+
+    def __init__(self, config: MirrorConfig, flow: FlowConfig, file: Path) -> None:
+        self._config = config
+        self._flow = flow
+        self._file = file
+        self._setup: FlowSetup = flow_setup(flow)
+        self._notes: list[str] = []
+
+    def observation(self) -> Observation:
+        first = heard(running_mirrors(self._file), self._setup.name)
+        snapshot = first.snapshot if first is not None else self._unheard()
+        parts = snapshot.partitions
+        own = [TopicPartition(one.topic, one.partition) for one in parts]
+        theirs = [TopicPartition(p.target_topic, p.partition) for p in parts if p.target_topic]
+        source = self._side(self._setup.source, own, (CONSUMER, REQUESTS))
+        target = self._side(self._setup.target, theirs, (PRODUCER, REQUESTS))
+        seen = Observation(
+            snapshot=snapshot,
+            file=str(self._file),
+            source=source,
+            target=target,
+            limit=self._limit(target),
+            tuning=self._flow.tuning,
+            tasks_max=self._flow.lanes.tasks_max,
+            decoded={} if source.problem else self._decoded(parts),
+            notes=tuple(self._notes),
+        )
+        if first is not None:
+            return self._heard_again(seen, first)
+        rate = self._told_rate() if snapshot.where else None
+        return replace(seen, told_rate=rate)
+
+    def _unheard(self) -> FlowSnapshot:
+        """As its row on the target, or the clusters alone, have it."""
+        (found,) = offline_status(replace(self._config, flows=(self._flow,)))
+        return found
+
+    def _told_rate(self) -> float | None:
+        """By the first and the last row of the last minute, of one leader."""
+        home = TopicPartition(STATUS_TOPIC, 0)
+        try:
+            with ClusterClient(self._setup.target, api_timeout_s=GIVES_UP_S) as client:
+                since_ms = int(time.time() * 1000) - TOLD_FOR_MS
+                begin = admin.list_offsets(client, [home], since_ms)[home]
+                if isinstance(begin, TwinlogError) or begin.offset < 0:
+                    return None
+                rows = read_to_end(client, STATUS_TOPIC, 0, begin.offset)
+            return told_rate(self._setup.name, [(row.key, row.value) for row in rows])
+        except TwinlogError as error:
+            self._notes.append(f"how fast it copies is not known: {error}")
+            return None
+
+    def _heard_again(self, seen: Observation, first: Heard) -> Observation:
+        """With what changed since; where nothing was written, for how long."""
+        deadline = time.monotonic() + HEARD_FOR_S
+        last = first
+        while time.monotonic() < deadline:
+            time.sleep(0.2)
+            last = heard(running_mirrors(self._file), self._setup.name) or last
+        cores = os.cpu_count()
+        seconds = (last.written_ms - first.written_ms) / 1000
+        if seconds <= 0:
+            silent_ms = int(time.time() * 1000) - last.written_ms
+            return replace(seen, cores=cores, silent_ms=max(0, silent_ms))
+        before = {(p.topic, p.partition): p.bytes for p in first.snapshot.partitions}
+        rates = {
+            TopicPartition(p.topic, p.partition): max(
+                0, p.bytes - before.get((p.topic, p.partition), p.bytes)
+            )
+            / seconds
+            for p in last.snapshot.partitions
+        }
+        return replace(seen, snapshot=last.snapshot, cores=cores, rates=rates)
+
+    # -- the clusters
+
+    def _side(
+        self, settings: ClusterSettings, tps: Iterable[TopicPartition], keys: tuple[str, ...]
+    ) -> Side:
+        try:
+            with ClusterClient(settings, api_timeout_s=GIVES_UP_S) as client:
+                wanted = sorted(set(tps))
+                topics = sorted({tp.topic for tp in wanted})
+                seen = client.metadata(topics) if topics else client.metadata([])
+                return Side(
+                    alias=settings.alias,
+                    round_trips_ms=round_trips_ms(client),
+                    leaderless=tuple(leaderless(seen, wanted)),
+                    under_min_isr=tuple(under_min_isr(client, seen, wanted)),
+                    quotas=self._quotas(client, settings.client_id, keys),
+                )
+        except TwinlogError as error:
+            return Side(alias=settings.alias, problem=str(error))
+
+    def _quotas(
+        self, client: ClusterClient, client_id: str, keys: tuple[str, ...]
+    ) -> tuple[Quota, ...] | None:
+        try:
+            found = client_quotas(client)
+        except (Unauthorized, Unsupported) as error:
+            self._notes.append(f"quotas are not seen: {error}")
+            return None
+        return tuple(one for one in found if one.key in keys and one.may_bind(client_id))
+
+    def _limit(self, target: Side) -> Limit | None:
+        """Somebody's limit takes the place of the configuration's."""
+        intents = FlowIntents() if target.problem else self._intents()
+        intent = intents.get(IntentKind.LIMIT)
+        if intent is not None and intent.bytes_per_second is not None:
+            who = str(intent).removeprefix("by ")
+            return Limit(bytes_per_second=intent.bytes_per_second, who=who, is_key=False)
+        limit = self._flow.lanes.max_bytes_per_second
+        return None if limit is None else Limit(bytes_per_second=limit, who=LIMIT_KEY, is_key=True)
+
+    def _intents(self) -> FlowIntents:
+        try:
+            with ClusterClient(self._setup.target, api_timeout_s=GIVES_UP_S) as client:
+                found = client.metadata([STATE_TOPIC]).topics.get(STATE_TOPIC)
+                if found is None or found.error:
+                    return FlowIntents()
+                rows = read_to_end(client, STATE_TOPIC, 0)
+            return flow_intents(self._setup.name, ((row.key, row.value) for row in rows))
+        except TwinlogError as error:
+            self._notes.append(f"whether somebody has set a limit is not known: {error}")
+            return FlowIntents()
+
+    def _decoded(self, parts: Iterable[PartitionSnapshot]) -> dict[str, str]:
+        try:
+            return self._asked_configs(parts)
+        except TwinlogError as error:
+            self._notes.append(f"configs of the source's topics are not known: {error}")
+            return {}
+
+    def _asked_configs(self, parts: Iterable[PartitionSnapshot]) -> dict[str, str]:
+        topics = list(dict.fromkeys(one.topic for one in parts if one.lag > 0))[:BEHIND_AT_MOST]
+        if not topics:
+            return {}
+        out = {}
+        with ClusterClient(self._setup.source, api_timeout_s=GIVES_UP_S) as client:
+            for topic, configs in admin.describe_topic_configs(client, topics).items():
+                if isinstance(configs, TwinlogError):
+                    continue
+                values = {entry.name: entry.value or "" for entry in configs}
+                if values.get("message.timestamp.type") == "LogAppendTime":
+                    out[topic] = "message.timestamp.type = LogAppendTime"
+                elif "compact" in values.get("cleanup.policy", ""):
+                    out[topic] = "cleanup.policy = compact leaves holes"
+        return out
+
+
+def told_rate(flow: str, rows: Sequence[tuple[bytes | None, bytes | None]]) -> float | None:
+    """Bytes a second between the first and the last of a leader's rows, in log order."""
+    found = [one for row in rows if (one := published_status(flow, [row])) is not None]
+    last = max(found, key=lambda one: (one.generation, one.at_ms), default=None)
+    if last is None:
+        return None
+    first = next(one for one in found if one.generation == last.generation)
+    seconds = (last.at_ms - first.at_ms) / 1000
+    return max(0, last.bytes - first.bytes) / seconds if seconds > 0 else None
+
+
+def heard(mirrors: Iterable[RunningMirror], flow: str) -> Heard | None:
+    """What a process of this host that leads the flow says of it."""
+    for mirror in mirrors:
+        for value in mirror.flows:
+            if value["flow"] == flow and value["state"] != FlowState.STANDBY:
+                return Heard(snapshot=snapshot_of(value), written_ms=mirror.written_ms)
+    return None
+
+
+def snapshot_of(value: Mapping[str, Any]) -> FlowSnapshot:
+    """A flow of a status file as it was before it was written; what its release did not know is
+    left at its default.
+    """
+    parts = tuple(
+        PartitionSnapshot(**_known(PartitionSnapshot, one), state=PartitionState(one["state"]))
+        for one in value["partitions"]
+    )
+    known = _known(FlowSnapshot, value)
+    known.setdefault("generation", -1)
+    return FlowSnapshot(**known, state=FlowState(value["state"]), partitions=parts)
+
+
+def _known(kind: type[Any], value: Mapping[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)} - {"state", "partitions"}
+    found = {name: one for name, one in value.items() if name in names}
+    if kind is PartitionSnapshot:
+        found.setdefault("bytes", 0)
+    return found
+
+
+def leaderless(seen: ClusterMetadata, tps: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+    """Partitions that nobody leads now."""
+    for tp in tps:
+        found = seen.partition(tp)
+        if found is not None and found.leader < 0:
+            yield tp
+
+
+def under_min_isr(
+    client: ClusterClient, seen: ClusterMetadata, tps: Iterable[TopicPartition]
+) -> Iterator[TopicPartition]:
+    """Partitions with a leader that takes nothing with acks=all; only topics with a replica that is
+    not in sync are asked for their configs.
+    """
+    short: dict[str, list[tuple[TopicPartition, int]]] = {}
+    for tp in tps:
+        found = seen.partition(tp)
+        if found is not None and found.leader >= 0 and len(found.isr) < len(found.replicas):
+            short.setdefault(tp.topic, []).append((tp, len(found.isr)))
+    configs = admin.describe_topic_configs(client, short) if short else {}
+    for topic, some in short.items():
+        answer = configs[topic]
+        if isinstance(answer, TwinlogError):
+            continue
+        least = next((int(one.value or 1) for one in answer if one.name == MIN_ISR), 1)
+        yield from (tp for tp, in_sync in some if in_sync < least)

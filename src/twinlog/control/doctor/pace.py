@@ -1,0 +1,275 @@
+"""What makes a flow slow that copies: limits, quotas, one large partition, few lanes, long ways,
+batches that are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota
+from twinlog.codes import FlowState
+from twinlog.control.doctor.finding import Finding, Likelihood
+from twinlog.control.doctor.observation import Limit, Observation, Side
+from twinlog.quantities import count, duration, first_few, plural, size
+
+MOST_OF_IT: Final = 0.8
+"""Of the lag: a partition that has so much of it is what the others do not wait for."""
+
+NEAR: Final = 0.5
+"""Of a bound: whoever copies so much of it would copy more without it."""
+
+MUCH: Final = 0.2
+"""Of the batches: so many that pass the slow way are most of the work."""
+
+FAR_MS: Final = 50.0
+"""A round trip within one region is far less."""
+
+
+def _finding(likelihood: Likelihood, cause: str, what: str, todo: str) -> Finding:
+    return Finding(likelihood=likelihood, cause=cause, what=what, todo=todo)
+
+
+def limited(seen: Observation) -> Iterator[Finding]:
+    """`twinlog.max.bytes.per.second`, or who set another limit."""
+    limit = seen.limit
+    is_throttled = seen.snapshot.state is FlowState.THROTTLED
+    if limit is None or not (is_throttled or (seen.is_slow and _is_near(seen, limit))):
+        return
+    rate = "" if seen.rate is None else f", and it copies {size(seen.rate)}/s"
+    todo = "raise twinlog.max.bytes.per.second, or take it away"
+    if not limit.is_key:
+        todo = f"{seen.command('flow limit')} --none"
+    what = f"it is limited to {size(limit.bytes_per_second)}/s by {limit.who}{rate}"
+    yield _finding(Likelihood.LIKELY, "limit", what, todo)
+
+
+def _is_near(seen: Observation, limit: Limit) -> bool:
+    return seen.rate is None or seen.rate >= NEAR * limit.bytes_per_second
+
+
+def quota(seen: Observation) -> Iterator[Finding]:
+    """What the brokers let our clients read and write."""
+    is_throttled = seen.snapshot.state is FlowState.THROTTLED
+    if not (is_throttled or seen.is_slow):
+        return
+    ours = [
+        (side, one)
+        for side, key in ((seen.source, CONSUMER), (seen.target, PRODUCER))
+        for one in side.quotas or ()
+        if one.key in (key, REQUESTS)
+    ]
+    for side, one in ours:
+        likelihood = Likelihood.LIKELY if is_throttled else _binds(seen, one)
+        if likelihood is not None:
+            yield _finding(
+                likelihood,
+                "quota",
+                f"{side.alias} keeps a quota of {_number(one)} for {one.whose} ({one.key}, for "
+                "each broker)",
+                f"raise it: kafka-configs.sh --alter --add-config {one.key}=... for {one.whose}",
+            )
+    if is_throttled and not ours and seen.limit is None:
+        hidden = [one.alias for one in (seen.source, seen.target) if one.quotas is None]
+        todo = "look at quotas of users and client ids: kafka-configs.sh --describe"
+        if hidden:
+            todo = f"grant DESCRIBE_CONFIGS on the cluster of {', '.join(hidden)} to see which"
+        what = "brokers hold it back by a quota (THROTTLED), and none is seen that is ours"
+        yield _finding(Likelihood.LIKELY, "quota", what, todo)
+
+
+def _binds(seen: Observation, one: Quota) -> Likelihood | None:
+    """By the rate, where it is known; how much of a broker's thread we use is never known here."""
+    if one.key == REQUESTS or seen.rate is None:
+        return Likelihood.POSSIBLE
+    return Likelihood.LIKELY if seen.rate >= NEAR * one.value else None
+
+
+def _number(one: Quota) -> str:
+    return f"{one.value:g} % of a thread" if one.key == REQUESTS else f"{size(one.value)}/s"
+
+
+def one_partition(seen: Observation) -> Iterator[Finding]:
+    """One lane copies a partition: however many there are, they do not help it."""
+    if not seen.is_slow or len(seen.snapshot.partitions) < 2:
+        return
+    worst = max(seen.behind, key=lambda one: one.lag)
+    share = worst.lag / seen.lag
+    if share < MOST_OF_IT:
+        return
+    yield _finding(
+        Likelihood.LIKELY,
+        "one_partition",
+        f"{worst.topic}-{worst.partition} has {share:.0%} of the lag ({count(worst.lag)} of "
+        f"{count(seen.lag)} records), and one lane copies it",
+        f"spread its records over more partitions at {seen.source.alias}; until then raise "
+        f"{seen.source.alias}.consumer.max.partition.fetch.bytes "
+        f"({size(seen.tuning.partition_fetch_bytes)} now)",
+    )
+
+
+def few_lanes(seen: Observation) -> Iterator[Finding]:
+    """Cores, or partitions, that nobody copies with."""
+    if not seen.is_slow or not seen.snapshot.lanes:
+        return
+    if seen.cores is None:
+        yield from _bounded_by_tasks(seen)
+        return
+    could = min(seen.cores, len(seen.behind))
+    if seen.snapshot.lanes >= could:
+        return
+    lanes = plural(seen.snapshot.lanes, "lane")
+    why, todo = "", "give the process more with --lanes, or --master 'local[*]'"
+    if seen.tasks_max is not None and seen.tasks_max < could:
+        why, todo = f", since tasks.max = {seen.tasks_max}", f"raise tasks.max to {could}"
+    yield _finding(
+        Likelihood.LIKELY,
+        "few_lanes",
+        f"{lanes} copy {plural(len(seen.behind), 'partition')} that are behind, of "
+        f"{seen.cores} cores{why}",
+        todo,
+    )
+
+
+def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
+    """On another host, of whose cores nothing is known."""
+    most = seen.tasks_max
+    if most is not None and seen.snapshot.lanes >= most < len(seen.behind):
+        yield _finding(
+            Likelihood.POSSIBLE,
+            "few_lanes",
+            f"{plural(seen.snapshot.lanes, 'lane')} copy {plural(len(seen.behind), 'partition')} "
+            f"that are behind, since tasks.max = {most}",
+            f"raise tasks.max, to at most {len(seen.behind)}, where its host has more cores",
+        )
+
+
+def open_transaction(seen: Observation) -> Iterator[Finding]:
+    """Under read_committed nothing behind it can be copied."""
+    held = [one for one in seen.snapshot.partitions if one.lag == 0 < one.loss_records]
+    if not held:
+        return
+    worst = max(held, key=lambda one: one.loss_records)
+    yield _finding(
+        Likelihood.LIKELY,
+        "open_transaction",
+        f"{plural(len(held), 'partition')} wait for a transaction that is open at the source: "
+        f"{count(worst.loss_records)} offsets behind it in {worst.topic}-{worst.partition}",
+        "end it, or find who left it: kafka-transactions.sh find-hanging",
+    )
+
+
+def small_fetches(seen: Observation) -> Iterator[Finding]:
+    """A broker is asked again when its answer is there: an answer's size, each round trip."""
+    trip_ms = seen.source.round_trip_ms
+    if not seen.is_slow or trip_ms <= 0:
+        return
+    a_second = 1000 / trip_ms
+    sizes = seen.tuning
+    of_partition = sizes.partition_fetch_bytes * a_second
+    of_lane = sizes.fetch_bytes * a_second
+    fastest = max((seen.rates or {}).values(), default=0.0)
+    lanes = max(1, seen.snapshot.lanes)
+    if fastest >= NEAR * of_partition:
+        key, now, bound = "max.partition.fetch.bytes", sizes.partition_fetch_bytes, of_partition
+        whose = "a partition"
+    elif (seen.rate or 0.0) >= NEAR * of_lane * lanes:
+        key, now, bound, whose = "fetch.max.bytes", sizes.fetch_bytes, of_lane, "a lane of a broker"
+    else:
+        return
+    yield _finding(
+        Likelihood.LIKELY,
+        "small_fetches",
+        f"an answer of {size(now)} each {trip_ms:.0f} ms is at most {size(bound)}/s for {whose}, "
+        f"and {size(max(fastest, (seen.rate or 0.0) / lanes))}/s are copied",
+        f"raise {seen.source.alias}.consumer.{key} above {now}",
+    )
+
+
+def far_away(seen: Observation) -> Iterator[Finding]:
+    """Round trips that are long in themselves."""
+    for side in (seen.source, seen.target):
+        if seen.is_slow and side.round_trip_ms >= FAR_MS:
+            yield _finding(
+                Likelihood.POSSIBLE,
+                "far_away",
+                f"a round trip to {side.alias} takes {side.round_trip_ms:.0f} ms from here (broker "
+                f"{_slowest(side)})",
+                "run the mirror near its target; larger fetches and more lanes help too",
+            )
+
+
+def _slowest(side: Side) -> int:
+    return max(side.round_trips_ms, key=lambda node: side.round_trips_ms[node])
+
+
+def recoded(seen: Observation) -> Iterator[Finding]:
+    """Batches that do not pass as they are cost many times the CPU: as lanes have counted them."""
+    batches, costly = seen.batches
+    if not seen.is_slow or costly <= MUCH * batches:
+        return
+    why = "holes of compaction, LogAppendTime, too large for the target, or another codec"
+    if seen.decoded:
+        why = "; ".join(f"{topic}: {one}" for topic, one in [*seen.decoded.items()][:3])
+    todo = "give them more lanes (tasks.max), or change that config of the source's topic"
+    if seen.tuning.recompression is not None:
+        todo = "take compression.type of the target's producer away: batches keep their codec then"
+    yield _finding(
+        Likelihood.LIKELY,
+        "recoded",
+        f"{costly / batches:.0%} of the batches of partitions that are behind were decoded or "
+        f"packed anew ({count(costly)} of {count(batches)}): {why}",
+        todo,
+    )
+
+
+def decoded(seen: Observation) -> Iterator[Finding]:
+    """The same by configuration, where no lane has told what it counted."""
+    recompression, is_told = seen.tuning.recompression, seen.batches[0] > 0
+    if not seen.is_slow:
+        return
+    if recompression is not None and not is_told:
+        which = "every batch" if recompression.every else "batches without a codec"
+        yield _finding(
+            Likelihood.POSSIBLE,
+            "recompressed",
+            f"{which} may be packed anew with {recompression.codec.name.lower()}, as configured",
+            "take compression.type of the target's producer away: batches keep their codec then",
+        )
+    if seen.tuning.join_bytes:
+        yield _finding(
+            Likelihood.POSSIBLE,
+            "joined",
+            f"small batches are joined up to batch.size = {seen.tuning.join_bytes}",
+            "set batch.size = 0 for the target's producer: batches pass as they are then",
+        )
+    if seen.decoded and not is_told:
+        some, all_of = plural(len(seen.decoded), "topic"), {one.topic for one in seen.behind}
+        why = next(iter(seen.decoded.values()))
+        yield _finding(
+            Likelihood.POSSIBLE,
+            "decoded",
+            f"batches of {some}, of {len(all_of)} that are behind, may "
+            f"be decoded and encoded again ({first_few(seen.decoded)}: {why})",
+            "give them more lanes (tasks.max), or change that config of the source's topic",
+        )
+
+
+def at_its_limits(seen: Observation) -> Iterator[Finding]:
+    """Slow, and nothing of all this: what is left is the machine and the lines."""
+    if not seen.is_slow:
+        return
+    rate = "an unknown rate" if seen.rate is None else f"{size(seen.rate)}/s"
+    ways = ", ".join(
+        f"{one.alias} {one.round_trip_ms:.1f} ms"
+        for one in (seen.source, seen.target)
+        if one.round_trip_ms >= 0
+    )
+    yield _finding(
+        Likelihood.POSSIBLE,
+        "at_its_limits",
+        f"{count(seen.lag)} records wait since {duration(seen.lag_ms / 1000)}; "
+        f"{plural(seen.snapshot.lanes, 'lane')} copy {rate}; round trips: {ways or 'not known'}",
+        "look at CPU, disks and network of the brokers and of this host; docs/capacity.md has "
+        "what each gives",
+    )

@@ -1,0 +1,181 @@
+"""What keeps a flow, or partitions of it, from copying at all, and what will be lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from shlex import quote
+from typing import Final
+
+from twinlog.codes import CONDITIONS, FlowState, PartitionState
+from twinlog.control.doctor.finding import Finding, Likelihood
+from twinlog.control.doctor.observation import Observation, Side
+from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.quantities import count, duration, first_few, plural
+
+SILENT_MS: Final = 10_000
+"""A process says once a second how it is."""
+
+A_CODE: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)\]")
+MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+AS_SAID: Final = "as the message says; twinlog explain CODE says more"
+
+
+def _certain(cause: str, what: str, todo: str) -> Finding:
+    return Finding(likelihood=Likelihood.CERTAIN, cause=cause, what=what, todo=todo)
+
+
+def advice_of(code: str) -> str:
+    """What the catalogue says to do about a code, as plain text."""
+    found = CONDITIONS.get(code)
+    text = "" if found is None else found.advice
+    return MARKDOWN_LINK.sub(r"\1: docs/\2", text).replace("`", "") or AS_SAID
+
+
+def unreachable(seen: Observation) -> Iterator[Finding]:
+    """A cluster that does not answer this host."""
+    for side in (seen.source, seen.target):
+        if side.problem:
+            yield _certain(
+                "unreachable",
+                f"{side.alias} does not answer from this host: {side.problem}",
+                f"start its brokers, or correct {side.alias}.bootstrap.servers and its security",
+            )
+
+
+def not_running(seen: Observation) -> Iterator[Finding]:
+    """No process leads the flow."""
+    if seen.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
+        waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
+        told = ("no process is heard to run it", waiting, seen.snapshot.reason)
+        todo = f"twinlog mirror {quote(seen.file)}; where another host runs it, ask there"
+        yield _certain("not_running", "; ".join(filter(None, told)), todo)
+
+
+def failed(seen: Observation) -> Iterator[Finding]:
+    """The flow cannot run, or a cluster is away for it."""
+    snapshot = seen.snapshot
+    if snapshot.state is FlowState.FAILED and not (seen.source.problem or seen.target.problem):
+        yield _certain("failed", snapshot.reason, _advice(snapshot.reason, snapshot.code))
+    if snapshot.state is FlowState.DEGRADED:
+        yield _certain("degraded", snapshot.reason, _advice(snapshot.reason))
+
+
+def _advice(reason: str, code: str = "") -> str:
+    codes = [code] if code else A_CODE.findall(reason)
+    return advice_of(codes[0]) if codes else "look at the cluster that it names; it goes on alone"
+
+
+def silent(seen: Observation) -> Iterator[Finding]:
+    """Its process lives and says nothing."""
+    if seen.silent_ms > SILENT_MS:
+        yield _certain(
+            "silent",
+            f"its process lives, and has said nothing for {duration(seen.silent_ms / 1000)}",
+            "look whether the host swaps or the process is stopped (kill -CONT); then restart it",
+        )
+
+
+def _is_paused(seen: Observation) -> bool:
+    snapshot = seen.snapshot
+    return snapshot.state is FlowState.PAUSED or snapshot.reason.startswith("paused ")
+
+
+def paused(seen: Observation) -> Iterator[Finding]:
+    """Somebody wants it so: of the flow, or of topics."""
+    if _is_paused(seen):
+        waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
+        what = "; ".join(filter(None, (seen.snapshot.reason or "paused", waiting)))
+        yield _certain("paused", what, seen.command("flow resume"))
+        return
+    parts = [one for one in seen.snapshot.partitions if one.state is PartitionState.PAUSED]
+    for topic, some in _by(parts, lambda one: one.topic):
+        why = some[0].message or "paused"
+        lag = sum(max(0, one.lag) for one in some)
+        yield _certain(
+            "topic_paused",
+            f"{topic}: {why}; {count(lag)} records wait",
+            f"{seen.command('topic resume')} --topics {quote(topic)}",
+        )
+
+
+def no_lanes(seen: Observation) -> Iterator[Finding]:
+    """Spark gives the flow nobody who copies."""
+    works = seen.snapshot.state in (FlowState.RUNNING, FlowState.PARTLY_FAILED, FlowState.STARTING)
+    if works and not seen.snapshot.lanes and seen.behind:
+        yield _certain(
+            "no_lanes",
+            f"no lane runs ({seen.snapshot.state}), and {count(seen.lag)} records wait",
+            "look at Spark: whether it has free cores for a job of this application, and its log",
+        )
+
+
+def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
+    """Partitions that stand still with a code, or are tried again and again; the most first."""
+    parts = [one for one in seen.snapshot.partitions if one.code]
+    groups = sorted(_by(parts, lambda one: one.code), key=lambda item: -len(item[1]))
+    for code, some in groups:
+        names = first_few(f"{one.topic}-{one.partition}" for one in some)
+        is_failed = any(one.state is PartitionState.FAILED for one in some)
+        verb = "stand still" if is_failed else "are tried again and again"
+        yield _certain(
+            code.lower(),
+            f"{plural(len(some), 'partition')} {verb} with {code} ({names}): {some[0].message}",
+            advice_of(code),
+        )
+
+
+def leaderless(seen: Observation) -> Iterator[Finding]:
+    """As the clusters have it now, where no partition says so itself."""
+    if any(one.code == "NO_LEADER" for one in seen.snapshot.partitions):
+        return
+    for side in (seen.source, seen.target):
+        if side.leaderless:
+            yield _certain(
+                "no_leader", _of(side, side.leaderless, "no leader"), advice_of("NO_LEADER")
+            )
+
+
+def under_min_isr(seen: Observation) -> Iterator[Finding]:
+    """The target takes nothing of what would not be on enough replicas."""
+    if any(one.code == "TARGET_UNDER_MIN_ISR" for one in seen.snapshot.partitions):
+        return
+    side = seen.target
+    if side.under_min_isr:
+        what = _of(side, side.under_min_isr, "fewer replicas in sync than min.insync.replicas")
+        todo = (
+            "start the target's other brokers; until then acks=all takes nothing "
+            "(kafka-topics.sh --describe --under-min-isr-partitions)"
+        )
+        yield _certain("target_under_min_isr", what, todo)
+
+
+def _of(side: Side, tps: Sequence[object], what: str) -> str:
+    return (
+        f"{plural(len(tps), 'partition')} of {side.alias} have {what} ({first_few(map(str, tps))})"
+    )
+
+
+def retention_near(seen: Observation) -> Iterator[Finding]:
+    """Records that will be deleted before they are copied."""
+    near = [one for one in seen.snapshot.partitions if one.is_near_deletion]
+    for topic, some in _by(near, lambda one: one.topic):
+        first = min(some, key=lambda one: one.left_ms)
+        needs = "comes no nearer" if first.needs_ms < 0 else duration(first.needs_ms / 1000)
+        left = duration(max(0, first.left_ms) / 1000)
+        yield _certain(
+            "retention_near",
+            f"{topic}-{first.partition}: in {left} the source may delete what is not copied yet, "
+            f"and the copy needs: {needs}",
+            f"raise retention.ms or retention.bytes of {topic} on {seen.source.alias} until it "
+            "has caught up",
+        )
+
+
+def _by(
+    parts: Iterable[PartitionSnapshot], key: Callable[[PartitionSnapshot], str]
+) -> Iterator[tuple[str, list[PartitionSnapshot]]]:
+    out: dict[str, list[PartitionSnapshot]] = {}
+    for one in parts:
+        out.setdefault(key(one), []).append(one)
+    yield from out.items()

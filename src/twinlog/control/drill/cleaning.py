@@ -1,0 +1,154 @@
+"""Takes away what a drill left on both clusters: topics, groups, ACLs, rows of the state.
+
+Only what has a drill's mark in its name; what others made has none. Each step may be done again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_deletion import delete_groups
+from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.control.cutover.fence import fence_acl
+from twinlog.control.cutover.scope import Say
+from twinlog.control.drill.names import PREFIX
+from twinlog.errors import TwinlogError
+from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
+from twinlog.model import TopicPartition
+from twinlog.quantities import first_few, plural
+from twinlog.wire.record import Record
+
+OF_A_DRILL: Final = re.compile(rf"({PREFIX}[0-9a-f]{{8}})[sf]-")
+WITHIN_S: Final = 60.0
+"""A killed member of a group is forgotten by then, and a topic's deletion has reached all."""
+AGAIN_S: Final = 1.0
+ROWS_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """What drills left on one cluster."""
+
+    cluster: str
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    """Marks of drills with a group that somebody is in: their mirrors or clients live."""
+    fences: tuple[str, ...] = ()
+    """Topics with an ACL of a drill."""
+    rows: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """Keys by topic of ours."""
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.groups or self.fences or any(self.rows.values()))
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        for kind, names in (
+            ("topic", self.topics),
+            ("group", self.groups),
+            ("ACL", self.fences),
+        ):
+            if names:
+                some = plural(len(names), kind)
+                yield f"cluster {self.cluster}: {some} of drills: {first_few(names)}"
+        if rows := sum(map(len, self.rows.values())):
+            yield f"cluster {self.cluster}: {plural(rows, 'row')} of the state"
+
+
+def leftovers(client: ClusterClient, mark: str = "") -> Leftovers:
+    """What is there of one drill, or of all; raises TwinlogError."""
+
+    def is_one(name: str) -> bool:
+        return OF_A_DRILL.search(name) is not None and mark in name
+
+    topics = client.metadata(None).topics
+    try:
+        denied = {acl.name for acl in admin.topic_acls(client) if acl == fence_acl(acl.name)}
+    except TwinlogError:
+        denied = set()  # no authorizer, or nobody who may see it: then no fence was made either
+    listed = list_groups(Coordinators(client)).values()
+    groups = {group.name: group.is_active for group in listed if is_one(group.name)}
+    return Leftovers(
+        cluster=client.alias,
+        topics=tuple(sorted(filter(is_one, topics))),
+        groups=tuple(sorted(groups)),
+        running=tuple(sorted({_mark_of(name) for name, active in groups.items() if active})),
+        fences=tuple(sorted(filter(is_one, denied))),
+        rows={
+            topic: tuple(_rows(client, topic, is_one))
+            for topic in (STATE_TOPIC, STATUS_TOPIC)
+            if topic in topics
+        },
+    )
+
+
+def _mark_of(name: str) -> str:
+    found = OF_A_DRILL.search(name)
+    return "" if found is None else found[1]
+
+
+def clean(client: ClusterClient, mark: str, say: Say) -> bool:
+    """Take it away; whether nothing is left. A cluster that does not answer is said and no error:
+    the other one is to be cleaned as well.
+    """
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        found: Leftovers | None = None
+        try:
+            found = leftovers(client, mark)
+            if not found:
+                return True
+            problems = list(_take_away(client, found))
+        except TwinlogError as error:
+            problems = [f"cluster {client.alias}: it is not known what: {error}"]
+        if time.monotonic() > deadline:
+            for line in (*(found.lines() if found else ()), *problems):
+                say(f"left: {line}")
+            return False
+        time.sleep(AGAIN_S if problems else 0.0)
+
+
+def _take_away(client: ClusterClient, found: Leftovers) -> Iterator[str]:
+    """Why something is left for now."""
+    try:
+        if found.fences:
+            admin.delete_topic_acls(client, [fence_acl(topic) for topic in found.fences])
+        if found.groups:
+            gone = delete_groups(Coordinators(client), found.groups)
+            yield from (str(error) for error in gone.values() if error is not None)
+        for topic in found.topics:
+            try:
+                admin.delete_topic(client, topic)
+            except TwinlogError as error:  # the others may go nevertheless
+                yield str(error)
+        for topic, keys in found.rows.items():
+            for begin in range(0, len(keys), ROWS_AT_ONCE):
+                _forget(client, TopicPartition(topic, 0), keys[begin : begin + ROWS_AT_ONCE])
+    except TwinlogError as error:
+        yield str(error)
+
+
+def _forget(client: ClusterClient, tp: TopicPartition, keys: tuple[bytes, ...]) -> None:
+    now_ms = int(time.time() * 1000)
+    rows = [Record(offset=at, timestamp=now_ms, key=key, value=None) for at, key in enumerate(keys)]
+    append(client, tp, rows)
+
+
+def _rows(client: ClusterClient, topic: str, is_one: Callable[[str], bool]) -> Iterator[bytes]:
+    """Keys whose newest row is not a tombstone yet."""
+    newest: dict[bytes, bool] = {}
+    for record in read_to_end(client, topic, 0):
+        if record.key is not None:
+            newest[bytes(record.key)] = record.value is not None
+    for key, is_there in newest.items():
+        if is_there and is_one(key.decode(errors="replace")):
+            yield key

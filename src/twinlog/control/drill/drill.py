@@ -1,0 +1,301 @@
+"""A drill from begin to end: topics of its own, a mirror of its own, both rehearsals, and nothing
+left behind.
+
+Died anywhere: its mirror ends a second later, and topics, groups, ACLs and rows with the drill's
+mark are left: `twinlog drill clean` shows and removes them. The flow itself is never touched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed, commit_offsets
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.topic_admin import create_topic
+from twinlog.config.files.raw import RawConfig
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.load import load
+from twinlog.config.regex.patterns import NamePattern
+from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.switchover import FenceKind
+from twinlog.control.drill.cleaning import clean
+from twinlog.control.drill.drill_file import drill_text
+from twinlog.control.drill.mirror_process import MirrorProcess
+from twinlog.control.drill.names import DrillNames, Part
+from twinlog.control.drill.rehearsal import Load, Outcome, Rehearsal
+from twinlog.control.drill.verdict import Finding
+from twinlog.control.flow.setups import flow_setup
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.folders import temporary_folder
+from twinlog.model import TopicPartition
+from twinlog.private_files import private_opener
+from twinlog.quantities import duration, first_few, plural
+
+MOST_PARTITIONS: Final = 100
+COPIED_CONFIGS: Final = (
+    *("compression.type", "max.message.bytes", "min.insync.replicas", "message.timestamp.type"),
+)
+"""Of the chosen topics; what deletes or compacts records is not copied: each is to be found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A topic of the flow, of which the drill makes one that is like it."""
+
+    topic: str
+    partitions: int
+    replicas: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partitions": self.partitions,
+            "replicas": self.replicas,
+            "configs": dict(self.configs),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillPlan:
+    """What would be done."""
+
+    flow: str
+    shapes: tuple[Shape, ...]
+    fence: FenceKind
+    load: Load
+    parts: tuple[Part, ...]
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        for one in self.shapes:
+            yield f"a topic like {one.topic}: {plural(one.partitions, 'partition')}"
+        rate = f"{self.load.records_per_s:.0f} records/s of {self.load.record_bytes} bytes"
+        yield f"{' and '.join(self.parts)}, with {rate} for {duration(self.load.seconds)} each"
+        if Part.SWITCHOVER in self.parts:
+            how = {
+                FenceKind.ACL: "by ACLs on its own topics",
+                FenceKind.NONE: "by stopping them: the source has no ACLs",
+            }
+            yield f"its producers are fenced off {how[self.fence]}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "topics": [one.as_json() for one in self.shapes],
+            "fence": self.fence.value,
+            "parts": [part.value for part in self.parts],
+            "seconds": self.load.seconds,
+            "records_per_second": self.load.records_per_s,
+            "record_bytes": self.load.record_bytes,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class DrillResult:
+    """What it measured."""
+
+    plan: DrillPlan
+    mark: str
+    began_ms: int
+    seconds: float = 0.0
+    outcomes: list[Outcome] = field(default_factory=list)
+    problem: str = ""
+    """Why it ended early."""
+    is_clean: bool = True
+    """Nothing of it is left on the clusters."""
+    evidence: list[str] = field(default_factory=list)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [finding for one in self.outcomes for finding in one.findings]
+
+    @property
+    def is_green(self) -> bool:
+        return not (self.findings or self.problem) and self.is_clean
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.mark,
+            "began_ms": self.began_ms,
+            "seconds": round(self.seconds, 1),
+            "verdict": "green" if self.is_green else "red",
+            "plan": self.plan.as_json(),
+            "rehearsals": [one.as_json() for one in self.outcomes],
+            "problem": self.problem or None,
+            "is_clean": self.is_clean,
+            "evidence": self.evidence,
+        }
+
+
+class Drill:
+    """One drill of one flow; for one thread."""
+
+    def __init__(self, raw: RawConfig, config: FlowConfig, say: Say) -> None:
+        self._raw, self._config = raw, config
+        self._tell = say
+        self._evidence: list[str] = []
+        self._setup = flow_setup(config)
+
+    def _say(self, line: str) -> None:
+        self._evidence.append(line)
+        self._tell(line)
+
+    def plan(
+        self, topics: NamePattern | None, most: int, load: Load, parts: Sequence[Part]
+    ) -> DrillPlan:
+        """Look at the flow's topics; changes nothing. Raises FlowError (NOTHING_TO_DRILL)."""
+        with Scope(self._setup, topics) as scope:
+            scope.require_source()
+            found = scope.source.metadata(None).topics
+            names = sorted(name for name in found if scope.covers(name))
+            shapes = [
+                Shape(
+                    topic=name,
+                    partitions=min(len(found[name].partitions), MOST_PARTITIONS),
+                    replicas=min((len(one.replicas) for one in found[name].partitions), default=1),
+                    configs=configs,
+                )
+                for name, configs in _configs(scope.source, names[:most]).items()
+            ]
+            fence = _fence(scope.source)
+        if not shapes:
+            raise FlowError(
+                f"{self._setup.name}: the source has no topic that the flow mirrors and --topics "
+                "chooses: look at twinlog topology",
+                code="NOTHING_TO_DRILL",
+            )
+        return DrillPlan(
+            flow=self._setup.name,
+            shapes=tuple(shapes),
+            fence=fence,
+            load=load,
+            parts=tuple(parts),
+        )
+
+    def run(self, plan: DrillPlan) -> DrillResult:
+        """All of it; what goes wrong is in the result. Whatever happens, it is taken away again."""
+        names = DrillNames.new()
+        began = time.monotonic()
+        result = DrillResult(plan=plan, mark=names.mark, began_ms=int(time.time() * 1000))
+        result.evidence = self._evidence
+        folder = temporary_folder("twinlog-drill-")
+        try:
+            with ExitStack() as stack:
+                source = stack.enter_context(ClusterClient(self._setup.source))
+                target = stack.enter_context(ClusterClient(self._setup.target))
+                try:
+                    self._rehearse(plan, names, source, folder, result)
+                except TwinlogError as error:
+                    result.problem = str(error)
+                    self._say(f"ended: {error}")
+                finally:
+                    self._say("cleaning up")
+                    cleaned = [clean(client, names.mark, self._say) for client in (source, target)]
+                    result.is_clean = all(cleaned)
+        finally:
+            rmtree(folder, ignore_errors=True)
+        result.seconds = time.monotonic() - began
+        return result
+
+    def _rehearse(
+        self,
+        plan: DrillPlan,
+        names: DrillNames,
+        source: ClusterClient,
+        folder: Path,
+        result: DrillResult,
+    ) -> None:
+        file = self._write_file(plan, names, folder)
+        config = load(file)
+        for part in plan.parts:
+            for number, shape in enumerate(plan.shapes):
+                create_topic(
+                    source,
+                    names.topic(part, number),
+                    partitions=shape.partitions,
+                    replication_factor=shape.replicas,
+                    configs=shape.configs,
+                )
+            _commit_first(source, names, part, plan.shapes)
+        self._say(f"topics of {first_few(one.topic for one in plan.shapes)} are there again")
+        self._say("starting a mirror of its own (Spark takes some seconds)")
+        mirror = MirrorProcess(file, folder, "--listen", "off")
+        try:
+            for part in plan.parts:
+                flow = next(
+                    one
+                    for one in config.flows
+                    if one.flow.source == names.alias(part, self._config.flow.source)
+                )
+                counts = [shape.partitions for shape in plan.shapes]
+                work = Rehearsal(part, flow, names, counts, plan.load, mirror, self._say)
+                outcome = work.run(plan.fence)
+                self._judge(outcome)
+                result.outcomes.append(outcome)
+        finally:
+            mirror.kill()
+
+    def _judge(self, outcome: Outcome) -> None:
+        limit = self._config.rpo_seconds
+        if limit is not None and outcome.lost_s > limit:
+            what = f"{outcome.lost_s:.1f} s were lost, twinlog.rpo.seconds is {limit}"
+            outcome.findings.append(Finding(part=outcome.part, where="the loss", what=what))
+        for finding in outcome.findings:
+            self._say(f"RED: {finding}")
+
+    def _write_file(self, plan: DrillPlan, names: DrillNames, folder: Path) -> Path:
+        path = folder / "mm2.properties"
+        topics = dict.fromkeys(plan.parts, len(plan.shapes))
+        text = drill_text(self._raw, self._config.flow, names, topics)
+        with open(path, "x", encoding="ascii", opener=private_opener) as out:
+            out.write(text)
+        return path
+
+
+def _commit_first(
+    source: ClusterClient, names: DrillNames, part: Part, shapes: Sequence[Shape]
+) -> None:
+    """Groups that are there before the mirror looks for groups: it does so seldom."""
+    wanted = {
+        names.group(part, number): {
+            TopicPartition(names.topic(part, number), p): Committed(offset=0)
+            for p in range(shape.partitions)
+        }
+        for number, shape in enumerate(shapes)
+    }
+    for answer in commit_offsets(Coordinators(source), wanted).values():
+        for one in [answer] if isinstance(answer, TwinlogError) else answer.values():
+            if one is not None:
+                raise one
+
+
+def _configs(source: ClusterClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    out: dict[str, dict[str, str]] = {}
+    for name, found in admin.describe_topic_configs(source, names).items():
+        entries = () if isinstance(found, TwinlogError) else found
+        out[name] = {
+            one.name: one.value
+            for one in entries
+            if one.name in COPIED_CONFIGS and one.value is not None and not one.is_default
+        }
+    return out
+
+
+def _fence(source: ClusterClient) -> FenceKind:
+    try:
+        admin.topic_acls(source, needs="ALTER")
+    except BrokerRefused as error:
+        if error.code != SECURITY_DISABLED:
+            raise
+        return FenceKind.NONE
+    return FenceKind.ACL

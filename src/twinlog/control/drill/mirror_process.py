@@ -1,0 +1,63 @@
+"""The drill's own mirror: `twinlog mirror` in a process group that can be killed as a whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from twinlog.errors import FlowError
+
+LINES: Final = 20
+PROGRAM: Final = """
+import os, signal, sys, threading, time
+from twinlog.cli.main import run
+
+def watch(parent):
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=watch, args=(int(sys.argv[1]),), daemon=True).start()
+sys.exit(run(sys.argv[2:]))
+"""
+"""It ends when the drill does, also where that is killed."""
+
+
+class MirrorProcess:
+    """Runs until it is killed."""
+
+    def __init__(self, config: Path, folder: Path, *words: str) -> None:
+        self._log = folder / "mirror.log"
+        self._is_killed = False
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(os.getpid()), "mirror", str(config), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Raises FlowError (DRILL_FAILED) with its last lines where it has ended by itself."""
+        code = self._process.poll()
+        if code is not None and not self._is_killed:
+            with self._log.open(errors="replace") as lines:
+                last = "".join(deque(lines, LINES)).strip()
+            raise FlowError(
+                f"the drill's mirror ended with {code}; what it said last: {last}",
+                code="DRILL_FAILED",
+            )
+
+    def kill(self) -> None:
+        """SIGKILL for it and all of its processes; harmless when it has ended."""
+        self._is_killed = True
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()

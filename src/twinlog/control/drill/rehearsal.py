@@ -1,0 +1,310 @@
+"""One rehearsal: clients work, go over by the steps of the real commands, and work on.
+
+Switchover: nothing may be lost, doubled or moved, in the remote topics and in what groups read.
+
+Failover: mirror and clients are cut off at one moment, as by the loss of the source, and the source
+is not asked any more. What had not arrived is the loss that was measured; what had arrived must be
+whole, and every record of it must be read, some of them twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.cutover.copies import Copy, copies
+from twinlog.control.cutover.failover import Failover
+from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.cutover.switchover import FenceKind, Switchover, Ways
+from twinlog.control.drill.clients import Client, Reader, Writer, numbers_in
+from twinlog.control.drill.mirror_process import MirrorProcess
+from twinlog.control.drill.names import DrillNames, Part
+from twinlog.control.drill.verdict import Finding, findings, read_again
+from twinlog.control.flow.setups import flow_setup
+from twinlog.errors import FlowError, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.quantities import duration, plural
+
+LOOK_S: Final = 0.3
+BEGINS_WITHIN_S: Final = 300.0
+"""Spark starts, topics are found, a checkpoint is written."""
+WORKS_WITHIN_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the drill's application does."""
+
+    seconds: float = 10.0
+    records_per_s: float = 200.0
+    record_bytes: int = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a rehearsal measured."""
+
+    part: Part
+    written: int = 0
+    """Records that were acknowledged on either side."""
+    lost: int = 0
+    lost_s: float = 0.0
+    """Age of the oldest lost record when the source was cut off."""
+    said_lost: int | None = None
+    """What the plan of a failover said of it; None: it could not know."""
+    interruption_s: float = 0.0
+    """From the last moment at which producers could write until they all could again."""
+    read_again: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "part": self.part.value,
+            "written_records": self.written,
+            "lost_records": self.lost,
+            "lost_seconds": round(self.lost_s, 3),
+            "lost_records_as_planned": self.said_lost,
+            "interruption_seconds": round(self.interruption_s, 3),
+            "records_read_again": self.read_again,
+            "findings": [one.as_json() for one in self.findings],
+        }
+
+
+class Rehearsal:
+    """Of one part, on topics that are there and empty; for one thread."""
+
+    def __init__(
+        self,
+        part: Part,
+        config: FlowConfig,
+        names: DrillNames,
+        partitions: Sequence[int],
+        load: Load,
+        mirror: MirrorProcess,
+        say: Say,
+    ) -> None:
+        """`partitions`: of each topic."""
+        self._part, self._config, self._load, self._mirror = part, config, load, mirror
+        self._say: Say = lambda line: say(f"{part.value}: {line}")
+        self._topics = {names.topic(part, n): count for n, count in enumerate(partitions)}
+        self._groups = {names.group(part, n): names.topic(part, n) for n in range(len(partitions))}
+        self._clients: list[Client] = []
+
+    def run(self, fence: FenceKind) -> Outcome:
+        """Raises FlowError where a step cannot be done."""
+        with Scope(flow_setup(self._config), reason="drill") as scope:
+            try:
+                if self._part is Part.SWITCHOVER:
+                    return self._switchover(scope, fence)
+                return self._failover(scope)
+            finally:
+                for one in self._clients:
+                    one.stop()
+
+    # -- switchover
+
+    def _switchover(self, scope: Scope, fence: FenceKind) -> Outcome:
+        scope.require_source()
+        writer, readers = self._begin(scope)
+        self._until(lambda: _is_copied(scope), "the first copy")
+        self._work()
+        work = Switchover(scope, Ways(fence=fence, most_lag=1 << 40), self._say)
+        work.before_groups = lambda: self._all_read(writer, readers)
+        self._until(lambda: work.plan().is_open, lambda: _closed(work))
+        plan = work.plan()
+        stopped_at = time.monotonic()
+        if fence is FenceKind.NONE:
+            writer.end()
+            stopped_at = time.monotonic()
+        work.run(plan)
+        there, others = self._go_over(scope, writer)
+        outcome = self._outcome(writer, there, writer.refused_at or stopped_at)
+        whole = {tp: range(count) for tp, count in self._written(scope, there).items()}
+        outcome.findings += self._in_logs(scope, whole)
+        for before, after in zip(readers, others, strict=True):
+            for tp, numbers in before.read.items():
+                read = [*numbers, *after.read[self._remote(scope, tp)]]
+                where = "what its group read of"
+                outcome.findings += findings(self._part, where, tp, read, whole[tp])
+                outcome.read_again += read_again(read)
+        return outcome
+
+    def _all_read(self, writer: Writer, readers: Sequence[Reader]) -> None:
+        """Consumers read to the end, and stop: producers are fenced off."""
+        self._until(lambda: writer.refused_at is not None or not writer.is_alive, "the fence holds")
+        for one in (writer, *readers):
+            one.end()
+
+    # -- failover
+
+    def _failover(self, scope: Scope) -> Outcome:
+        with Scope(flow_setup(self._config), reason="drill") as source:
+            source.require_source()
+            writer, readers = self._begin(scope)
+            self._until(lambda: _is_copied(source), "the first copy")
+        scope.source_problem = FlowError("the drill takes it for lost", code="DRILL_FAILED")
+        work = Failover(scope)
+        self._until(
+            lambda: {one.group for one in work.plan().groups} >= {*self._groups},
+            "a checkpoint of every group",
+        )
+        self._work()
+        self._mirror.kill()
+        cut_at = time.monotonic()
+        writer.end()
+        for one in readers:
+            one.cut()
+        plan = work.plan()
+        missing = [plan.missing(copy) for copy in plan.copies]
+        left = work.run(plan, self._say)
+        there, others = self._go_over(scope, writer)
+        outcome = self._outcome(writer, there, cut_at)
+        outcome.said_lost = None if min(missing, default=-1) < 0 else sum(missing)
+        outcome.findings += [
+            Finding(part=self._part, where=f"group {one.group}", what="is not where it should be")
+            for one in left
+        ]
+        self._after_a_loss(scope, outcome, (writer, readers, others), cut_at)
+        return outcome
+
+    def _after_a_loss(
+        self,
+        scope: Scope,
+        outcome: Outcome,
+        clients: tuple[Writer, Sequence[Reader], Sequence[Reader]],
+        cut_at: float,
+    ) -> None:
+        writer, readers, others = clients
+        whole: dict[TopicPartition, Sequence[int]] = {}
+        there = self._there
+        for tp, written in writer.written.items():
+            remote = self._remote(scope, tp)
+            found = numbers_in(scope.target, remote)
+            copied = max((n for n in found if n < written), default=-1) + 1
+            whole[tp] = [*range(copied), *range(written, there.written[remote])]
+            outcome.lost += written - copied
+            outcome.lost_s = max(outcome.lost_s, cut_at - writer.acked_at(tp, copied, cut_at))
+        outcome.findings += self._in_logs(scope, whole)
+        for before, after in zip(readers, others, strict=True):
+            for tp, numbers in before.read.items():
+                later = after.read[self._remote(scope, tp)]
+                read = {*numbers, *later}
+                if lost := sorted({*whole[tp]} - read):
+                    what = f"{plural(len(lost), 'record')} never read, the first is {lost[0]}"
+                    outcome.findings.append(
+                        Finding(part=self._part, where=f"the group of {tp}", what=what)
+                    )
+                again = findings(self._part, "what its group read there of", tp, later, later)
+                outcome.findings += again
+                outcome.read_again += len(later) - len({*later} - {*numbers})
+
+    # -- both
+
+    def _begin(self, scope: Scope) -> tuple[Writer, list[Reader]]:
+        tps = [TopicPartition(t, p) for t, count in self._topics.items() for p in range(count)]
+        writer = Writer(
+            scope.setup.source,
+            dict.fromkeys(tps, 0),
+            records_per_s=self._load.records_per_s,
+            record_bytes=self._load.record_bytes,
+        )
+        readers = [
+            Reader(scope.setup.source, group, [tp for tp in tps if tp.topic == topic])
+            for group, topic in self._groups.items()
+        ]
+        self._start([writer, *readers])
+        self._until(lambda: writer.is_writing, "the first records")
+        return writer, readers
+
+    def _go_over(self, scope: Scope, before: Writer) -> tuple[Writer, list[Reader]]:
+        """The application on the target, for half of the time; all of it is read when it ends."""
+        there = Writer(
+            scope.setup.target,
+            {self._remote(scope, tp): number for tp, number in before.written.items()},
+            records_per_s=self._load.records_per_s,
+            record_bytes=self._load.record_bytes,
+        )
+        readers = [
+            Reader(
+                scope.setup.target,
+                group,
+                [tp for tp in there.written if tp.topic == scope.remote(topic)],
+            )
+            for group, topic in self._groups.items()
+        ]
+        self._there = there
+        self._start([there, *readers])
+        self._until(lambda: there.is_writing, "records of the new owners", WORKS_WITHIN_S)
+        self._work(0.5)
+        for one in (there, *readers):
+            one.end()
+        return there, readers
+
+    def _start(self, clients: Sequence[Client]) -> None:
+        for one in clients:
+            self._clients.append(one)
+            one.start()
+
+    def _work(self, share: float = 1.0) -> None:
+        """The application works for a while."""
+        until = time.monotonic() + self._load.seconds * share
+        self._until(lambda: time.monotonic() >= until, "", self._load.seconds + WORKS_WITHIN_S)
+
+    def _until(
+        self,
+        is_so: Callable[[], bool],
+        what: str | Callable[[], str],
+        within_s: float = BEGINS_WITHIN_S,
+    ) -> None:
+        deadline = time.monotonic() + within_s
+        while not is_so():
+            for one in self._clients:
+                one.check()
+            self._mirror.check()
+            if time.monotonic() > deadline:
+                said = what if isinstance(what, str) else what()
+                raise FlowError(
+                    f"drill: {self._part.value}: waited {duration(within_s)} for {said}; run "
+                    "twinlog check and twinlog doctor for the flow itself",
+                    code="DRILL_FAILED",
+                )
+            time.sleep(LOOK_S)
+
+    def _remote(self, scope: Scope, tp: TopicPartition) -> TopicPartition:
+        return TopicPartition(scope.remote(tp.topic), tp.partition)
+
+    def _written(self, scope: Scope, there: Writer) -> dict[TopicPartition, int]:
+        """By partition of the source: how many numbers there are in all."""
+        return {
+            TopicPartition(topic, p): there.written[TopicPartition(scope.remote(topic), p)]
+            for topic, count in self._topics.items()
+            for p in range(count)
+        }
+
+    def _in_logs(self, scope: Scope, wanted: dict[TopicPartition, Any]) -> Iterator[Finding]:
+        for tp, numbers in wanted.items():
+            remote = self._remote(scope, tp)
+            found = numbers_in(scope.target, remote)
+            yield from findings(self._part, "the log of", remote, found, numbers)
+
+    def _outcome(self, before: Writer, there: Writer, stopped_at: float) -> Outcome:
+        pause_s = max(there.first_at.values()) - stopped_at
+        self._say(f"producers were interrupted for {duration(pause_s)}")
+        return Outcome(part=self._part, written=sum(there.written.values()), interruption_s=pause_s)
+
+
+def _is_copied(scope: Scope) -> bool:
+    """Every partition, a part of it at least."""
+    try:
+        found: list[Copy] = copies(scope)
+    except TwinlogError:
+        return False  # topics of its own are being made
+    return bool(found) and all(one.is_copied for one in found)
+
+
+def _closed(work: Switchover) -> str:
+    shut = [gate for gate in work.plan().gates if not gate.is_open]
+    return "open gates: " + "; ".join(line for gate in shut for line in gate.lines())

@@ -1,0 +1,168 @@
+"""Duty: holds the producers of the source back while the flow does not keep `twinlog.rpo.seconds`,
+where `twinlog.rpo.enforce` asks for it; lets them go when it does, and at every end of the flow.
+
+What a process that was killed left behind is taken away by the next leader, which finds the row
+(`client/producer_hold.py`), also where its configuration asks for no quota. One that loses the lead
+takes away what it has set: with the target away there is no next leader, and the source is not to
+wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Final
+
+from twinlog.client.producer_hold import Freed, ProducerHold
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.control.duties.producer_rate import ProducerRate, Waiting, curable_loss_ms
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.flow_log import FlowLog
+from twinlog.quantities import size
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 2.0
+LOOKS_EVERY_S: Final = 30.0
+"""For what a process that lost the lead did without knowing it."""
+ENDS_WITHIN_S: Final = 10.0
+"""At the end of a flow; what takes longer, the next leader does."""
+
+
+def producer_quota(flow: LedFlow) -> Duty | None:
+    """Where the configuration asks for it, or somebody's quota was left behind."""
+    is_wanted = flow.config.rpo_enforced and flow.config.rpo_seconds is not None
+    return ProducerQuota(flow) if is_wanted or flow.has_held_producers else None
+
+
+class ProducerQuota:
+    """The duty; it also lets producers go while the flow is paused."""
+
+    name = "producer quota"
+    ends_once = False
+    runs_while_held = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._log = FlowLog(log, flow.name)
+        config = flow.config
+        rpo_s = config.rpo_seconds if config.rpo_enforced else None
+        self._rate = None if rpo_s is None else ProducerRate(rpo_s * 1000)
+        self._source = self._client(flow.source)
+        self._target = self._client(flow.target)
+        self._hold = ProducerHold(flow.name, self._source, self._target)
+        self._refused_until = 0.0
+        self._next_look = 0.0
+        self._may_be_held = True
+        """Until a look has told otherwise: a process that was killed may have left it."""
+
+    @property
+    def interval_s(self) -> float:
+        return LOOKS_EVERY_S if self._rate is None else EVERY_S
+
+    def round(self) -> None:
+        wanted = self._wanted()
+        if self._rate is not None and self._rate.is_in_vain:
+            self._flow.tell_once(
+                f"{self._flow.name}: it did not help to hold producers of "
+                f"{self._flow.source.alias} back: who writes has a quota of its own, or the "
+                "copy itself is held back; they are let go, and it is tried again every "
+                "10 minutes [PRODUCERS_HELD]"
+            )
+        if wanted is None:
+            now = time.monotonic()
+            if self._may_be_held or now >= self._next_look:
+                self._next_look = now + LOOKS_EVERY_S
+                self._free(self._hold)
+            return
+        if time.monotonic() < self._refused_until:
+            return
+        self._may_be_held = True
+        try:
+            theirs = self._hold.hold(wanted)
+        except Unauthorized as error:
+            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: producers are not held back: {error}; or set "
+                "twinlog.rpo.enforce=none"
+            )
+            return
+        if theirs is not None:
+            self._flow.held_rate.bytes_per_second = None
+            self._flow.tell_once(
+                f"{self._flow.name}: producers are not held back: users of "
+                f"{self._flow.source.alias} have a default quota of {size(int(theirs))}/s that is "
+                "not the flow's; give users quotas of their own in place of it, or set "
+                "twinlog.rpo.enforce=none"
+            )
+        elif wanted != self._flow.held_rate.bytes_per_second:
+            self._log.warning(
+                "the RPO is exceeded: each user may write %s/s to each broker of %s until the flow "
+                "has caught up [PRODUCERS_HELD]",
+                size(wanted),
+                self._flow.source.alias,
+            )
+            self._flow.held_rate.bytes_per_second = wanted
+
+    def last_round(self) -> None:
+        """Nobody looks after them any more."""
+        self._hold.end()
+        if self._may_be_held:
+            work = threading.Thread(target=self._end, daemon=True)
+            work.start()
+            work.join(ENDS_WITHIN_S)
+            if work.is_alive():
+                self._may_stay("it takes too long")
+
+    def close(self) -> None:
+        try:
+            self._tell(self._hold.let_go())
+        except TwinlogError as error:
+            self._may_stay(error)
+        self._source.close()
+        self._target.close()
+
+    def _wanted(self) -> int | None:
+        if self._rate is None:
+            return None
+        now, brokers = self._flow.snapshot(), 1
+        loss_ms = curable_loss_ms(now.partitions)
+        if loss_ms > now.rpo_ms:
+            brokers = len(self._source.metadata([]).brokers)
+        waiting = Waiting.of(now.partitions)
+        return self._rate.see(time.monotonic(), loss_ms, now.bytes, brokers, waiting)
+
+    def _free(self, hold: ProducerHold) -> None:
+        self._tell(hold.let_go())  # before the target is asked, which may be away
+        self._tell(hold.free())
+        self._may_be_held = False
+
+    def _tell(self, found: Freed) -> None:
+        self._flow.held_rate.bytes_per_second = None
+        if found is not Freed.NOTHING:
+            self._log.warning(
+                "producers of %s are let go: %s", self._flow.source.alias, found.value
+            )
+
+    def _end(self) -> None:
+        flow = self._flow
+        try:
+            with self._client(flow.source) as source, self._client(flow.target) as target:
+                self._free(ProducerHold(flow.name, source, target, self._hold.known))
+        except TwinlogError as error:
+            self._may_stay(error)
+
+    def _may_stay(self, why: object) -> None:
+        self._log.warning(
+            "producers of %s may still be held back: %s; the next start lets them go, or "
+            "`twinlog flow unthrottle` [PRODUCERS_HELD]",
+            self._flow.source.alias,
+            why,
+        )
+
+    @staticmethod
+    def _client(settings: ClusterSettings) -> ClusterClient:
+        return ClusterClient(settings, api_timeout_s=ENDS_WITHIN_S)

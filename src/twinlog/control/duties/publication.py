@@ -1,0 +1,181 @@
+"""Duty: what the flow looks like here is written to the target every few seconds, so that `status`
+shows it from every host. Goes on while the flow is paused.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append_rows
+from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.codes import FlowState, PartitionState
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.flow_log import FlowLog
+from twinlog.mirror.names.naming import STATUS_TOPIC
+from twinlog.mirror.state.published import (
+    MOST_BEHIND,
+    MOST_UNUSUAL,
+    Behind,
+    PublishedStatus,
+    Unusual,
+)
+from twinlog.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+GIVES_UP_S: Final = 10.0
+"""What is written much later than its time says nothing."""
+
+LONGEST_TEXT: Final = 200
+ENDS_WITHIN_S: Final = 2.0
+"""What it says at the end is worth no longer wait."""
+
+USUAL: Final = frozenset(
+    (
+        *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.COPYING),
+        *(PartitionState.AT_END, PartitionState.DRAINING, PartitionState.RELEASED),
+    )
+)
+
+
+def publication(flow: LedFlow) -> Duty | None:
+    """Where twinlog.status.interval.seconds does not turn it off."""
+    return Publication(flow) if flow.config.status_interval_seconds else None
+
+
+class Publication:
+    """Writes rows of the status topic; where that is refused, it is said once."""
+
+    ends_once = False
+    runs_while_held = True
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._client = ClusterClient(flow.target, api_timeout_s=GIVES_UP_S)
+        self._has_topic = False
+        self._refused_until = 0.0
+        self._last: PublishedStatus | None = None
+
+    @property
+    def name(self) -> str:
+        return "status"
+
+    @property
+    def interval_s(self) -> float:
+        return float(self._flow.config.status_interval_seconds)
+
+    def round(self) -> None:
+        now = time.monotonic()
+        if now < self._refused_until:
+            return
+        try:
+            self._write(published(self._flow.snapshot(), every_ms=int(self.interval_s * 1000)))
+        except Unauthorized as error:
+            self._refused_until = now + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: its status is shown on this host alone: {error}; "
+                "or set twinlog.status.interval.seconds=0"
+            )
+        except TwinlogError:
+            self._has_topic = False  # it may have been deleted
+            raise
+
+    def last_round(self) -> None:
+        """Whoever looks is not to take it for one that runs."""
+        if self._last is not None:
+            work = threading.Thread(target=self._end, args=(self._last,), daemon=True)
+            work.start()
+            work.join(ENDS_WITHIN_S)
+
+    def _end(self, last: PublishedStatus) -> None:
+        now_ms = int(time.time() * 1000)
+        ended = replace(
+            last,
+            state=FlowState.STOPPED.value,
+            reason="it ended in order",
+            at_ms=now_ms,
+            since_ms=now_ms,
+            lanes=0,
+        )
+        try:
+            with ClusterClient(self._flow.target, api_timeout_s=ENDS_WITHIN_S) as client:
+                append_rows(client, _HOME, [ended.encode()], ended.at_ms)
+        except TwinlogError as error:
+            FlowLog(log, self._flow.name).info("its last status was not written: %s", error)
+
+    def _write(self, status: PublishedStatus) -> None:
+        if not self._has_topic:
+            # whether it is compacted is nobody's concern: what is old tells nothing
+            factor = self._flow.config.state_topic_replication_factor
+            ensure_mm2_topic(self._client, STATUS_TOPIC, factor)
+            self._has_topic = True
+        append_rows(self._client, _HOME, [status.encode()], status.at_ms)
+        self._last = status
+
+    def close(self) -> None:
+        self._client.close()
+
+
+_HOME: Final = TopicPartition(STATUS_TOPIC, 0)
+
+
+def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
+    """The flow as it is now, as small as it can be."""
+    unusual = [part for part in snapshot.partitions if part.code or part.state not in USUAL]
+    return PublishedStatus(
+        flow=snapshot.flow,
+        at_ms=int(time.time() * 1000),
+        every_ms=every_ms,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        generation=snapshot.generation,
+        state=snapshot.state.value,
+        reason=snapshot.reason[:LONGEST_TEXT],
+        guarantee=snapshot.guarantee,
+        lanes=snapshot.lanes,
+        since_ms=snapshot.since_ms,
+        records=snapshot.records,
+        bytes=snapshot.bytes,
+        loss_records=snapshot.loss_records,
+        loss_ms=snapshot.loss_ms,
+        loss_unknown=snapshot.loss_unknown,
+        partitions=len(snapshot.partitions),
+        unusual_partitions=len(unusual),
+        unusual=tuple(_unusual(unusual)),
+        behind=tuple(_behind(snapshot.partitions)),
+    )
+
+
+def _behind(parts: tuple[PartitionSnapshot, ...]) -> Iterator[Behind]:
+    """For whoever finds the source gone: what it had, as far as anybody knows."""
+    late = [part for part in parts if part.loss_records > 0 and part.upstream >= 0]
+    for part in sorted(late, key=lambda part: -part.loss_records)[:MOST_BEHIND]:
+        yield Behind(
+            topic=part.topic,
+            partition=part.partition,
+            upstream=part.upstream,
+            end=part.upstream + part.loss_records,
+        )
+
+
+def _unusual(parts: list[PartitionSnapshot]) -> Iterator[Unusual]:
+    # those with a code first: a paused flow has nothing but paused partitions
+    for part in sorted(parts, key=lambda part: not part.code)[:MOST_UNUSUAL]:
+        yield Unusual(
+            topic=part.topic,
+            partition=part.partition,
+            state=part.state.value,
+            code=part.code,
+            message=part.message[:LONGEST_TEXT],
+            poison=part.poison,
+        )

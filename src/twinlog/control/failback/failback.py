@@ -1,0 +1,269 @@
+"""Failback: the old source A is back; what only it has is saved, and then kept or replayed.
+
+    look -> save -> (replay) -> say how the flow back is started
+
+1. *Look*: where the logs part, and what lies behind that. Nothing is changed.
+2. *Save*: a file per partition and range (`saved`). Died anywhere: the next run finds what is whole
+   and writes what is missing.
+3. *Look again*: A must not have moved. Where somebody still writes there, the run ends; what came
+   is one more file of the next run.
+4. *Replay*, where asked for: `replay`.
+
+It begins behind the promotion only, when the copy has surely ended: before that what is missing on
+B may still arrive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from twinlog.client.record_lines import record_of
+from twinlog.cluster.groups.group_offsets import GroupOffsets
+from twinlog.config.values.times import in_iso
+from twinlog.control.cutover.copies import Copy
+from twinlog.control.cutover.promotion import is_promoted, wait_until_over
+from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.failback.parting import COMPARED, Parting, partings, record_at, source_logs
+from twinlog.control.failback.plan import FailbackPlan, Tail
+from twinlog.control.failback.replay import (
+    Replay,
+    compacted_lines,
+    positions,
+    replayed_lines,
+    work_of,
+)
+from twinlog.control.failback.reverse import Reverse
+from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
+from twinlog.control.failback.tail import TailCounts, read_tail
+from twinlog.errors import Fate, FlowError, TwinlogError
+from twinlog.mirror.state.intents import Intent, IntentKind
+from twinlog.quantities import count, first_few, plural
+
+PROGRESS_EVERY_S: Final = 5.0
+SETTLED_MS: Final = 60_000
+"""Of topics that were promoted by name no row says that their lanes have let go. A leader that
+lives follows within 2 s, and lanes of one that was killed end within 20 s.
+"""
+
+
+class Failback:
+    """One command; for one thread."""
+
+    def __init__(self, scope: Scope, say: Say) -> None:
+        scope.require_source()
+        self._scope = scope
+        self._say = say
+        self._reverse = Reverse(scope, say)
+
+    def plan(self) -> FailbackPlan:
+        """Look at what is there; reads the whole tail, changes nothing."""
+        found = self._reverse.settled([*partings(self._scope)])
+        if not found:
+            raise FlowError(
+                f"{self._scope.name}: the source has no topic of it that matches: look at "
+                "--topics, and at `topics` in the file",
+                code="NOT_COPIED",
+            )
+        tails = tuple(Tail(parting=one, counts=self._counted(one)) for one in found)
+        with_tail = {one.parting.target.topic for one in tails if one.counts.valid}
+        return FailbackPlan(
+            flow=self._scope.name,
+            promoted=self._promoted([one.source.topic for one in found]),
+            tails=tails,
+            way_back=tuple(self._reverse.lines(found)),
+            replayed=(
+                *replayed_lines(found, self._positions()),
+                *compacted_lines(self._scope, with_tail),
+            ),
+        )
+
+    def run(self, plan: FailbackPlan, saved: SavedTail, *, replays: bool) -> list[SavedFile]:
+        """Save what never arrived, and append it to the target where it is to be replayed; raises
+        FlowError where that cannot be done.
+        """
+        self._require(plan)
+        self._until_over([one.parting for one in plan.tails])
+        partings_ = self._looked_again(plan)
+        with saved.locked():
+            files = self._save(partings_, saved)
+            self._say(f"saved: {plural(len(files), 'file')}, with their SHA-256 in manifest.json")
+            self._require_still(partings_)
+            if replays:
+                work = work_of(partings_, files, self._scope.intents().skips)
+                count_ = Replay(self._scope, saved, self._say).run(work)
+                self._say(f"replay: done, {plural(count_, 'record')} appended by this run")
+            self._reverse.prepare(partings_)
+        for line in self._reverse.lines(partings_):
+            self._say(line)
+        return files
+
+    def abort(self) -> None:
+        """What is saved changed nothing on either cluster; what was replayed cannot be taken back.
+
+        Raises FlowError (REPLAYED) where something was.
+        """
+        begun = filter(self._scope.covers, self._scope.intents().topics(IntentKind.REPLAY))
+        if topics := sorted(begun):
+            raise FlowError(
+                f"{self._scope.name}: the tail of {first_few(topics)} was begun to be appended to "
+                "the target, where consumers may have read it: nothing was changed; to finish it, "
+                "give failback run --tail replay again",
+                code="REPLAYED",
+            )
+        self._say("nothing was changed on either cluster, so nothing is to be taken back; what was")
+        self._say("  saved stays where it is")
+
+    # -- looking
+
+    def _promoted(self, topics: Sequence[str]) -> str:
+        intents = self._scope.intents()
+        if not is_promoted(self._scope, intents, sorted(set(topics))):
+            return ""
+        rows = [intents.promotion, *(intents.get(IntentKind.PROMOTE, one) for one in topics)]
+        newest: Intent = max((one for one in rows if one is not None), key=lambda one: one.at_ms)
+        return f"{newest}, {in_iso(newest.at_ms)}"
+
+    def _positions(self) -> GroupOffsets:
+        """Asked for only where a replay was begun: it takes a right on a group."""
+        begun = self._scope.intents().topics(IntentKind.REPLAY)
+        return positions(self._scope) if begun else {}
+
+    def _counted(self, one: Parting) -> TailCounts:
+        counts = TailCounts()
+        until = min(one.tail.next, one.stable)
+        span = one.tail._replace(first=max(one.tail.first, one.log[0]), next=until)
+        if one.problem is None and span.first < span.next:
+            told = self._progress(f"{one.source}: offset {{}} of {count(span.next)} looked at")
+            for record in read_tail(self._scope.source, one.source, span, told):
+                counts.add(record)
+        return counts
+
+    def _progress(self, text: str) -> Callable[[int], None]:
+        told_at = time.monotonic()
+
+        def told(offset: int) -> None:
+            nonlocal told_at
+            if time.monotonic() - told_at > PROGRESS_EVERY_S:
+                told_at = time.monotonic()
+                self._say(text.format(count(offset)))
+
+        return told
+
+    # -- running
+
+    def _require(self, plan: FailbackPlan) -> None:
+        if not plan.promoted:
+            raise FlowError(f"{plan.flow}: {plan.problems[0]}", code="NOT_PROMOTED")
+        for one in plan.tails:
+            if one.parting.problem is not None:
+                raise one.parting.problem
+        if plan.open_transactions:
+            where = first_few(
+                f"{one.source} from offset {one.stable} on" for one in plan.open_transactions
+            )
+            raise FlowError(
+                f"{plan.flow}: transactions are open on the source: {where}: what they wrote is "
+                "not decided yet; wait until transaction.timeout.ms of their producers has passed, "
+                "or end them with kafka-transactions.sh, and give the same command again",
+                code="TAIL_OPEN",
+                fate=Fate.RETRIABLE,
+            )
+
+    def _looked_again(self, plan: FailbackPlan) -> list[Parting]:
+        """Now that the copy has ended: it may have gone on behind the plan, and where the logs
+        part has moved with it.
+        """
+        found = self._reverse.settled([*partings(self._scope)])
+        tails = tuple(Tail(parting=one, counts=TailCounts()) for one in found)
+        self._require(replace(plan, tails=tails))
+        return found
+
+    def _until_over(self, found: Sequence[Parting]) -> None:
+        """Nothing of the copy can arrive any more: else the logs would part somewhere else."""
+        scope, intents = self._scope, self._scope.intents()
+        if intents.promotion is not None:
+            copies = [Copy(source=one.source, target=one.target) for one in found]
+            wait_until_over(scope, copies, lambda line: self._say(f"the copy: {line}"))
+            return
+        rows = [intents.get(IntentKind.PROMOTE, one.source.topic) for one in found]
+        newest = max(one.at_ms for one in rows if one is not None)
+        history = scope.history()
+        closed = history is None or history.latest is None or history.is_closed
+        age_ms = int(time.time() * 1000) - newest
+        if not closed and age_ms < SETTLED_MS:
+            raise FlowError(
+                f"{scope.name}: its topics were promoted {count(age_ms / 1000)} s ago, and lanes "
+                "may still write to them: give the same command again a minute behind that",
+                code="COPY_RUNS",
+                fate=Fate.RETRIABLE,
+            )
+
+    def _save(self, found: Sequence[Parting], saved: SavedTail) -> list[SavedFile]:
+        client = self._scope.source
+        files = saved.files()
+        for one in found:
+            mine = [file for file in files if file.tp == one.source]
+            self._require_same(saved, mine, one)
+            there = one.tail._replace(first=max(one.tail.first, one.log[0]))
+            for span in uncovered(there, mine) if there.first < there.next else ():
+                told = self._progress(f"{one.source}: offset {{}} of {count(span.next)} saved")
+                path = saved.save(client, one.source, span, told)
+                self._say(f"saved: {path.name}")
+        files = saved.files()
+        for one in found:
+            gone = (
+                None
+                if one.deleted is None
+                else uncovered(one.deleted, [file for file in files if file.tp == one.source])
+            )
+            for span in gone or ():
+                self._say(f"not saved: {one.source} {span}: retention had deleted it")
+        saved.write_manifest(files, [one.as_json() for one in found])
+        return files
+
+    def _require_same(self, saved: SavedTail, files: Sequence[SavedFile], one: Parting) -> None:
+        """A may have lost its end since, and been written anew under offsets that were saved: what
+        is there now is in no file.
+        """
+        for file in files if one.problem is None else ():
+            if file.span.next <= one.at:
+                continue
+            held = (fields for fields in saved.records(file) if fields["offset"] < one.log[1])
+            for fields in reversed(deque(held, maxlen=COMPARED)):
+                found = record_at(self._scope.source, one.source, fields["offset"])
+                if found is not None and found[0] != record_of(fields):
+                    raise saved.otherwise(
+                        f"{file.name} has another record at offset {fields['offset']} than "
+                        f"{one.source} has now: the source lost its end since it was saved, and "
+                        "was written anew"
+                    )
+                if found is not None:
+                    break
+
+    def _require_still(self, found: Sequence[Parting]) -> None:
+        logs = source_logs(self._scope.source, [one.source for one in found])
+        moved = []
+        for one in found:
+            now = logs[one.source]
+            if isinstance(now, TwinlogError):
+                raise now
+            if now.end != one.log[1] and not one.is_home:
+                moved.append(f"{one.source} from offset {one.log[1]} on")
+        if moved:
+            raise FlowError(
+                f"{self._scope.name}: somebody writes to the source: {first_few(moved)}; what was "
+                "there is saved: stop its producers, and give the same command again",
+                code="TAIL_GROWS",
+                fate=Fate.RETRIABLE,
+            )
+
+
+def folder_of(scope: Scope, folder: Path) -> SavedTail:
+    """Where the tail of this flow is saved."""
+    cluster_id = scope.source.metadata([]).cluster_id or ""
+    return SavedTail(folder, Owner(flow=scope.name, source_cluster_id=cluster_id))

@@ -1,0 +1,372 @@
+"""Where the logs of both sides part: all before it both have, what is behind it only one.
+
+    A   ... 21 22 | 23 24 25        the divergent tail: never reached B
+    B   ... 21 22 | 23 24 25        what new owners wrote since
+
+Usually that is the end of the copy (`copy_end`). But A may have lost the end of its own log with
+its brokers, and may have been written to since under the same offsets. So the last records that
+both should have are compared; where they differ, the place from which they do is bisected.
+
+What A lost is the other way round: B has it, and nothing here is at risk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twinlog.client.export import Span
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import Isolation
+from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.topics import admin
+from twinlog.control.cutover.scope import Scope
+from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
+from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.mirror.map.offset_map import run_at
+from twinlog.mirror.map.runs import UPSTREAM, following
+from twinlog.mirror.start.tail_check import decode, same_record
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.record_batch import BatchHeader, read_headers
+from twinlog.wire.records import Record
+
+COMPARED: Final = 20
+"""So many records are tried until one is still in both logs."""
+MARKER: Final = (Record(-1, -1, None, None, ()), True)
+"""Stands for the end of a transaction, which is no record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """One partition of A."""
+
+    source: TopicPartition
+    target: TopicPartition
+    topic_id: TopicId = NO_TOPIC_ID
+    """Of A's topic."""
+    target_id: TopicId = NO_TOPIC_ID
+    target_log: tuple[int, int] | None = None
+    """B's log; None: it has no such partition."""
+    at: int = 0
+    """The first offset of A that B does not have."""
+    log: tuple[int, int] = (0, 0)
+    """A's log: its start and its end."""
+    stable: int = 0
+    """Its last stable offset: behind it a transaction is open."""
+    copy: CopyEnd | None = None
+    """None: nothing of it was ever copied, so all of it is tail."""
+    lost: Span | None = None
+    """Offsets that were copied, and that A does not have any more, or not with these records."""
+    lost_records: int = 0
+    """How many of them B has."""
+    is_compared: bool = False
+    """The last common record was found the same on both sides."""
+    is_home: bool = False
+    """The flow back writes behind the tail already, under the same name."""
+    problem: TwinlogError | None = None
+
+    @property
+    def tail(self) -> Span:
+        """All offsets of A that never reached B; also those that retention has deleted since."""
+        return Span(min(self.at, self.log[1]), self.log[1])
+
+    @property
+    def deleted(self) -> Span | None:
+        """The part of the tail that A's retention has deleted."""
+        until = min(self.log[0], self.log[1])
+        return Span(self.at, until) if self.at < until else None
+
+    @property
+    def is_open(self) -> bool:
+        """A transaction is open in it, so what it is is not decided."""
+        return self.stable < self.log[1]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+            "target_topic": self.target.topic,
+            "tail": [*self.tail],
+            "deleted": None if self.deleted is None else [*self.deleted],
+            "lost_by_source": None if self.lost is None else [*self.lost],
+            "lost_records": self.lost_records,
+            "is_compared": self.is_compared,
+            "is_home": self.is_home,
+            "was_copied": self.copy is not None,
+            "open_from": self.stable if self.is_open else None,
+            "problem": None if self.problem is None else str(self.problem),
+        }
+
+
+def partings(scope: Scope) -> Iterator[Parting]:
+    """Every partition that A has of the scope's topics, sorted."""
+    here = scope.source.metadata(None)
+    ids = {
+        TopicPartition(name, one.partition): topic.topic_id
+        for name, topic in here.topics.items()
+        if not topic.is_internal and scope.covers(name)
+        if not scope.policy.is_internal_topic(name) and not _came_from_target(scope, name)
+        for one in topic.partitions
+    }
+    tps = sorted(ids)
+    targets = {tp: TopicPartition(scope.remote(tp.topic), tp.partition) for tp in tps}
+    ends = CopyEnds(scope)
+    ends.prepare(targets.values())
+    logs = source_logs(scope.source, tps)
+    for tp in tps:
+        try:
+            if scope.setup.is_identity and targets[tp].topic != tp.topic:
+                raise _other_name(scope, tp, targets[tp])
+            yield _parting(scope, tp, targets[tp], ids[tp], logs[tp], ends)
+        except TwinlogError as error:
+            yield Parting(source=tp, target=targets[tp], topic_id=ids[tp], problem=error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLog:
+    """One log of A, as its leader says."""
+
+    start: int
+    stable: int
+    end: int
+
+
+def source_logs(
+    client: ClusterClient, tps: Sequence[TopicPartition]
+) -> dict[TopicPartition, SourceLog | TwinlogError]:
+    """As they are now. The end is asked for first: a last stable offset below it then means a
+    transaction that is open, not a record that came between two questions.
+    """
+    if not tps:
+        return {}
+    end = admin.list_offsets(client, tps, admin.LATEST)
+    stable = admin.list_offsets(client, tps, admin.LATEST, isolation=Isolation.READ_COMMITTED)
+    start = admin.list_offsets(client, tps, admin.EARLIEST)
+    out: dict[TopicPartition, SourceLog | TwinlogError] = {}
+    for tp in tps:
+        one, two, three = start[tp], stable[tp], end[tp]
+        for answer in (one, two, three):
+            if isinstance(answer, TwinlogError):
+                out[tp] = answer
+        if not (
+            isinstance(one, TwinlogError)
+            or isinstance(two, TwinlogError)
+            or isinstance(three, TwinlogError)
+        ):
+            out[tp] = SourceLog(start=one.offset, stable=two.offset, end=three.offset)
+    return out
+
+
+def _other_name(scope: Scope, tp: TopicPartition, target: TopicPartition) -> FlowError:
+    """Under the identity policy the way back writes to the topic that has the target's name."""
+    return FlowError(
+        f"{scope.name}: {tp.topic} is called {target.topic} on {scope.config.flow.target} "
+        "(twinlog.rename), and the flow back would not write to it but to a topic of that name: "
+        "leave it out with --topics, and bring its records back with a flow of their own",
+        code="REVERSE_UNKNOWN",
+    )
+
+
+def _came_from_target(scope: Scope, topic: str) -> bool:
+    """`B.orders` on A is B's own: it never was to be copied there."""
+    if scope.setup.is_identity:
+        return False
+    return scope.policy.topic_source(topic) == scope.config.target_alias
+
+
+def _parting(
+    scope: Scope,
+    tp: TopicPartition,
+    target: TopicPartition,
+    topic_id: TopicId,
+    log: SourceLog | TwinlogError,
+    ends: CopyEnds,
+) -> Parting:
+    if isinstance(log, TwinlogError):
+        raise log
+    copy = ends.find(tp, target)
+    bounds = log.start, log.end
+    target_id = ends.topic_id(target)
+    there = None if target_id is None else ends.bounds(target)
+    if copy is None:
+        return Parting(
+            source=tp,
+            target=target,
+            topic_id=topic_id,
+            target_id=target_id or NO_TOPIC_ID,
+            target_log=there,
+            log=bounds,
+            stable=log.stable,
+        )
+    if NO_TOPIC_ID not in (topic_id, copy.key.source_topic_id) and (
+        copy.key.source_topic_id != topic_id
+    ):
+        raise FlowError(
+            f"{scope.name}: topic {tp.topic} of {scope.config.source_alias} was made anew since "
+            "it was copied: its offsets are not those of the copy; leave it out with --topics, "
+            "and save what it holds with twinlog export",
+            code="TAIL_UNKNOWN",
+        )
+    common, is_compared = Comparing(scope, tp, target, copy, bounds).common()
+    at, lost = copy.reach.upstream, None
+    if common < copy.ordinal:
+        before = run_at(copy.known.runs, common - 1)
+        # right behind the last common record: what was a marker there may be a record now
+        at = copy.known.runs[0].upstream if before is None else before.upstream_of(common - 1) + 1
+        lost = Span(at, copy.reach.upstream)
+    return Parting(
+        source=tp,
+        target=target,
+        topic_id=topic_id,
+        target_id=target_id or NO_TOPIC_ID,
+        target_log=there,
+        at=at,
+        log=bounds,
+        stable=log.stable,
+        copy=copy,
+        lost=lost,
+        lost_records=copy.ordinal - common,
+        is_compared=is_compared,
+    )
+
+
+class Comparing:
+    """The records that both sides should have, of one partition."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        source: TopicPartition,
+        target: TopicPartition,
+        copy: CopyEnd,
+        log: tuple[int, int],
+    ) -> None:
+        self._scope, self._source, self._target = scope, source, target
+        self._copy, self._log = copy, log
+
+    def common(self) -> tuple[int, bool]:
+        """How many records of the copy both sides have, and whether one was really compared."""
+        first = self._copy.known.runs[0].ordinal
+        high = min(self._copy.ordinal, self._ordinal_at(self._log[1]))
+        newest = self._newest_comparable(first, high)
+        if newest is None:
+            return high, False
+        ordinal, is_same = newest
+        if is_same:
+            return high, True
+        return self._first_other(first, ordinal), True
+
+    def _first_other(self, first: int, other: int) -> int:
+        """The first ordinal whose records differ, where those at `other` do; bisected."""
+        low, high = first, other  # all below `low` are the same; up to `other` none is, from `high`
+        while low < high:
+            middle = (low + high) // 2
+            seen = self._oldest_comparable(middle, high)
+            if seen is None:
+                high = middle
+                continue
+            ordinal, is_same = seen
+            if is_same:
+                low = ordinal + 1
+            else:
+                other, high = ordinal, middle
+        if low < other and self._source_holds(low, other):
+            raise FlowError(
+                f"{self._scope.name}: {self._source}: from offset {self._upstream(other)} on it "
+                "holds other records than were copied, and which of those from offset "
+                f"{self._upstream(low)} on is not known, since {self._target} has them no more: "
+                "leave its topic out with --topics, save both sides with twinlog export, and "
+                "compare them",
+                code="TAIL_UNKNOWN",
+            )
+        return other
+
+    def _oldest_comparable(self, first: int, behind: int) -> tuple[int, bool] | None:
+        for ordinal in range(first, min(behind, first + COMPARED)):
+            found = self._is_same(ordinal)
+            if found is not None:
+                return ordinal, found
+        return None
+
+    def _source_holds(self, low: int, high: int) -> bool:
+        """Whether A has records where these ordinals were. Where it has none, none is missed."""
+        begin, end = max(self._upstream(low), self._log[0]), self._upstream(high)
+        if begin >= end:
+            return False
+        for header, batch in _batches(self._scope.source, self._source, begin, end):
+            if header.magic >= 2 and header.is_control:
+                continue
+            if any(begin <= one.offset < end for one in decode(header, batch)):
+                return True
+        return False
+
+    def _upstream(self, ordinal: int) -> int:
+        run = run_at(self._copy.known.runs, ordinal)
+        return self._copy.known.runs[0].upstream if run is None else run.upstream_of(ordinal)
+
+    def _ordinal_at(self, upstream: int) -> int:
+        """How many records of the copy lie below an offset of A."""
+        runs = self._copy.known.runs
+        at = following(runs, upstream - 1, UPSTREAM)
+        if not at:
+            return runs[0].ordinal
+        run = runs[at - 1]
+        ordinal = run.ordinal + upstream - run.upstream
+        return min(ordinal, runs[at].ordinal) if at < len(runs) else ordinal
+
+    def _newest_comparable(self, first: int, high: int) -> tuple[int, bool] | None:
+        for ordinal in range(high - 1, max(first, high - COMPARED) - 1, -1):
+            found = self._is_same(ordinal)
+            if found is not None:
+                return ordinal, found
+        return None
+
+    def _is_same(self, ordinal: int) -> bool | None:
+        """None: one side has it no more, so nothing can be said."""
+        run = run_at(self._copy.known.runs, ordinal)
+        if run is None:
+            return None
+        here = record_at(self._scope.source, self._source, run.upstream_of(ordinal))
+        there = record_at(self._scope.target, self._target, run.downstream_of(ordinal))
+        if MARKER in (here, there):
+            return False  # it was a record when it was copied
+        if here is None or there is None:
+            return None
+        own_time = here[1] == there[1]
+        return same_record(here[0], there[0], compare_timestamp=own_time and not here[1])
+
+
+def _batches(
+    client: ClusterClient, tp: TopicPartition, position: int, end: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Those of [position, end), one fetch for each."""
+    while position < end:
+        answer = fetch_records(client, {tp: (position, 1)})[tp]
+        if isinstance(answer, TwinlogError):
+            raise answer
+        before = position
+        for header, at in read_headers(answer.records):
+            if header.base_offset < end and header.next_offset > position:
+                yield header, answer.records[at : at + header.length]
+            position = max(position, header.next_offset)
+        if position == before:
+            return
+
+
+def record_at(client: ClusterClient, tp: TopicPartition, offset: int) -> tuple[Record, bool] | None:
+    """The record at an offset, and whether its timestamp is the broker's; None: there is none."""
+    answer = fetch_records(client, {tp: (offset, 1)})[tp]
+    if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
+        return None
+    if isinstance(answer, TwinlogError):
+        raise answer
+    for header, at in read_headers(answer.records):
+        if header.base_offset > offset:
+            return None
+        if header.magic >= 2 and header.is_control:
+            return MARKER
+        for record in decode(header, answer.records[at : at + header.length]):
+            if record.offset == offset:
+                return record, header.magic >= 2 and header.is_log_append_time
+    return None

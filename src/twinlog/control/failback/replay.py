@@ -1,0 +1,304 @@
+"""The saved tail is appended to the new primary B: each record once, whatever dies.
+
+    begin an epoch -> where did we stop? -> (records + the next offset of A), in one transaction
+
+The offset of A behind the last record that is on B is a committed offset of a group of our own on
+B, at the remote partition. It is written in the transaction that appends the records, so both are
+there or neither is:
+
+- dies before the end of a transaction, or its answer is lost: the next epoch rolls it back, or
+  finishes it where its end was decided, *before* it reads where it stopped;
+- a frozen run thaws: its epoch is fenced, nothing of it is taken any more, its offsets neither;
+- leaders, coordinators, log starts move, B is compacted, new owners write in between: the offset is
+  in no record of the topic, so none of this changes it;
+- records are older than the brokers remember a producer id by: sequences begin anew with each
+  epoch, and the next one is not needed to know where we stopped.
+
+Brokers forget committed offsets of a group that nobody is in after a week
+(`offsets.retention.minutes`). So an intent, kept for ever, says that the replay of a topic was
+begun; where it stands and the offset does not, nobody knows what was appended (REPLAY_UNKNOWN). The
+first offset is written by a transaction without records, before that row, for every partition: one
+whose tail is empty now may have one by the next run.
+
+Beside the offset stands which record was appended last. Who goes on finds that record in
+the files: else the folder is another one than before, or the source lost its end and was written
+anew under the same offsets (REPLAY_UNKNOWN).
+
+What a reader of uncommitted records sees of a run that died is, as of every such producer, also
+what was rolled back. Records that the source's applications rolled back are not replayed, nor those
+that somebody wanted left out of the copy (`twinlog topic skip`): the files have both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.client.record_lines import record_of
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets, fetch_offsets
+from twinlog.cluster.groups.transactions import Transactions
+from twinlog.control.cutover.scope import Say, Scope
+from twinlog.control.failback.parting import Parting
+from twinlog.control.failback.saved import SavedFile, SavedTail
+from twinlog.control.failback.tail import Transaction
+from twinlog.errors import FlowError, TwinlogError
+from twinlog.lane.watches.compaction import may_lack_offsets
+from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.state.intents import IntentKind
+from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.model import TopicPartition
+from twinlog.quantities import first_few, plural
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, fingerprint
+
+TRANSACTION_TIMEOUT_MS: Final = 30_000
+"""So long readers of committed records wait at most behind a run that died."""
+MOST_RECORDS: Final = 1_000
+MOST_BYTES: Final = 500_000
+"""Of keys and values in a transaction, half of what a topic takes by default; a larger record goes
+alone.
+"""
+TOLD_EVERY: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One partition whose tail is to be on B."""
+
+    source: TopicPartition
+    target: TopicPartition
+    first: int
+    """Where the tail begins on A."""
+    files: tuple[SavedFile, ...]
+    skips: tuple[Skip, ...] = ()
+    """What somebody wanted left out of the copy is left out here as well."""
+
+    @property
+    def next(self) -> int:
+        return max((one.span.next for one in self.files), default=self.first)
+
+
+NOTHING_YET: Final = "begun"
+"""Stands beside the first offset of a partition."""
+
+
+def last_appended(record: Record) -> str:
+    """Stands beside an offset of the replay: which record of A lies right before it on B."""
+    return f"{record.offset} {fingerprint(record)}"
+
+
+def group_of(flow: str) -> str:
+    """Whose offsets say how far a replay is; no flow copies groups of such names by default."""
+    return f"__twinlog-failback-{flow}"
+
+
+def work_of(
+    partings: Sequence[Parting], files: Sequence[SavedFile], skips: Sequence[WantedSkip] = ()
+) -> list[Work]:
+    """What there is to be replayed: all partitions of each topic that has a tail."""
+    out = []
+    for one in partings:
+        mine = tuple(file for file in files if file.tp == one.source and file.span.next > one.at)
+        if mine or one.target_log is not None:
+            left_out = tuple(it.skip for it in skips if it.is_of(one.source, one.topic_id))
+            out.append(
+                Work(
+                    source=one.source,
+                    target=one.target,
+                    first=one.at,
+                    files=mine,
+                    skips=left_out,
+                )
+            )
+    topics = {one.source.topic for one in out if one.files}
+    return [one for one in out if one.source.topic in topics]
+
+
+class Replay:
+    """Of one flow; for one thread."""
+
+    def __init__(self, scope: Scope, saved: SavedTail, say: Say) -> None:
+        self._scope, self._saved, self._say = scope, saved, say
+        self._group = group_of(scope.name)
+        self._transactions = Transactions(
+            scope.target,
+            f"twinlog-failback-{scope.name}",
+            self._group,
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
+        )
+
+    def run(self, work: Sequence[Work]) -> int:
+        """How many records were appended now; raises FlowError where that cannot be done."""
+        if not work:
+            self._say("replay: there is nothing to be replayed")
+            return 0
+        self._require_targets(work)
+        self._transactions.begin_epoch()
+        at = self._begun(work)
+        appended = 0
+        for one in work:
+            if one.files:
+                appended += self._partition(one, at[one.target])
+        return appended
+
+    def _require_targets(self, work: Sequence[Work]) -> None:
+        seen = self._scope.target.metadata(sorted({one.target.topic for one in work}))
+        missing = [
+            str(one.target) for one in work if one.files and seen.partition(one.target) is None
+        ]
+        if missing:
+            raise FlowError(
+                f"{self._scope.name}: the target has no {first_few(missing)}: create it there, or "
+                "leave its topic out with --topics; the tail is saved, nothing was replayed",
+                code="TOPIC_MISSING",
+            )
+
+    def _begun(self, work: Sequence[Work]) -> dict[TopicPartition, Committed]:
+        """Where each partition goes on; from then on a lost offset is found out."""
+        at: dict[TopicPartition, Committed] = {}
+        found = positions(self._scope)
+        begun = {*self._scope.intents().topics(IntentKind.REPLAY)}
+        for one in work:
+            if one.target in found:
+                before = found[one.target]
+                at[one.target] = before._replace(offset=self._goes_on(one, before))
+                continue
+            if one.source.topic in begun:
+                if not one.files:
+                    continue  # nothing is to be appended
+                raise FlowError(
+                    f"{self._scope.name}: the replay of {one.source} was begun, and the brokers of "
+                    f"the target have forgotten how far it came (group {self._group}): compare the "
+                    f"files with what {one.target} holds, and append what is missing by hand",
+                    code="REPLAY_UNKNOWN",
+                )
+            start = Committed(one.first, NOTHING_YET)
+            self._transactions.write(
+                one.target, (), {one.target: start.offset}, metadata=start.metadata
+            )
+            at[one.target] = start
+        steering = self._scope.steering
+        topics = sorted({one.source.topic for one in work})
+        steering.write(steering.wanted(IntentKind.REPLAY, topics))
+        return at
+
+    def _goes_on(self, work: Work, found: Committed) -> int:
+        """Behind what was appended, where the files are those of before."""
+        last = -1 if found.metadata == NOTHING_YET else found.offset - 1
+        if last >= work.first and found.metadata:
+            last = self._last_offset(work, found)
+        if last < work.first:
+            return work.first  # of this tail nothing was appended
+        if not work.files or not found.metadata or self._holds(work, found.metadata):
+            return found.offset
+        raise FlowError(
+            f"{self._scope.name}: the replay of {work.source} came to offset {found.offset}, and "
+            "no saved file has the record that was appended last: give --save with the folder that "
+            "it was begun with; where this is that folder, the source lost its end and was written "
+            f"anew: compare the files with what {work.target} holds, and append what is missing by "
+            "hand. Nothing was appended",
+            code="REPLAY_UNKNOWN",
+        )
+
+    def _last_offset(self, work: Work, found: Committed) -> int:
+        """Of the record that was appended last."""
+        offset = found.metadata.partition(" ")[0]
+        if offset.isdecimal() and offset.isascii():
+            return int(offset)
+        raise FlowError(
+            f"{self._scope.name}: the replay of {work.source} came to offset {found.offset} as its "
+            f"group {self._group} has it, and that was committed by something else than Twinlog "
+            f"(beside it stands {found.metadata[:80]!r}): compare the files with what "
+            f"{work.target} holds, and append what is missing by hand. Nothing was appended",
+            code="REPLAY_UNKNOWN",
+        )
+
+    def _holds(self, work: Work, last: str) -> bool:
+        offset = int(last.partition(" ")[0])
+        return any(
+            last_appended(record_of(fields)) == last
+            for file in work.files
+            if file.span.first <= offset < file.span.next
+            for fields in self._saved.records(file)
+            if fields["offset"] == offset
+        )
+
+    def _partition(self, work: Work, begin: Committed) -> int:
+        appended, (at, last) = 0, begin
+        for number, (records, after) in enumerate(_portions(self._records(work, at))):
+            last = last_appended(records[-1])
+            self._transactions.write(
+                work.target, records, {work.target: after}, codec=Codec.LZ4, metadata=last
+            )
+            appended += len(records)
+            if number % TOLD_EVERY == TOLD_EVERY - 1:
+                self._say(f"replay: {work.source}: up to offset {after} of {work.next}")
+        if at < work.next:
+            # markers and what was rolled back lie behind the last record
+            self._transactions.write(work.target, (), {work.target: work.next}, metadata=last)
+            said = f"{work.source} [{at}, {work.next}) -> {work.target}"
+            self._say(f"replay: {said}: {plural(appended, 'record')} appended")
+        return appended
+
+    def _records(self, work: Work, at: int) -> Iterator[Record]:
+        for file in work.files:
+            if file.span.next <= at:
+                continue
+            for fields in self._saved.records(file):
+                if fields["transaction"] == Transaction.ABORTED or fields["offset"] < at:
+                    continue
+                if skipped(work.skips, fields["offset"]) is not None:
+                    continue
+                yield record_of(fields)
+
+
+def positions(scope: Scope) -> GroupOffsets:
+    """By partition of the target, the next offset of A that is to be replayed there.
+
+    Settled: a coordinator answers the end of a transaction before the group's offsets show it.
+    """
+    group = group_of(scope.name)
+    there = Coordinators(scope.target)
+    found: GroupOffsets | TwinlogError = fetch_offsets(there, [group], settled=True)[group]
+    if isinstance(found, TwinlogError):
+        raise found
+    return found
+
+
+def replayed_lines(partings: Sequence[Parting], at: GroupOffsets) -> Iterator[str]:
+    """How far a replay is that was begun."""
+    for one in partings:
+        found = at.get(one.target)
+        if found is not None:
+            left = max(0, one.log[1] - found.offset)
+            what = "all of it is on the target" if not left else f"{plural(left, 'offset')} left"
+            yield f"  {one.source}: replayed up to offset {found.offset}, {what}"
+
+
+def compacted_lines(scope: Scope, topics: set[str]) -> Iterator[str]:
+    """Where a replay would do more than to add records."""
+    if topics:
+        for topic in sorted(may_lack_offsets(scope.target, topics)):
+            yield (
+                f"  {topic} of the target is compacted, as far as is known: a replayed record "
+                "becomes the newest of its key, also where a new owner has written a later one; "
+                "--tail keep leaves it"
+            )
+
+
+def _portions(records: Iterator[Record]) -> Iterator[tuple[list[Record], int]]:
+    """Records of a transaction each, with the offset of A behind them."""
+    some: list[Record] = []
+    size = 0
+    for record in records:
+        more = len(record.key or b"") + len(record.value or b"")
+        more += sum(len(name) + len(value or b"") for name, value in record.headers)
+        if some and (len(some) >= MOST_RECORDS or size + more > MOST_BYTES):
+            yield some, some[-1].offset + 1
+            some, size = [], 0
+        some.append(record)
+        size += more
+    if some:
+        yield some, some[-1].offset + 1

@@ -1,0 +1,273 @@
+"""The tail on disk: a file per partition and range, and a manifest, before anything else is done.
+
+    DIR/orders-0-00000000000000000023-00000000000000000040.jsonl
+    DIR/manifest.json
+
+A file holds all records that A had of [23, 40). It appears under its name only when it is whole:
+written beside it, fsynced, linked. A name is never taken twice, and nothing is ever overwritten but
+the manifest, which only gains. So:
+
+- dies while it writes: `.partial` is left, and removed by the next run;
+- dies behind the link: the next run finds the file, reads it, and takes it as it is, also when A's
+  cleaner or retention has taken records since;
+- dies before the manifest: it is made of the files again;
+- the tail grew meanwhile: what is behind is one more file;
+- two runs at once: the folder is locked, the second one ends.
+
+A file is whole by its name, and what is in the manifest is compared with it: one that was changed
+ends the run (SAVED_OTHERWISE), and is not touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from twinlog.client.export import Span
+from twinlog.client.record_lines import record_line
+from twinlog.cluster.client import ClusterClient
+from twinlog.control.failback.tail import TailRecord, Told, Transaction, read_tail
+from twinlog.errors import CorruptData, FlowError
+from twinlog.model import TopicPartition
+
+MANIFEST: Final = "manifest.json"
+VERSION: Final = 1
+PRIVATE: Final = 0o600
+PRIVATE_FOLDER: Final = 0o700
+PARTIAL: Final = ".partial"
+_NAME: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<first>\d{20})-(?P<next>\d{20})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedFile:
+    """One file, as it was read back."""
+
+    name: str
+    tp: TopicPartition
+    span: Span
+    records: int
+    aborted: int
+    size: int
+    sha256: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "file": self.name,
+            "topic": self.tp.topic,
+            "partition": self.tp.partition,
+            "from": self.span.first,
+            "to": self.span.next,
+            "records": self.records,
+            "aborted": self.aborted,
+            "bytes": self.size,
+            "sha256": self.sha256,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose tail a folder holds."""
+
+    flow: str
+    source_cluster_id: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"version": VERSION, "flow": self.flow, "source_cluster_id": self.source_cluster_id}
+
+
+class SavedTail:
+    """One folder, for one process at a time."""
+
+    def __init__(self, folder: Path, owner: Owner) -> None:
+        self._folder = folder
+        self._owner = owner
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Made where it is missing; raises FlowError where another run works in it."""
+        self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        descriptor = os.open(self._folder, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise FlowError(
+                    f"{self._folder}: another twinlog failback saves there now: wait until it has "
+                    "ended, and give the same command again",
+                    code="SAVE_BUSY",
+                ) from error
+            self._check_owner()
+            for left in self._folder.glob(f"*{PARTIAL}"):  # of runs that died
+                left.unlink()
+            yield
+        finally:
+            os.close(descriptor)
+
+    def files(self) -> list[SavedFile]:
+        """All that are there, read and compared with the manifest; sorted by place."""
+        told = {str(one["file"]): one for one in self._manifest().get("files", ())}
+        found = [self._read(path) for path in self._paths()]
+        if missing := sorted(told.keys() - {one.name for one in found}):
+            raise self.otherwise(f"{missing[0]} is in {MANIFEST}, and not there any more")
+        for one in found:
+            if one.name in told and told[one.name]["sha256"] != one.sha256:
+                raise self.otherwise(f"{one.name} is not what was saved: its SHA-256 differs")
+        return sorted(found, key=lambda one: (one.tp, one.span))
+
+    def save(self, client: ClusterClient, tp: TopicPartition, span: Span, told: Told) -> Path:
+        """One range, whole, under its final name."""
+        name = f"{tp.topic}-{tp.partition}-{span.first:020d}-{span.next:020d}.jsonl"
+        path, partial = self._folder / name, self._folder / (name + PARTIAL)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        with os.fdopen(descriptor, "w", encoding="ascii") as out:
+            for one in read_tail(client, tp, span, told):
+                out.write(_line(tp, one) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        publish(partial, path)
+        return path
+
+    def write_manifest(
+        self, files: Sequence[SavedFile], partings: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """What there is, with what retention had deleted before; the last step of a save."""
+        now = {(one["topic"], one["partition"]): one for one in partings}
+        before = {
+            (one["topic"], one["partition"]): one for one in self._manifest().get("partitions", ())
+        }
+        told = before | now
+        body = {
+            **self._owner.as_json(),
+            "partitions": [told[place] for place in sorted(told)],
+            "files": [one.as_json() for one in files],
+        }
+        partial = self._folder / (MANIFEST + PARTIAL)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        with os.fdopen(descriptor, "w", encoding="ascii") as out:
+            out.write(json.dumps(body, indent=1) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(self._folder / MANIFEST)
+        _sync(self._folder)
+
+    def records(self, one: SavedFile) -> Iterator[Mapping[str, Any]]:
+        """The lines of a file, read anew."""
+        with (self._folder / one.name).open("rb") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+    # -- what is there
+
+    def _paths(self) -> list[Path]:
+        if not self._folder.is_dir():
+            return []
+        return [path for path in self._folder.glob("*.jsonl") if _NAME.fullmatch(path.stem)]
+
+    def _read(self, path: Path) -> SavedFile:
+        found = _NAME.fullmatch(path.stem)
+        assert found is not None  # noqa: S101 (`_paths`)
+        tp = TopicPartition(found["topic"], int(found["partition"]))
+        span = Span(int(found["first"]), int(found["next"]))
+        digest, records, aborted, size, last = hashlib.sha256(), 0, 0, 0, span.first - 1
+        with path.open("rb") as lines:
+            for line in lines:
+                digest.update(line)
+                size += len(line)
+                records += 1
+                try:
+                    fields = json.loads(line)
+                    offset = int(fields["offset"])
+                    if fields["partition"] != tp.partition or not last < offset < span.next:
+                        raise CorruptData(f"offset {offset} of partition {fields['partition']}")
+                    aborted += fields["transaction"] == Transaction.ABORTED
+                except (ValueError, KeyError, TypeError, CorruptData) as error:
+                    raise self.otherwise(
+                        f"line {records} of {path.name} is no record of {tp}, offsets {span}"
+                    ) from error
+                last = offset
+        return SavedFile(
+            name=path.name,
+            tp=tp,
+            span=span,
+            records=records,
+            aborted=aborted,
+            size=size,
+            sha256=digest.hexdigest(),
+        )
+
+    def _manifest(self) -> dict[str, Any]:
+        try:
+            text = (self._folder / MANIFEST).read_text("ascii")
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        try:
+            found: dict[str, Any] = json.loads(text)
+            _ = [one["sha256"] for one in found["files"]], found["flow"]
+            _ = [(one["topic"], one["partition"]) for one in found["partitions"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise self.otherwise(f"{MANIFEST} cannot be read: {error!r}") from error
+        return found
+
+    def _check_owner(self) -> None:
+        found = self._manifest()
+        ours = self._owner.as_json()
+        if found and any(found.get(key) != value for key, value in ours.items()):
+            raise self.otherwise(
+                f"it holds the tail of {found.get('flow')} from cluster "
+                f"{found.get('source_cluster_id')}, this is {self._owner.flow} from "
+                f"{self._owner.source_cluster_id}"
+            )
+
+    def otherwise(self, what: str) -> FlowError:
+        """The folder is not what it should be."""
+        return FlowError(
+            f"{self._folder}: {what}; nothing was changed: keep the folder as it is, and save to "
+            "another one with --save",
+            code="SAVED_OTHERWISE",
+        )
+
+
+def uncovered(span: Span, files: Sequence[SavedFile]) -> list[Span]:
+    """The parts of a range that no file holds; `files` are those of its partition, sorted."""
+    out, at = [], span.first
+    for one in sorted(files, key=lambda one: one.span):
+        if one.span.first > at:
+            out.append(Span(at, min(one.span.first, span.next)))
+        at = max(at, one.span.next)
+        if at >= span.next:
+            break
+    if at < span.next:
+        out.append(Span(at, span.next))
+    return [one for one in out if one.first < one.next]
+
+
+def publish(partial: Path, path: Path) -> None:
+    """Give a whole file its name: unlike a rename a link replaces nothing."""
+    os.link(partial, path)
+    partial.unlink()
+    _sync(path.parent)
+
+
+def _line(tp: TopicPartition, one: TailRecord) -> str:
+    return record_line(
+        tp.partition,
+        one.record,
+        is_log_append_time=one.is_log_append_time,
+        more={"leader_epoch": one.leader_epoch, "transaction": one.transaction.value},
+    )
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,151 @@
+"""The records of a divergent tail, read as they lie in A's log, each with what became of its
+transaction.
+
+Only below the last stable offset: there the broker says of every transaction whether it was rolled
+back, and that never changes. What an open one wrote is not decided yet; a tail with one is not read
+(`failback`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from twinlog.client.export import Span
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import Isolation
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.errors import BrokerRefused, Fate, FlowError, TwinlogError
+from twinlog.mirror.copy.intake import RolledBack
+from twinlog.mirror.start.tail_check import decode
+from twinlog.model import TopicPartition
+from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
+from twinlog.wire.records import Record
+
+READ_BYTES: Final = 4 << 20
+NO_EPOCH: Final = -1
+
+Told = Callable[[int], None]
+"""Takes the offset that was come to."""
+
+
+class Transaction(StrEnum):
+    """What became of the transaction of a record."""
+
+    NONE = "none"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailRecord:
+    """One record, and what its batch says of it."""
+
+    record: Record
+    is_log_append_time: bool
+    leader_epoch: int
+    """Of A's leader that took it; -1 in formats that have none."""
+    transaction: Transaction
+
+
+@dataclass(slots=True, kw_only=True)
+class TailCounts:
+    """What a tail holds, counted while it is read."""
+
+    records: int = 0
+    """All of them, those that were rolled back too."""
+    aborted: int = 0
+    oldest_ms: int = -1
+    newest_ms: int = -1
+
+    def add(self, one: TailRecord) -> None:
+        self.records += 1
+        self.aborted += one.transaction is Transaction.ABORTED
+        at = one.record.timestamp
+        self.oldest_ms = at if self.oldest_ms < 0 else min(self.oldest_ms, at)
+        self.newest_ms = max(self.newest_ms, at)
+
+    @property
+    def valid(self) -> int:
+        """What a reader of committed records gets."""
+        return self.records - self.aborted
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "records": self.records,
+            "aborted": self.aborted,
+            "oldest_ms": self.oldest_ms,
+            "newest_ms": self.newest_ms,
+        }
+
+
+def read_tail(
+    client: ClusterClient, tp: TopicPartition, span: Span, told: Told = lambda _: None
+) -> Iterator[TailRecord]:
+    """Every record of [first, next) in its order; the span must lie below the last stable offset.
+
+    Raises FlowError (TAIL_MOVED) where the log does not give all of it any more: retention deletes
+    it just now, or a leader lost it.
+    """
+    position = span.first
+    while position < span.next:
+        answer = _fetch(client, tp, position)
+        before = position
+        rolled_back = RolledBack(answer.aborted)
+        for header, at in read_headers(answer.records):
+            batch = answer.records[at : at + header.length]
+            is_gone = rolled_back.skip(header, batch)
+            if header.next_offset <= position:
+                continue
+            if header.magic >= 2:
+                verify_crc(answer.records, at, header)
+            for one in _records(header, batch, is_gone=is_gone):
+                if position <= one.record.offset < span.next:
+                    yield one
+            position = min(header.next_offset, span.next)
+            if position == span.next:
+                break
+        told(position)
+        if position == before:
+            if not answer.throttle_ms:  # a quota may hold back what is there
+                raise _moved(client, tp, position)
+            time.sleep(answer.throttle_ms / 1000)
+
+
+def _records(header: BatchHeader, batch: memoryview, *, is_gone: bool) -> Iterator[TailRecord]:
+    is_new = header.magic >= 2
+    if is_new and header.is_control:
+        return
+    state = Transaction.NONE
+    if is_new and header.is_transactional:
+        state = Transaction.ABORTED if is_gone else Transaction.COMMITTED
+    for record in decode(header, batch):
+        yield TailRecord(
+            record=record,
+            is_log_append_time=is_new and header.is_log_append_time,
+            leader_epoch=header.leader_epoch if is_new else NO_EPOCH,
+            transaction=state,
+        )
+
+
+def _fetch(client: ClusterClient, tp: TopicPartition, position: int) -> FetchedRecords:
+    wanted = {tp: (position, READ_BYTES)}
+    answer = fetch_records(client, wanted, isolation=Isolation.READ_COMMITTED)[tp]
+    if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
+        raise _moved(client, tp, position)
+    if isinstance(answer, TwinlogError):
+        raise answer
+    return answer
+
+
+def _moved(client: ClusterClient, tp: TopicPartition, position: int) -> FlowError:
+    return FlowError(
+        f"cluster {client.alias}: {tp} does not give offset {position} any more: its retention "
+        "deletes the tail just now, or a leader lost it; give the same command again, and raise "
+        "retention.ms of the topic first",
+        code="TAIL_MOVED",
+        fate=Fate.RETRIABLE,
+    )

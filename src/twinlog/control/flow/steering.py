@@ -1,0 +1,141 @@
+"""Follows the state topic for a flow that runs, every second: what people want of it, and who else
+writes copies.
+
+What cannot be read changes nothing: what runs goes on, what is paused stays so, and after a while
+nothing new begins, for it may be wanted that it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.background import Background
+from twinlog.control.duties.rounds import Duties
+from twinlog.control.flow.flow_run import FlowRun
+from twinlog.control.lanes.pacing import pacer_of
+from twinlog.errors import Fate, TwinlogError
+from twinlog.flow_log import FlowLog
+from twinlog.mirror.state.intents import FlowIntents, IntentKind
+from twinlog.quantities import first_few
+from twinlog.survey.state_reader import StateNews
+
+LOOK_EVERY_S: Final = 1.0
+UNLIMITED: Final = 1 << 40
+"""Bytes per second."""
+PASSING_S: Final = 10.0
+"""A state topic without a leader for so long is no reason to hold anything back."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Steering:
+    """Of one run of a flow; in the supervisor's thread."""
+
+    config: FlowConfig
+    run: FlowRun
+    duties: Duties
+    read: Callable[[], StateNews]
+    release: Callable[[frozenset[str]], None]
+    """Takes all topics that are released now, for whoever looks for topics."""
+    log: FlowLog
+    _next_look: float = 0.0
+    _is_looking: bool = False
+    _fails_since: float | None = None
+    _producers: frozenset[int] = frozenset()
+
+    def begin(self, news: StateNews) -> None:
+        """With what was so when the flow was set up, before any partition begins."""
+        self._producers = news.producers
+        self.run.awaits_plans = news.intents.pause is not None
+        if news.intents != FlowIntents():
+            self._follow(news.intents)
+
+    def tend(self, background: Background) -> None:
+        """Look again where it is time."""
+        now = self.run.clock.monotonic()
+        if self._is_looking or now < self._next_look or self.run.is_stopping:
+            return
+        self._is_looking, self._next_look = True, now + LOOK_EVERY_S
+        background(self.read, self._found, self._failed)
+
+    def _found(self, news: StateNews) -> None:
+        self._is_looking, self._fails_since = False, None
+        if self.run.holds_back:
+            self.log.warning("what is wanted of the flow can be read again")
+            self.run.hold_back(None)
+        if self.run.is_stopping:
+            return
+        if news.intents != self.run.intents:
+            self._follow(news.intents)
+        self._know(news.producers)
+
+    def _know(self, producers: frozenset[int]) -> None:
+        """Another flow began to write to this cluster: in a topic that both share, its records are
+        no stranger's. Lanes know who is one from their start on, so they are renewed.
+        """
+        new, self._producers = producers - self._producers, producers
+        work = self.run.work
+        if not new or work.is_ours_alone or new <= {*work.known_producers}:
+            return
+        known = tuple(sorted(new.union(work.known_producers)))
+        self.run.work = replace(work, known_producers=known)
+
+    def _failed(self, error: TwinlogError) -> None:
+        self._is_looking = False
+        if self._fails_since is None:
+            self._fails_since = self._next_look - LOOK_EVERY_S  # when it was asked
+        fails_s = self.run.clock.monotonic() - self._fails_since
+        passes = error.fate is Fate.RETRIABLE and fails_s < PASSING_S
+        if passes or self.run.is_stopping:
+            return
+        if not self.run.holds_back:
+            self.run.errors[error.code] += 1
+            self.log.warning("%s; what runs goes on, nothing new begins", error)
+        self.run.hold_back(error)
+
+    def _follow(self, intents: FlowIntents) -> None:
+        before = self.run.intents
+        self._say(before, intents)
+        self.release(intents.released)
+        self.run.follow(intents)
+        is_held = intents.pause is not None or intents.promotion is not None
+        self.duties.hold(is_held=is_held)
+        was_left_out = before.released - intents.released
+        if was_left_out or (before.pause is not None and intents.pause is None):
+            self.run.wants_discovery = True  # nobody has looked for these topics
+        if before.limit != intents.limit:
+            self._limit(intents.limit)
+
+    def _limit(self, wanted: int | None) -> None:
+        """A lane that was begun without a budget never waits for one, and one that was begun with
+        one always does: so lanes are renewed. Until then the old ones get their shares.
+        """
+        pacer = pacer_of(self.config, wanted)
+        if pacer is not None or self.run.pacer is None:
+            self.run.pacer = pacer
+        else:
+            self.run.pacer.limit = UNLIMITED
+        if self.run.work.has_budget != (pacer is not None):
+            self.run.work = replace(self.run.work, has_budget=pacer is not None)
+
+    def _say(self, before: FlowIntents, intents: FlowIntents) -> None:
+        """One line for all topics of which the same person wants the same."""
+        said: dict[str, list[str]] = {}
+        for kind, topic in sorted({*before.keys(), *intents.keys()}):
+            old, new = before.get(kind, topic), intents.get(kind, topic)
+            if new == old:
+                continue
+            what = f"{kind.participle} no more"
+            if new is not None:
+                value = f" to {new.bytes_per_second} B/s" if kind is IntentKind.LIMIT else ""
+                what = f"{kind.participle}{value} {new}"
+            said.setdefault(what, []).append(topic or "the flow")
+        for what, topics in said.items():
+            verb = "is" if len(topics) == 1 else "are"
+            self.log.warning("%s %s %s", first_few(topics), verb, what)
+        for skip in (one for one in intents.skips if one not in before.skips):
+            self.log.warning("is to be left out: %s", skip)
+        for one in (one for one in intents.accepted if one not in before.accepted):
+            self.log.warning("somebody else's records are accepted: %s", one)

@@ -1,0 +1,45 @@
+"""What people want of flows becomes rows of their state: for the command line and REST alike.
+
+Every flow is looked at first, then all are written to: a flow that cannot be asked stops all. A
+process that dies between two flows has written the first; the same wish again writes the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+
+from twinlog.client.steering import Change, FlowSteering
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.flow.setups import flow_setup
+from twinlog.errors import UsageError
+
+Ask = Callable[[FlowSteering], list[Change]]
+
+
+def wish(
+    flows: Iterable[FlowConfig],
+    ask: Ask,
+    *,
+    reason: str,
+    dry_run: bool,
+    nothing: str = "",
+    who: str = "",
+) -> list[Change]:
+    """What changes, or with `dry_run` would. `nothing`: what to say where no flow has anything that
+    the wish is about (UsageError). `who`: whose wish it is; empty: the user of this process.
+    """
+    with ExitStack() as stack:
+        steerings = []
+        for config in flows:
+            setup = flow_setup(config)
+            steering = FlowSteering(config, setup.source, setup.target, reason, who)
+            stack.callback(steering.close)
+            steerings.append(steering)
+        found = [(steering, ask(steering)) for steering in steerings]
+        if nothing and not any(changes for _, changes in found):
+            raise UsageError(nothing)
+        for steering, changes in found:
+            if not dry_run:
+                steering.write(changes)
+    return [change for _, some in found for change in some]

@@ -1,0 +1,48 @@
+"""Why groups of the source have no counterpart on the target, in words for `twinlog status`.
+
+The command may be asked on the day of a failover: which applications find nothing there to resume
+from, and why, must be seen before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from twinlog.control.duties.rounds import PartitionView
+from twinlog.model import TopicPartition
+from twinlog.quantities import first_few
+
+NOTHING_COMMITTED = "no offsets are committed"
+
+
+def reasons(
+    unplaced: Mapping[str, Iterable[TopicPartition]], views: Iterable[PartitionView]
+) -> dict[str, str]:
+    """By group; `unplaced`: what groups committed of which nothing has a place on the target.
+
+    Groups of topics that are placed by key are left to the duty that names those.
+    """
+    mirrored = {view.source: view for view in views}
+    return {
+        group: reason
+        for group, tps in sorted(unplaced.items())
+        if (reason := _reason(sorted(tps), mirrored))
+    }
+
+
+def _reason(tps: Sequence[TopicPartition], mirrored: Mapping[TopicPartition, PartitionView]) -> str:
+    by_reason: dict[str, dict[str, None]] = {}
+    if not tps:
+        return NOTHING_COMMITTED
+    for tp in tps:
+        view = mirrored.get(tp)
+        if view is not None and view.is_keyed:
+            continue
+        by_reason.setdefault(_of(view), {})[tp.topic] = None
+    return "; ".join(f"{first_few([*topics])}: {why}" for why, topics in by_reason.items())
+
+
+def _of(view: PartitionView | None) -> str:
+    if view is None:
+        return "not mirrored by this flow"
+    return "stands still, with a code" if view.is_broken else "nothing is copied yet"

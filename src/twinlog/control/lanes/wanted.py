@@ -1,0 +1,91 @@
+"""Which partitions a flow wants now: from what topic discovery found and what people want."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.errors import TwinlogError
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.intents import FlowIntents
+from twinlog.model import TopicPartition
+
+Partitions = dict[TopicPartition, Partition]
+
+
+def replan(
+    partitions: Partitions,
+    plans: Iterable[PartitionPlan],
+    intents: FlowIntents,
+    new: Callable[[PartitionPlan], Partition],
+) -> list[Partition]:
+    """Bring the table up to date; returns those that must leave their lanes, where one has them.
+
+    What is paused starts cold when it is resumed: where its lane stopped is a position of now, and
+    who knows what the clusters are then.
+    """
+    leaving: list[Partition] = []
+    released = intents.released
+    wanted = {one.source: one for one in plans if one.source.topic not in released}
+    for tp, plan in wanted.items():
+        known = partitions.get(tp)
+        if known is None:
+            partitions[tp] = new(plan)
+            continue
+        if known.plan.targets != plan.targets:
+            known.handed = None
+            leaving.append(known)
+        known.replan(plan)
+        if known.placement is Placement.RELEASED:
+            known.placement = Placement.PENDING
+    for tp, partition in list(partitions.items()):
+        if tp not in wanted and partition.is_wanted:
+            unwanted(partition)
+            leaving.append(partition)
+        elif partition.is_forgotten:
+            del partitions[tp]
+            continue
+        partition.repair(intents)
+        partition.is_paused = partition.is_wanted and intents.pause_of(tp.topic) is not None
+        if partition.is_paused:
+            partition.handed = None
+            leaving.append(partition)
+    return leaving
+
+
+def unwanted(partition: Partition) -> None:
+    """It is not mirrored any more, and kept for show."""
+    partition.is_wanted, partition.handed = False, None
+    partition.failure = None  # whatever it was, it is nobody's concern any more
+    if partition.lane is None:
+        partition.leave(Placement.RELEASED)
+
+
+def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:
+    """Those that have not run yet say why they do not begin; None: nothing holds them back."""
+    waiting = (one for one in partitions if one.is_wanted and one.taken is None)
+    for partition in waiting:
+        if partition.placement is not Placement.PENDING:
+            continue
+        if error is not None and partition.failure is None:
+            partition.troubled(error.code, error.message, retriable=True)
+        elif error is None and partition.failure is not None:
+            partition.failure, partition.retry_at = None, 0.0
+
+
+def go_on_from(partitions: Partitions, former: Iterable[Partition], foreign_until: float) -> None:
+    """Partitions of the run before: counts go on, what is not wanted any more is RELEASED. Nothing
+    else of them holds in another generation: who led meanwhile copied on.
+    """
+    for partition in former:
+        known = partitions.get(partition.plan.source)
+        if known is not None:
+            known.records, known.bytes = partition.total_records, partition.total_bytes
+            continue
+        partition.leave(Placement.RELEASED)
+        unwanted(partition)
+        partition.is_paused = False
+        partition.lost = partition.progress = partition.taken = None
+        partition.acked_ordinal = partition.acked_epoch = -1
+        partition.wait_at_least(foreign_until)
+        partitions[partition.plan.source] = partition

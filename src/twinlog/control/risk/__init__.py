@@ -1,0 +1,6 @@
+"""What would be lost: without the source now (`loss`), and to the source's retention before it is
+copied (`retention`).
+
+`source_watch` asks the source, whether or not something is copied; `running_flow` is what all of
+them know of a flow's run.
+"""

@@ -1,0 +1,135 @@
+"""What would be lost if a flow's source were gone now, and what keeps it from being less."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.codes import ANOTHER_TOPIC, PartitionState
+from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.quantities import count, duration, plural, size
+
+CODE: Final = "RPO_EXCEEDED"
+MOST_OF_IT: Final = 0.8
+"""Of the records that wait: a partition that has so many is what the others do not wait for."""
+
+NOT_AT_RISK: Final = (PartitionState.RELEASED, PartitionState.DONE, PartitionState.TAKEN_OVER)
+UNSEEN_MS: Final = 30_000
+"""A source that was not seen for so long may have what nobody knows of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Of all partitions together."""
+
+    records: int
+    """Offsets of the source that are not on the target; -1 where none is known."""
+    ms: int
+    """Since the recovery point that lies furthest back; -1 where none is known."""
+    unknown: int
+    """Partitions of which it is not known how much would be lost."""
+    worst: PartitionSnapshot | None
+    """The one whose recovery point lies furthest back, where something waits, or may wait."""
+
+
+def loss_records_of(partition: Partition) -> int:
+    """Offsets that would be lost; -1 where it is not known."""
+    is_known = _is_mirrored(partition) and _in_doubt_ms(partition) is None
+    return partition.recovery.records if is_known else -1
+
+
+def loss_ms_of(partition: Partition, now_ms: int) -> int:
+    """How far the partition's recovery point lies back; -1 where it is not known.
+
+    Without one it is as long as something is known to wait, or the source is not what was copied;
+    of a copy that has never been at the end, the last record's timestamp tells, where that is more.
+    """
+    if not _is_mirrored(partition):
+        return -1
+    recovery, progress = partition.recovery, partition.progress
+    doubt_ms, now = _in_doubt_ms(partition), partition.clock.boot()
+    if doubt_ms is not None:
+        return doubt_ms
+    if recovery.at is not None:
+        return int((now - recovery.at) * 1000)
+    if recovery.end < 0:
+        return -1
+    waits = [] if recovery.waits_since is None else [int((now - recovery.waits_since) * 1000)]
+    if progress is not None and progress.last_timestamp > 0 and not recovery.was_known:
+        waits.append(now_ms - progress.last_timestamp)
+    return max((0, *waits)) if waits else -1
+
+
+def _is_mirrored(partition: Partition) -> bool:
+    over = partition.placement in (Placement.RELEASED, Placement.DONE)
+    return partition.is_wanted and not over
+
+
+def _in_doubt_ms(partition: Partition) -> int | None:
+    """For how long the source has not been what was copied; None: it is."""
+    failure, since = partition.failure, partition.recovery.doubtful_since
+    if failure is not None and failure.code in ANOTHER_SOURCE:
+        return max(0, partition.clock.wall_ms() - failure.since_ms)
+    return None if since is None else int((partition.clock.boot() - since) * 1000)
+
+
+ANOTHER_SOURCE: Final = frozenset(("SOURCE_DIVERGED", *ANOTHER_TOPIC))
+
+
+def loss_of(parts: Sequence[PartitionSnapshot]) -> Loss:
+    """Of a flow, from its partitions."""
+    at_risk = [part for part in parts if part.state not in NOT_AT_RISK]
+    counted = [part.loss_records for part in at_risk if part.loss_records >= 0]
+    timed = [part for part in at_risk if part.loss_ms >= 0]
+    waiting = [part for part in timed if part.loss_records or part.loss_ms > UNSEEN_MS]
+    return Loss(
+        records=sum(counted) if counted else -1,
+        ms=max((part.loss_ms for part in timed), default=-1),
+        unknown=sum(part.loss_records < 0 or part.loss_ms < 0 for part in at_risk),
+        worst=max(waiting, key=lambda part: part.loss_ms, default=None),
+    )
+
+
+def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
+    """Why the flow does not keep `twinlog.rpo.seconds`; empty where it does."""
+    worst = loss.worst
+    if rpo_seconds is None or worst is None or worst.loss_ms <= rpo_seconds * 1000:
+        return ""
+    ago, where = duration(worst.loss_ms / 1000), f"{worst.topic}-{worst.partition}"
+    begin = f"the RPO of {duration(rpo_seconds)} is exceeded: "
+    why = f"{bottleneck(run, worst, loss.records)} [{CODE}]"
+    if worst.loss_records == 0:
+        return f"{begin}{where} was last seen {ago} ago, and nobody knows what came since: {why}"
+    number = f"{count(loss.records)} records" if loss.records > 0 else "records"
+    return (
+        f"{begin}without the source {number} of the last {ago} would be lost; {where} is furthest "
+        f"behind: {why}"
+    )
+
+
+def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
+    """What the partition waits for, by what is known of it."""
+    lanes = [lane for lane in run.lanes() if lane.is_ready]
+    away = next((lane.degraded for lane in lanes if lane.degraded), "")
+    pacer = run.pacer
+    is_alone = worst.loss_records > MOST_OF_IT * records and len(run.partitions) > 1
+    is_open = worst.lag == 0 < worst.loss_records
+    causes = (
+        (bool(worst.code), f"it stands still with {worst.code}"),
+        (worst.state is PartitionState.PAUSED, "it is paused"),
+        (not lanes, "no lane runs"),
+        (bool(away), away),
+        (
+            pacer is not None and pacer.is_binding,
+            f"the flow's limit of {size(0 if pacer is None else pacer.limit)}/s holds it back",
+        ),
+        (worst.loss_records == 0, "the source does not say where it ends"),
+        (is_open, "a transaction that is open at the source"),
+        (any(lane.throttle_ms for lane in lanes), "a quota of the brokers holds it back"),
+        (is_alone, "this partition alone is behind, and one lane copies it"),
+    )
+    rest = f"{plural(len(lanes), 'lane')}, the lines and the brokers carry no more"
+    return next((text for holds, text in causes if holds), rest)

@@ -1,0 +1,83 @@
+"""Says in time what the source's retention will delete before it is copied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.control.lanes.partitions import Partition
+from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.quantities import duration, plural
+
+CODE: Final = "RETENTION_NEAR"
+NEAR: Final = 0.25
+"""Of a topic's retention: with less left, what comes no nearer to its end is told of."""
+
+NEAR_S: Final = 3600.0
+"""The same where the log's start moves for its size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Of one partition that is behind, in ms; -1: no end is in sight."""
+
+    left_ms: int
+    """For how long at least the source keeps what comes next."""
+    needs_ms: int
+    """How long the copy needs to catch up."""
+    is_near: bool
+    """It will be deleted first, as things are."""
+
+
+NONE: Final = Outlook(left_ms=-1, needs_ms=-1, is_near=False)
+
+
+def outlook_of(partition: Partition, retentions: Mapping[str, int], now_ms: int) -> Outlook:
+    """What becomes of that which is not copied yet, by what was seen last."""
+    if not partition.is_wanted or not partition.is_behind:
+        return NONE
+    progress = partition.progress
+    retention_ms = retentions.get(partition.plan.source.topic)
+    left = partition.keeping.left_s(
+        now_ms=now_ms,
+        last_timestamp=0 if progress is None else progress.last_timestamp,
+        retention_ms=retention_ms,
+    )
+    if math.isinf(left):
+        return NONE
+    needs = partition.keeping.needs_s()
+    soon = NEAR_S if retention_ms is None else NEAR * retention_ms / 1000
+    return Outlook(
+        left_ms=int(left * 1000),
+        needs_ms=-1 if math.isinf(needs) else int(needs * 1000),
+        is_near=left < (soon if math.isinf(needs) else needs),
+    )
+
+
+def warnings(parts: Sequence[PartitionSnapshot]) -> dict[str, str]:
+    """A line for each topic of which something will be deleted before it is copied."""
+    found = {}
+    for topic, near in _by_topic(part for part in parts if part.is_near_deletion):
+        first = min(near, key=lambda part: part.left_ms)
+        needs = (
+            "the copy comes no nearer to its end"
+            if first.needs_ms < 0
+            else f"the copy needs {duration(first.needs_ms / 1000)}"
+        )
+        found[topic] = (
+            f"{topic}: in {duration(first.left_ms / 1000)} the source may delete what is not yet "
+            f"copied of {plural(len(near), 'partition')} ({topic}-{first.partition} first), and "
+            f"{needs}: raise its retention.ms or retention.bytes until it has caught up [{CODE}]"
+        )
+    return found
+
+
+def _by_topic(
+    parts: Iterable[PartitionSnapshot],
+) -> Iterator[tuple[str, list[PartitionSnapshot]]]:
+    topics: dict[str, list[PartitionSnapshot]] = {}
+    for part in parts:
+        topics.setdefault(part.topic, []).append(part)
+    yield from topics.items()

@@ -1,0 +1,84 @@
+"""What a source has, asked over connections of its own, by one thread at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.topics import admin
+from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.errors import Disconnected
+from twinlog.model import TopicPartition
+from twinlog.survey.source_ends import known_ends, known_offsets
+from twinlog.survey.source_retention import retentions
+
+WITHIN_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class SourceQuestions:
+    """Of one run of a flow; answers hold what could be asked, and TwinlogError is raised where
+    nothing could be, or nothing more is to be asked.
+    """
+
+    settings: ClusterSettings
+    config: FlowConfig
+    _client: ClusterClient | None = None
+    _asks: threading.Lock = field(default_factory=threading.Lock)
+    _left: threading.Event = field(default_factory=threading.Event)
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where their logs end now."""
+        with self._asking() as client:
+            return known_offsets(client, partitions, admin.LATEST)
+
+    def readable_ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int] | None:
+        """Their last stable offsets, where those alone are copied."""
+        if self.config.isolation_level is not IsolationLevel.READ_COMMITTED:
+            return None
+        with self._asking() as client:
+            return known_ends(client, self.config, partitions)
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where their logs begin now."""
+        with self._asking() as client:
+            return known_offsets(client, partitions, admin.EARLIEST)
+
+    def retentions(self, topics: Iterable[str]) -> dict[str, int]:
+        """retention.ms of the topics that have one."""
+        with self._asking() as client:
+            return retentions(client, topics)
+
+    @contextmanager
+    def _asking(self) -> Iterator[ClusterClient]:
+        with self._asks:
+            if self._left.is_set():
+                raise Disconnected(f"cluster {self.settings.alias} is not asked any more")
+            if self._client is None:
+                self._client = ClusterClient(self.settings, api_timeout_s=WITHIN_S)
+            try:
+                yield self._client
+            finally:
+                if self._left.is_set():
+                    self._close()
+
+    def close(self) -> None:
+        """Close the connections; whoever asks now does it, behind the answer. Returns at once."""
+        self._left.set()
+        if self._asks.acquire(blocking=False):
+            try:
+                self._close()
+            finally:
+                self._asks.release()
+
+    def _close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None

@@ -1,0 +1,163 @@
+"""Asks the source where its partitions end, every second, also while nothing is copied: only so is
+known what would be lost without it. Of those that stay behind it asks where they begin as well, and
+how long they are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from twinlog.control.duties.background import Background
+from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.lanes.retention_outlook import LogBounds
+from twinlog.control.risk import loss, retention
+from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.errors import TwinlogError
+from twinlog.flow_log import FlowLog
+from twinlog.model import TopicPartition
+
+ASK_EVERY_S: Final = 1.0
+SHARE_OF_TIME: Final = 0.05
+"""Asking takes at most this part of the time, however many partitions there are, ..."""
+
+LONGEST_PAUSE_S: Final = 10.0
+"""... but for this."""
+
+AFTER_FAILURE_S: Final = 2.0
+
+BEHIND_FOR_S: Final = 20.0
+BEHIND_EVERY_S: Final = 10.0
+RETENTIONS_EVERY_S: Final = 120.0
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class Source(Protocol):
+    """What is asked, in any thread, one question at a time; each raises TwinlogError."""
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where their logs end now, of those that can be asked."""
+
+    def readable_ends(self, partitions: Iterable[TopicPartition]) -> Offsets | None:
+        """How far they can be copied now; None: to their ends."""
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where they begin."""
+
+    def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
+        """retention.ms of the topics that have one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    ends: Offsets
+    readable: Offsets
+    starts: Offsets
+    retentions: Mapping[str, int] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceWatch:
+    """Of one run of a flow; in the supervisor's thread."""
+
+    run: RunningFlow
+    source: Source
+    log: FlowLog
+    retentions: Mapping[str, int] = field(default_factory=dict)
+    _next_ask: float = 0.0
+    _next_starts: float = 0.0
+    _next_retentions: float = 0.0
+    _is_asking: bool = False
+    _is_exceeded: bool = False
+    _near: set[str] = field(default_factory=set)
+
+    def tend(self, background: Background) -> None:
+        """Ask again where it is time."""
+        now = self.run.clock.monotonic()
+        if self._is_asking or now < self._next_ask or self.run.is_stopping:
+            return
+        every = self.run.partitions.items()
+        wanted = {tp: one.recovery.upstream for tp, one in every if _is_followed(one)}
+        behind = self._behind(now)
+        topics = {tp.topic for tp in behind}
+        asks_retentions = bool(topics) and now >= self._next_retentions
+        if asks_retentions:
+            self._next_retentions = now + RETENTIONS_EVERY_S
+        self._is_asking, self._next_ask = True, now + ASK_EVERY_S
+        asked_at = self.run.clock.boot()
+
+        def ask() -> _Answers:
+            ends = self.source.ends(wanted) if wanted else {}
+            readable = self.source.readable_ends(wanted) if wanted else None
+            return _Answers(
+                ends=ends,
+                readable=ends if readable is None else readable,
+                starts=self.source.starts(behind) if behind else {},
+                retentions=self.source.retentions(topics) if asks_retentions else None,
+            )
+
+        def found(answers: _Answers) -> None:
+            took_s = self.run.clock.monotonic() - now
+            self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
+            self._take(answers, wanted, asked_at)
+
+        def failed(_: TwinlogError) -> None:
+            # the lanes say what is wrong; what is not seen is not claimed
+            self._done(self.run.clock.monotonic(), AFTER_FAILURE_S)
+
+        background(ask, found, failed)
+
+    def _behind(self, now: float) -> Sequence[TopicPartition]:
+        """Those whose log's start is asked now: they have been behind for a while."""
+        if now < self._next_starts:
+            return ()
+        self._next_starts = now + BEHIND_EVERY_S
+        behind = []
+        for tp, one in self.run.partitions.items():
+            if not _is_followed(one) or not one.is_behind:
+                one.keeping.forget()
+            elif self.run.clock.boot() - (one.recovery.at or 0.0) > BEHIND_FOR_S:
+                behind.append(tp)
+        return behind
+
+    def _take(self, answers: _Answers, wanted: Offsets, asked_at: float) -> None:
+        for tp, end in answers.ends.items():
+            if (one := self.run.partitions.get(tp)) is not None:
+                one.recovery.see(end, asked_at, wanted[tp])
+        for tp, end in answers.readable.items():
+            if (one := self.run.partitions.get(tp)) is not None:
+                one.asked_end = end
+        for tp, start in answers.starts.items():
+            one = self.run.partitions.get(tp)
+            if one is not None and one.recovery.upstream >= 0:
+                upstream, end = one.recovery.upstream, one.recovery.end
+                one.keeping.see(LogBounds(at=asked_at, start=start, end=end, upstream=upstream))
+        if answers.retentions is not None:
+            self.retentions = answers.retentions
+
+    def _done(self, since: float, pause_s: float) -> None:
+        self._is_asking = False
+        self._next_ask = max(self._next_ask, since + pause_s)
+
+    def see(self, snapshot: FlowSnapshot) -> None:
+        """Tell of what the flow looks like now: when a trouble begins, and when it is over."""
+        if snapshot.rpo_excess and not self._is_exceeded:
+            self.run.errors[loss.CODE] += 1
+            self.log.warning("%s", snapshot.rpo_excess)
+        elif self._is_exceeded and not snapshot.rpo_excess:
+            self.log.warning("the RPO is kept again")
+        self._is_exceeded = bool(snapshot.rpo_excess)
+        near = retention.warnings(snapshot.partitions)
+        for topic in near.keys() - self._near:
+            self.run.errors[retention.CODE] += 1
+            self.log.warning("%s", near[topic])
+        for topic in self._near - near.keys():
+            self.log.warning("%s: what is not copied yet is no more near its deletion", topic)
+        self._near = set(near)
+
+
+def _is_followed(partition: Partition) -> bool:
+    return partition.is_wanted and partition.placement is not Placement.DONE

@@ -1,0 +1,79 @@
+"""Groups: whether one that moved to the target now would skip records.
+
+What groups have committed on the target is asked before what they have on the source. A sync that
+sets one meanwhile so makes it no further here than there: commits only go forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import Group, list_groups
+from twinlog.cluster.groups.group_offsets import GroupOffsets, fetch_offsets
+from twinlog.cluster.groups.share_groups import fetch_furthest_offsets
+from twinlog.control.check.group_readiness import GroupSurvey, survey_groups
+from twinlog.control.compare.groups import why_left_alone
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup
+from twinlog.errors import TwinlogError, Unsupported
+from twinlog.model import TopicPartition
+
+Offsets = Mapping[str, GroupOffsets | TwinlogError]
+
+
+def offsets_there(there: Coordinators, selects: Callable[[str], bool]) -> Offsets:
+    """Of the target's groups that a flow would set."""
+    found = [one for one in list_groups(there).values() if selects(one.name)]
+    consumers = [one.name for one in found if one.has_offsets and not one.is_share]
+    shares = [one.name for one in found if one.is_share]
+    out: dict[str, GroupOffsets | TwinlogError] = {}
+    if consumers:
+        out |= fetch_offsets(there, consumers)
+    if shares:
+        try:
+            out |= fetch_furthest_offsets(there, shares)
+        except Unsupported as error:
+            out |= dict.fromkeys(shares, error)
+    return out
+
+
+def verify_groups(
+    led: LedFlow,
+    here: Coordinators,
+    there: Coordinators,
+    before: Offsets,
+    out: VerifiedFlow,
+) -> None:
+    """Every offset of a selected group that has a place on the target; `before`: `offsets_there`,
+    asked before.
+    """
+    survey = survey_groups(led, here, there)
+    for group in survey.selected:
+        theirs = before.get(group.name, {})
+        ours = survey.offsets[group.name]
+        for problem in (theirs, ours):
+            if isinstance(problem, TwinlogError):
+                out.leave_out(f"group {group.name} is not compared: {problem}")
+        if not isinstance(theirs, TwinlogError) and not isinstance(ours, TwinlogError):
+            out.groups += _of_group(group, survey, ours, theirs)
+
+
+def _of_group(
+    group: Group, survey: GroupSurvey, ours: GroupOffsets, theirs: GroupOffsets
+) -> Iterator[VerifiedGroup]:
+    why = why_left_alone(group, survey.there.get(group.name))
+    for tp, committed in sorted(ours.items()):
+        if tp in survey.placeless or tp not in survey.places:
+            continue
+        place = survey.places[tp]
+        stands = theirs.get(place.target)
+        yield VerifiedGroup(
+            group=group.name,
+            source=tp,
+            target=TopicPartition(*place.target),
+            committed=committed.offset,
+            wanted=place.translate(committed.offset).offset,
+            stands=None if stands is None else stands.offset,
+            left_alone=why,
+        )

@@ -1,0 +1,110 @@
+"""Reads a log batch by batch, with what no reader sees of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, Isolation, list_offsets
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.intake import RolledBack
+from twinlog.mirror.verify.difference import Gap
+from twinlog.mirror.verify.side import Piece
+from twinlog.model import TopicPartition
+from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
+from twinlog.wire.record_batch import read_headers
+
+READ_BYTES: Final = 4 << 20
+THROTTLED_PAUSE_S: Final = 0.1
+
+
+@dataclass(slots=True, kw_only=True)
+class Log:
+    """One partition's log; `start` rises where retention deletes what was to be read next."""
+
+    client: ClusterClient
+    tp: TopicPartition
+    start: int
+    end: int
+    """Asked once: what comes later is not read."""
+    committed: bool = False
+    bytes: int = 0
+    """Of the batches that were read."""
+    _asked_end: int = field(init=False)
+    """So far the log surely reached, whatever `end` is raised to."""
+
+    def __post_init__(self) -> None:
+        self._asked_end = self.end
+
+    def pieces(self, begin: int) -> Iterator[Piece]:
+        """All batches from the one with an offset on, that begin below the end.
+
+        Raises TwinlogError where the cluster cannot be asked, and CorruptData where a header makes
+        no sense; what checksums say is the caller's.
+        """
+        position = begin
+        while position < self.end:
+            answer = self._fetch(position)
+            if answer is None:
+                position = max(position, self.start)
+                continue
+            before = position
+            rolled_back = RolledBack(answer.aborted)
+            for header, at in read_headers(answer.records):
+                batch = answer.records[at : at + header.length]
+                is_gone = rolled_back.skip(header, batch)
+                if header.next_offset <= before:
+                    continue
+                if header.base_offset >= self.end:
+                    return
+                position = max(position, header.next_offset)
+                self.bytes += header.length
+                if header.magic >= 2 and header.is_control:
+                    yield Piece(header, batch, Gap.MARKERS)
+                else:
+                    yield Piece(header, batch, Gap.ABORTED if is_gone else None)
+            if position > before:
+                continue
+            if not answer.throttle_ms:
+                return  # cleaned up to the end
+            time.sleep(THROTTLED_PAUSE_S)
+
+    def _require_whole(self, answer: FetchedRecords, position: int) -> None:
+        """A new leader answers nothing until it knows again how far the log is committed; one that
+        lost the log's end never does. In a compacted topic either would look as cleaned.
+        """
+        end = answer.last_stable_offset if self.committed else answer.high_watermark
+        if not answer.records and end < self._asked_end and position < self._asked_end:
+            raise error_for(
+                OFFSET_NOT_AVAILABLE,
+                cluster=self.client.alias,
+                doing=f"reading {self.tp} at offset {position}",
+                detail=f"its log ended at {self._asked_end} before, and ends at {end} now",
+            )
+
+    def _fetch(self, position: int) -> FetchedRecords | None:
+        """What is there; None where it was deleted a moment ago."""
+        isolation = Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED
+
+        def ask() -> FetchedRecords:
+            wanted = {self.tp: (position, READ_BYTES)}
+            answer = fetch_records(self.client, wanted, isolation=isolation)[self.tp]
+            if isinstance(answer, TwinlogError):
+                raise answer
+            self._require_whole(answer, position)
+            return answer
+
+        try:
+            return self.client.retrying(ask)
+        except TwinlogError as error:
+            if error.code != "OFFSET_OUT_OF_RANGE":
+                raise
+            found = list_offsets(self.client, [self.tp], EARLIEST)[self.tp]
+            if isinstance(found, TwinlogError) or found.offset <= position:
+                raise
+            self.start = found.offset
+            return None

@@ -1,0 +1,177 @@
+"""What a verification answers: partition by partition, group by group, and in one word."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from twinlog.mirror.verify.difference import Compared
+from twinlog.model import TopicPartition
+
+
+class Answer(StrEnum):
+    """Of a partition, a flow, or all of it."""
+
+    IDENTICAL = "identical"
+    DIFFERENT = "different"
+    UNKNOWN = "not compared"
+
+    @property
+    def exit_code(self) -> int:
+        """A difference that was found counts more than what could not be asked."""
+        return {Answer.IDENTICAL: 0, Answer.DIFFERENT: 1, Answer.UNKNOWN: 2}[self]
+
+
+def worst(answers: list[Answer]) -> Answer:
+    """Of several."""
+    for one in (Answer.DIFFERENT, Answer.UNKNOWN):
+        if one in answers:
+            return one
+    return Answer.IDENTICAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPartition:
+    """One partition."""
+
+    source: TopicPartition
+    target: TopicPartition
+    compared: Compared
+    why_not: str = ""
+    """Why it is not compared, with its code where there is one."""
+
+    @property
+    def answer(self) -> Answer:
+        if not self.compared.is_identical:
+            return Answer.DIFFERENT
+        return Answer.UNKNOWN if self.why_not else Answer.IDENTICAL
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.compared
+        return {
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+            "target_topic": self.target.topic,
+            "target_partition": self.target.partition,
+            "answer": self.answer.value,
+            "equal_records": found.equal,
+            "compared_as_bytes": found.by_bytes,
+            "bytes": found.bytes,
+            "differences": [one.as_json() for one in found.differences],
+            "more_differences": found.unkept,
+            "gaps": {
+                gap.name.lower(): number for gap, number in sorted(found.gaps.items()) if number
+            },
+            "not_yet_copied": None if found.pending is None else list(found.pending),
+            "why_not": self.why_not,
+        }
+
+
+class Standing(StrEnum):
+    """Where a group of the target stands, beside its place of the source."""
+
+    EQUAL = "equal"
+    AHEAD = "ahead"
+    """It would skip records that it has not read on the source."""
+    BEHIND = "behind"
+    """It would read some again."""
+    ABSENT = "absent"
+    """It has committed nothing there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedGroup:
+    """One committed offset of a group."""
+
+    group: str
+    source: TopicPartition
+    target: TopicPartition
+    committed: int
+    """On the source."""
+    wanted: int
+    """The same place on the target."""
+    stands: int | None
+    """Committed on the target."""
+    left_alone: str = ""
+    """Why it may stand elsewhere."""
+
+    @property
+    def standing(self) -> Standing:
+        if self.stands is None:
+            return Standing.ABSENT
+        if self.stands == self.wanted:
+            return Standing.EQUAL
+        return Standing.AHEAD if self.stands > self.wanted else Standing.BEHIND
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.standing is Standing.AHEAD and not self.left_alone
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "group": self.group,
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+            "target_topic": self.target.topic,
+            "committed": self.committed,
+            "wanted": self.wanted,
+            "stands": self.stands,
+            "standing": self.standing.value,
+            "is_wrong": self.is_wrong,
+            "left_alone": self.left_alone,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class VerifiedFlow:
+    """One flow; filled while it is looked at."""
+
+    flow: str
+    is_led: bool = False
+    """A mirror runs it: what is not copied yet will be."""
+    partitions: list[VerifiedPartition] = field(default_factory=list)
+    groups: list[VerifiedGroup] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    is_partial: bool = False
+    """A group could not be asked; a note says which."""
+
+    @property
+    def answer(self) -> Answer:
+        answers = [one.answer for one in self.partitions]
+        answers += [Answer.UNKNOWN] * self.is_partial
+        answers += [Answer.DIFFERENT for one in self.groups if one.is_wrong]
+        return worst(answers)
+
+    def leave_out(self, line: str) -> None:
+        """What is not compared, so that nobody may call all of it identical."""
+        self.is_partial = True
+        self.note(line)
+
+    def note(self, line: str) -> None:
+        """What could not be asked, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "answer": self.answer.value,
+            "is_led": self.is_led,
+            "is_partial": self.is_partial,
+            "partitions": [one.as_json() for one in self.partitions],
+            "groups": [one.as_json() for one in self.groups],
+            "notes": list(self.notes),
+        }
+
+
+def digest(report: Mapping[str, Any]) -> str:
+    """SHA-256 of a report without its `sha256`, as JSON with sorted keys and without blanks:
+    whoever gets it later sees that nothing of it was changed by accident.
+    """
+    bare = {key: value for key, value in report.items() if key != "sha256"}
+    text = json.dumps(bare, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,347 @@
+"""Verifies the flows of a configuration. Only reads.
+
+Order of the questions, and why a mirror that runs meanwhile makes nothing look wrong:
+
+1. What groups have committed on the target (`groups`).
+2. Where the source's logs end, then where the target's end: what is on the target then was on the
+   source before, and what a lane writes later is not read.
+3. The offset map, and the state topic. Rows of the map are written ahead of their data, so this map
+   has all rows of what lay below the target's end (`mirror.map.translation`, rule A).
+4. The target's ends again: the map says of no record that it is written before it is. Where its
+   mark lies behind even that end, the target has lost records. Then the source's ends again: what
+   the map names behind them never was a record of the source.
+5. Both logs of each partition, several at a time.
+6. What groups have committed on the source.
+
+Leaders and log starts may move: every fetch goes to the leader of now, and what retention deletes
+while it is read is counted, not missed. A process that dies has changed nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_list import list_groups
+from twinlog.cluster.topics import admin
+from twinlog.config.flow.schema import IsolationLevel, MirrorConfig
+from twinlog.control.check.resting_flow import resting_flow
+from twinlog.control.check.told_status import state_rows
+from twinlog.control.duties.rounds import LedFlow
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.setups import flow_setup
+from twinlog.control.verify.groups import offsets_there, verify_groups
+from twinlog.control.verify.partition import Bounds, Wanted, never_made, verify_partition
+from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
+from twinlog.errors import TwinlogError
+from twinlog.lane.watches.compaction import may_lack_offsets
+from twinlog.mirror.map.offset_map import PartitionKey
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.plan import FOREVER, PartitionPlan
+from twinlog.mirror.state.generations import producers_of
+from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.verify.difference import Compared, Range
+from twinlog.mirror.verify.walk import Rules
+from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.discovery import Discovery, discover, selected_topics
+from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.source_ends import isolation, known_ends, known_offsets
+
+GIVES_UP_S: Final = 60.0
+MOST_THREADS: Final = 4
+BY_KEY: Final = "its records go by key to several partitions: order and offsets do not correspond"
+NO_BOUNDS: Final = "the bounds of its logs cannot be asked"
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What of the flows is verified."""
+
+    matches: Callable[[str], bool] = lambda _: True
+    """By the name of a topic of the source."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """Of the source: from the first record that is not before a time to before such a one."""
+    is_deep: bool = False
+
+
+OnStep = Callable[[str, int, int], None]
+"""Which flow, how many target offsets are done, of how many."""
+
+
+def verify_flows(config: MirrorConfig, scope: Scope, on_step: OnStep) -> Iterator[VerifiedFlow]:
+    """Flow by flow. Raises TwinlogError where a cluster of a flow cannot be asked."""
+    for flow in config.flows:
+        with ExitStack() as stack:
+            setup = flow_setup(flow)
+            source = stack.enter_context(ClusterClient(setup.source, api_timeout_s=GIVES_UP_S))
+            target = stack.enter_context(ClusterClient(setup.target, api_timeout_s=GIVES_UP_S))
+            yield _Flow(config, setup, source, target, scope, on_step).verified()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Logs:
+    """What was asked of all partitions, in this order."""
+
+    here_ends: Offsets
+    here_starts: Offsets
+    there_starts: Offsets
+    there_ends: Offsets
+    maps: Maps
+    there_later: Offsets
+    here_later: Offsets
+
+
+class _Flow:
+    def __init__(
+        self,
+        config: MirrorConfig,
+        setup: FlowSetup,
+        source: ClusterClient,
+        target: ClusterClient,
+        scope: Scope,
+        on_step: OnStep,
+    ) -> None:
+        self._config, self._setup = config, setup
+        self._source, self._target = source, target
+        self._scope = scope
+        self._on_step = on_step
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._done = self._total = 0
+        self._intents = FlowIntents()
+        self._producers: frozenset[int] = frozenset()
+
+    def verified(self) -> VerifiedFlow:
+        there = Coordinators(self._target)
+        led_by = list_groups(there).get(f"twinlog-{self._setup.name}")
+        out = VerifiedFlow(flow=self._setup.name, is_led=led_by is not None and led_by.is_active)
+        before = offsets_there(there, self._setup.config.groups.selects)
+        self._read_state()
+        flow = replace(self._setup.config, released=self._intents.released)
+        found = discover(flow, self._setup.policy, self._source, self._target, create=False)
+        out.notes += found.notes
+        out.partitions += self._never_made(found, out)
+        out.partitions += self._compared(found, out)
+        out.partitions.sort(key=lambda one: one.source)
+        led = resting_flow(self._config, self._setup, self._source, self._target, out.note)
+        verify_groups(self._chosen(led), Coordinators(self._source), there, before, out)
+        return out
+
+    def _chosen(self, led: LedFlow) -> LedFlow:
+        views = tuple(one for one in led.partitions() if self._scope.matches(one.source.topic))
+        return replace(led, partitions=lambda: views)
+
+    def _read_state(self) -> None:
+        if STATE_TOPIC in self._target.metadata(None).topics:
+            rows = state_rows(self._target)
+            self._intents = flow_intents(self._setup.name, rows)
+            self._producers = producers_of(self._setup.name, rows)
+
+    # -- partitions without a target
+
+    def _never_made(self, found: Discovery, out: VerifiedFlow) -> Iterator[VerifiedPartition]:
+        """Of remote topics that are not there, and of those that cannot be mirrored."""
+        policy, alias = self._setup.policy, self._setup.config.source_alias
+        why = {one.topic: str(one.error) for one in found.problems}
+        first = {one.topic: one.first for one in found.problems}
+        flow = replace(self._setup.config, released=self._intents.released)
+        # also those whose new name is refused: nothing of them is copied
+        topics = selected_topics(flow, self._source.metadata(None))
+        planned = {plan.source for plan in found.plans}
+        lost = [
+            TopicPartition(name, part.partition)
+            for name, topic in topics.items()
+            for part in topic.partitions
+            if self._scope.matches(name)
+            and part.partition >= first.get(name, 0)
+            and TopicPartition(name, part.partition) not in planned
+        ]
+        starts = known_offsets(self._source, lost, admin.EARLIEST) if lost else {}
+        ends = known_ends(self._source, self._setup.config, lost) if lost else {}
+        for tp in lost:
+            target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
+            compared, problem = Compared(), why.get(tp.topic, "")
+            here = Range(starts.get(tp, -1), ends.get(tp, -1))
+            if not problem and min(here) < 0:
+                problem = NO_BOUNDS
+            if not problem and here.next > here.first:
+                if out.is_led:
+                    compared.pending = here
+                else:
+                    compared = never_made(here)
+            yield VerifiedPartition(source=tp, target=target, compared=compared, why_not=problem)
+
+    # -- partitions with one
+
+    def _compared(self, found: Discovery, out: VerifiedFlow) -> Iterable[VerifiedPartition]:
+        plans = [plan for plan in found.plans if self._scope.matches(plan.source.topic)]
+        logs = self._ask(plans)
+        lacking_here = may_lack_offsets(self._source, {plan.source.topic for plan in plans})
+        lacking_there = may_lack_offsets(self._target, {plan.target.topic for plan in plans})
+        since, until = (
+            {} if at is None else self._by_time([plan.source for plan in plans], at)
+            for at in (self._scope.since_ms, self._scope.until_ms)
+        )
+        wanted: list[Wanted | VerifiedPartition] = []
+        for plan in plans:
+            why_not = self._why_not(plan, logs)
+            if why_not:
+                wanted.append(_unknown(plan, why_not))
+                continue
+            wanted.append(
+                Wanted(
+                    plan=plan,
+                    here=Bounds(
+                        start=logs.here_starts[plan.source], end=logs.here_ends[plan.source]
+                    ),
+                    there=Bounds(
+                        start=logs.there_starts[plan.target], end=logs.there_ends[plan.target]
+                    ),
+                    there_later=logs.there_later.get(plan.target, logs.there_ends[plan.target]),
+                    here_later=logs.here_later.get(plan.source, FOREVER),
+                    known=logs.maps.get(
+                        PartitionKey(
+                            plan.source_topic_id, plan.target_topic_id, plan.source.partition
+                        )
+                    ),
+                    producers=self._producers,
+                    rules=self._rules(plan),
+                    committed=self._setup.config.isolation_level is IsolationLevel.READ_COMMITTED,
+                    is_led=out.is_led,
+                    source_may_lack=plan.source.topic in lacking_here,
+                    target_may_lack=plan.target.topic in lacking_there,
+                    since=_since(since.get(plan.source, 0)),
+                    until=_until(until.get(plan.source)),
+                )
+            )
+        return self._in_threads(wanted)
+
+    def _why_not(self, plan: PartitionPlan, logs: _Logs) -> str:
+        if plan.targets:
+            return BY_KEY
+        here, there = plan.source in logs.here_ends, plan.target in logs.there_ends
+        if not (here and there and plan.source in logs.here_starts):
+            return NO_BOUNDS
+        if plan.target not in logs.there_starts:
+            return NO_BOUNDS
+        problem = logs.maps.problem(plan.source)
+        return "" if problem is None else str(problem)
+
+    def _ask(self, plans: Iterable[PartitionPlan]) -> _Logs:
+        sources = [plan.source for plan in plans]
+        targets = [plan.target for plan in plans]
+        here_ends = known_ends(self._source, self._setup.config, sources)
+        here_starts = known_offsets(self._source, sources, admin.EARLIEST)
+        there_starts = known_offsets(self._target, targets, admin.EARLIEST)
+        there_ends = known_offsets(self._target, targets, admin.LATEST)
+        maps = self._maps()
+        return _Logs(
+            here_ends=here_ends,
+            here_starts=here_starts,
+            there_starts=there_starts,
+            there_ends=there_ends,
+            maps=maps,
+            there_later=known_offsets(self._target, targets, admin.LATEST),
+            here_later=known_ends(self._source, self._setup.config, sources),
+        )
+
+    def _maps(self) -> Maps:
+        name = offset_map_topic(self._setup.config.flow.source)
+        found = self._target.metadata([name]).topics.get(name)
+        if found is None or found.error:
+            return Maps({}, {}, 1)
+        return MapReader(self._target, name, len(found.partitions)).read()
+
+    def _by_time(self, tps: Iterable[TopicPartition], at_ms: int) -> Offsets:
+        """The first offset that is not before a time; -1: none is."""
+        return known_offsets(self._source, tps, at_ms, isolation=isolation(self._setup.config))
+
+    def _rules(self, plan: PartitionPlan) -> Rules:
+        return Rules(
+            skips=tuple(
+                one.skip
+                for one in self._intents.skips
+                if one.is_of(plan.source, plan.source_topic_id)
+            ),
+            accepted=tuple(
+                one
+                for wanted in self._intents.accepted
+                if wanted.is_of(plan.target, TopicId(plan.target_topic_id))
+                for one in wanted.accepted.ranges
+            ),
+            is_shared=self._setup.is_identity,
+            is_deep=self._scope.is_deep,
+        )
+
+    # -- several at a time
+
+    def _in_threads(self, wanted: list[Wanted | VerifiedPartition]) -> Iterable[VerifiedPartition]:
+        self._total = sum(
+            one.there.end - one.there.start for one in wanted if isinstance(one, Wanted)
+        )
+        count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
+        mine = threading.local()
+        with ExitStack() as stack:
+
+            def enter() -> None:
+                clients = (
+                    ClusterClient(self._setup.source, api_timeout_s=GIVES_UP_S),
+                    ClusterClient(self._setup.target, api_timeout_s=GIVES_UP_S),
+                )
+                mine.clients = clients
+                with self._lock:
+                    for client in clients:
+                        stack.enter_context(client)
+
+            def verify(one: Wanted | VerifiedPartition) -> VerifiedPartition:
+                if isinstance(one, VerifiedPartition):
+                    return one
+                compared, why_not = Compared(), ""
+                try:
+                    source, target = mine.clients
+                    verify_partition(one, source, target, self._step, compared)
+                except TwinlogError as error:
+                    why_not = str(error)  # what was found before it still counts
+                return VerifiedPartition(
+                    source=one.plan.source,
+                    target=one.plan.target,
+                    compared=compared,
+                    why_not=why_not,
+                )
+
+            pool = stack.enter_context(ThreadPoolExecutor(count, initializer=enter))
+            try:
+                return list(pool.map(verify, wanted))
+            finally:
+                self._is_over.set()
+                pool.shutdown(cancel_futures=True)
+
+    def _step(self, offsets: int) -> None:
+        if self._is_over.is_set():
+            raise CancelledError  # somebody interrupted us: nobody waits for the answer
+        with self._lock:
+            self._done += offsets
+            self._on_step(self._setup.name, self._done, self._total)
+
+
+def _since(offset: int) -> int:
+    return FOREVER if offset < 0 else offset
+
+
+def _until(offset: int | None) -> int | None:
+    return None if offset is None or offset < 0 else offset
+
+
+def _unknown(plan: PartitionPlan, why: str) -> VerifiedPartition:
+    return VerifiedPartition(
+        source=plan.source, target=plan.target, compared=Compared(), why_not=why
+    )

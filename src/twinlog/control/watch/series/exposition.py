@@ -1,0 +1,171 @@
+"""The text of `/metrics`: Prometheus' format, made from the last snapshots when it is asked for.
+
+Imported at the first scrape: the library takes longer to load than a mirror should wait for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from twinlog import __version__, metrics
+from twinlog.cluster.certificates import certificate_ends
+from twinlog.codes import FlowState, PartitionState
+from twinlog.control.watch.series.readings import PartitionKey, Rate, Reading
+from twinlog.control.watch.series.series_text import SeriesText
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.timing_window import TimingView
+from twinlog.metrics import TimingMetrics
+
+FLOW_STATES: Final = tuple(one for one in FlowState if one is not FlowState.NOT_RUNNING)
+
+MEDIA_TYPE: Final = "application/openmetrics-text"
+OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
+
+
+class _Series:
+    """Turns a reading into series; lives for one answer."""
+
+    def __init__(self, reading: Reading, text: SeriesText) -> None:
+        self._reading = reading
+        self._add = text.add
+
+    def fill(self) -> None:
+        self._add(metrics.BUILD, (__version__,), 1)
+        self._as_connect()
+        self._certificates()
+        ready = {one.flow: one.is_ready for one in self._reading.readiness}
+        for flow in self._reading.flows:
+            labels = flow_labels(flow)
+            self._flow(flow, labels)
+            self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
+            # a topic with a problem may be there twice, as it was and as it is; once is served
+            known = {(part.topic, part.partition): part for part in reversed(flow.partitions)}
+            for part in known.values():
+                self._partition(flow, part, labels)
+
+    def _certificates(self) -> None:
+        """The earliest by cluster: several flows, and several clients of one, may enter it."""
+        clusters = [settings for flow in self._reading.flows for settings in flow.clusters()]
+        first: dict[tuple[str, str], int] = {}
+        for end in certificate_ends(clusters):
+            key = end.cluster, str(end.held)
+            first[key] = min(end.ends_at, first.get(key, end.ends_at))
+        for labels, ends_at in first.items():
+            self._add(metrics.CERTIFICATE_EXPIRY, labels, ends_at)
+
+    def _flow(self, flow: FlowSnapshot, labels: tuple[str, str]) -> None:
+        for state in FLOW_STATES:
+            self._add(metrics.FLOW_STATE, (*labels, state), float(flow.state == state))
+        self._add(metrics.FLOW_LANES, labels, flow.lanes)
+        self._add(metrics.FLOW_GENERATION, labels, flow.generation)
+        for metric, value in (
+            (metrics.FLOW_LOSS_RECORDS, flow.loss_records),
+            (metrics.FLOW_LOSS_SECONDS, flow.loss_ms / 1000),
+            (metrics.FLOW_LOSS_UNKNOWN, flow.loss_unknown if flow.partitions else -1),
+            (metrics.FLOW_RPO_SECONDS, flow.rpo_ms / 1000),
+            (metrics.FLOW_HELD_RATE, -1 if flow.held_rate is None else flow.held_rate),
+            (metrics.FLOW_RPO_EXCEEDED, float(bool(flow.rpo_excess)) if flow.rpo_ms >= 0 else -1),
+        ):
+            if value >= 0:
+                self._add(metric, labels, value)
+        for found, count in Counter(part.state for part in flow.partitions).items():
+            self._add(metrics.PARTITIONS, (*labels, found), count)
+        for code, count in flow.errors.items():
+            self._add(metrics.ERRORS, (*labels, code), count)
+        for one in flow.checkpoints():
+            group = (*labels, one.group, one.topic, str(one.partition))
+            self._times(metrics.CHECKPOINT_LATENCY, one.latency, group)
+
+    def _partition(
+        self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, str]
+    ) -> None:
+        upstream = (*labels, part.topic, str(part.partition))
+        if part.code:
+            self._add(metrics.PARTITION_ERROR, (*upstream, part.code), 1)
+        self._add(metrics.RECORDS, upstream, part.records)
+        self._add(metrics.BYTES, upstream, part.bytes)
+        if part.state is PartitionState.RELEASED:
+            return  # its topic was taken off the list: nobody looks at its end any more
+        if part.lag >= 0:
+            self._add(metrics.LAG_RECORDS, upstream, part.lag)
+            self._add(metrics.CONSUMER_LAG, (client_id(flow), *upstream[2:]), part.lag)
+        if part.lag_ms >= 0:
+            self._add(metrics.LAG_SECONDS, upstream, part.lag_ms / 1000)
+        if part.left_ms >= 0:
+            self._add(metrics.KEPT_SECONDS, upstream, part.left_ms / 1000)
+        if part.target_topic:
+            self._as_mm2(flow, part, (*labels, part.target_topic, str(part.partition)))
+
+    def _as_connect(self) -> None:
+        flows = self._reading.flows
+        led = sum(flow.generation >= 0 for flow in flows)
+        lanes = sum(flow.lanes for flow in flows)
+        for metric in (metrics.CONNECTORS, metrics.ASSIGNED_CONNECTORS):
+            self._add(metric, (), led)
+        for metric in (metrics.TASKS, metrics.ASSIGNED_TASKS):
+            self._add(metric, (), lanes)
+
+    def _as_mm2(self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, ...]) -> None:
+        key = PartitionKey(flow.flow, part.topic, part.partition)
+        rate = self._reading.rates.get(key, Rate())
+        self._add(metrics.RECORD_COUNT, labels, part.records)
+        self._add(metrics.RECORD_RATE, labels, rate.records)
+        self._add(metrics.BYTE_COUNT, labels, part.bytes)
+        self._add(metrics.BYTE_RATE, labels, rate.bytes)
+        self._times(metrics.RECORD_AGE, part.age, labels)
+        self._times(metrics.REPLICATION_LATENCY, part.latency, labels)
+
+    def _times(
+        self, names: TimingMetrics, view: TimingView | None, labels: tuple[str, ...]
+    ) -> None:
+        if view is None:
+            return  # as in MM2: there is no series before the first record
+        self._add(names.last, labels, view.last_ms)
+        self._add(names.least, labels, _or_nan(view.least_ms))
+        self._add(names.most, labels, _or_nan(view.most_ms))
+        self._add(names.average, labels, _or_nan(view.average_ms))
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def flow_labels(flow: FlowSnapshot) -> tuple[str, str]:
+    """Source and target of a flow's name."""
+    source, _, target = flow.flow.partition("->")
+    return source, target
+
+
+def client_id(flow: FlowSnapshot) -> str:
+    """What stands for the id of MirrorMaker 2's consumer, in the quotes that JMX puts around one
+    with a `>`: dashboards tell the consumers that replicate from others by its end.
+    """
+    return f'"{flow.flow}|replication-consumer"'
+
+
+def asks_for(header: str, name: str) -> bool:
+    """Whether an `Accept` or `Accept-Encoding` header names it, and not with weight 0."""
+    for part in header.lower().split(","):
+        found, *parameters = (piece.strip() for piece in part.split(";"))
+        if found == name:
+            return not any(one.replace(" ", "").rstrip("0") in ("q=", "q=0.") for one in parameters)
+    return False
+
+
+def exposition(reading: Reading, accept: str = "") -> tuple[bytes, str]:
+    """The whole text in the format that the `Accept` header asks for (Prometheus' own or
+    OpenMetrics), and its content type; memory and CPU of this process come last.
+    """
+    is_openmetrics = asks_for(accept, MEDIA_TYPE)
+    text = SeriesText(metrics.ALL, is_openmetrics=is_openmetrics)
+    _Series(reading, text).fill()
+    registry = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=registry)
+    # the header itself is anybody's: the library would stumble over a version that is none
+    encode, content_type = choose_encoder(OPENMETRICS if is_openmetrics else "")
+    return text.encode() + encode(registry), content_type

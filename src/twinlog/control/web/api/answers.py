@@ -1,0 +1,327 @@
+"""The types of `/api/v1`: what is asked and what is answered. The OpenAPI document is made of them.
+
+Times are milliseconds since 1970, ages and durations milliseconds, rates bytes per second. What is
+not known is null.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+from twinlog.codes import FlowState, PartitionState
+from twinlog.codes.condition import Retry
+from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.mirror.state.intents import IntentKind
+
+MOST_ROWS: Final = 1000
+MOST_TOPICS: Final = 50
+LONGEST_REASON: Final = 500
+LEAST_RATE: Final = DEFINITIONS["twinlog.max.bytes.per.second"].low or 1
+MOST_RATE: Final = (1 << 63) - 1
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 5000.0 is a whole one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Value(BaseModel):
+    """Names are camelCase in JSON; nothing that is not known is taken or given."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class Problem(Value):
+    """Why a request is not answered."""
+
+    code: str
+    """Stable; `/api/v1/codes` explains each."""
+    what: str
+    where: str
+    do: str
+
+
+class Loss(Value):
+    """What would be lost if the source died now."""
+
+    records: int | None
+    ms: int | None
+    """How long ago everything that the source had was last on the target."""
+    unknown_partitions: int
+    objective_ms: int | None
+    """twinlog.rpo.seconds; null too where another process leads the flow."""
+    excess: str
+    """Why the objective is not kept; empty where it is."""
+
+
+class Wanted(Value):
+    """What somebody wants of a flow, or of one of its topics."""
+
+    intent: IntentKind
+    topic: str | None
+    bytes_per_second: int | None
+    who: str
+    at_ms: int
+    reason: str
+
+
+class Flow(Value):
+    """One flow, by whoever leads it."""
+
+    flow: str
+    source: str
+    target: str
+    state: FlowState
+    since_ms: int | None
+    """When that state began."""
+    reason: str
+    code: str
+    guarantee: str
+    lanes: int
+    generation: int | None
+    records: int
+    """Copied by the process that leads it."""
+    bytes: int
+    partitions: int
+    unusual_partitions: int | None
+    """That are not simply copied; null where not told."""
+    lag: int | None
+    """Records that wait; null where another process leads the flow: its partitions have it."""
+    lag_unknown_partitions: int | None
+    """Of which `lag` knows nothing."""
+    loss: Loss
+    wanted: list[Wanted]
+    told_by: str
+    """`here`, or the host and process that leads it."""
+    as_of_ms: int | None
+    """When these numbers were taken, by the clock of who tells them."""
+    age_ms: int | None
+    problem: str
+    """Why something of it is old or missing; empty where nothing is."""
+
+
+class Flows(Value):
+    """All flows of this process's configuration."""
+
+    flows: list[Flow]
+
+
+class Partition(Value):
+    """One partition of a flow."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    state: PartitionState
+    since_ms: int | None
+    lag: int | None
+    lag_ms: int | None
+    loss_records: int | None
+    loss_ms: int | None
+    records: int
+    bytes: int
+    next_offset: int | None
+    """Of the source: the next to be copied."""
+    kept_ms: int | None
+    """For how long at least the source keeps the next record; null: no end is in sight."""
+    catches_up_ms: int | None
+    is_near_deletion: bool
+    code: str
+    message: str
+
+
+class PartitionPage(Value):
+    """Some partitions of a flow."""
+
+    flow: str
+    total: int
+    """That match; `partitions` has those from `offset` on."""
+    offset: int
+    partitions: list[Partition]
+    told_by: Literal["here", "clusters"]
+    """Who leads the flow knows all; elsewhere both clusters are asked."""
+    as_of_ms: int
+    age_ms: int
+
+
+class PartitionQuery(Value):
+    """Which partitions, and in which order."""
+
+    topic: str = Field(default="", description="Only topics whose name contains it.")
+    state: PartitionState | None = Field(default=None, description="Only those in this state.")
+    code: str = Field(default="", description="Only those with this code.")
+    sort: Literal[
+        "topic", "-topic", "lag", "-lag", "lossRecords", "-lossRecords", "lossMs", "-lossMs",
+        "keptMs", "-keptMs", "records", "-records", "sinceMs", "-sinceMs",
+    ] = Field(default="topic", description="The column; a minus turns it round.")  # fmt: skip
+    offset: int = Field(default=0, ge=0, le=10_000_000)
+    limit: int = Field(default=100, ge=1, le=MOST_ROWS)
+
+
+class Groups(Value):
+    """Groups of a flow's source, and whether they may move."""
+
+    flow: str
+    groups: list[dict[str, Any]]
+    """As `twinlog groups ready --format json` has them."""
+    left_out: int
+    notes: list[str]
+
+
+class GroupQuery(Value):
+    """Which groups."""
+
+    group: str = Field(default="", description="Only this one.")
+
+
+class Event(Value):
+    """A line of this process's log."""
+
+    number: int
+    time: str
+    level: str
+    flow: str
+    code: str
+    message: str
+
+
+class Events(Value):
+    """The newest lines of this process's log, the oldest first."""
+
+    events: list[Event]
+    last: int
+    """Give it as `since` to get those that come later."""
+
+
+class EventQuery(Value):
+    """Which events."""
+
+    since: int = Field(default=0, ge=0, le=MOST_RATE, description="Only those behind this number.")
+    flow: str = Field(default="", description="Only those of this flow.")
+    limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="The newest of them.")
+
+
+class Code(Value):
+    """What a code means, and what to do."""
+
+    code: str
+    meaning: str
+    advice: str
+    retry: Retry
+
+
+class Codes(Value):
+    """The whole catalogue."""
+
+    codes: list[Code]
+
+
+class Cluster(Value):
+    """One cluster of the configuration."""
+
+    alias: str
+    bootstrap_servers: list[str]
+    source_of: list[str]
+    target_of: list[str]
+
+
+class Clusters(Value):
+    """All clusters of the configuration."""
+
+    clusters: list[Cluster]
+
+
+class Diff(Value):
+    """What differs between the two clusters of a flow, as `twinlog diff --format json` has it."""
+
+    flow: str
+    is_equal: bool
+    totals: dict[str, Any]
+    deviations: list[dict[str, Any]]
+    notes: list[str]
+
+
+class DiffQuery(Value):
+    """What is compared."""
+
+    topics: str | None = Field(
+        default=None, max_length=1000, description="A regular expression for whole source topics."
+    )
+    all: bool = Field(default=False, description="Also what the flow leaves alone, and why.")
+
+
+class Doctor(Value):
+    """Why a flow is slow or stands still, as `twinlog doctor --format json` has it."""
+
+    flow: str
+    state: str
+    lag: int
+    lag_ms: int
+    lanes: int
+    bytes_per_second: int | None
+    round_trips_ms: dict[str, dict[str, float]]
+    notes: list[str]
+    findings: list[dict[str, Any]]
+
+
+class CutoverPlan(Value):
+    """What a switchover or failover would do now, as its `plan --format json` has it."""
+
+    flow: str
+    plan: dict[str, Any]
+
+
+class Wish(Value):
+    """What is wanted, and why."""
+
+    model_config = ConfigDict(strict=True)
+
+    reason: str = Field(
+        default="", max_length=LONGEST_REASON, description="For those who see it in the status."
+    )
+    dry_run: bool = Field(default=False, description="Say what would change, and write nothing.")
+
+
+class LimitWish(Wish):
+    """The most that a flow copies in a second."""
+
+    bytes_per_second: (
+        Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE), BeforeValidator(_whole)] | None
+    ) = Field(description="null: as the configuration says.")
+
+
+class TopicWish(Wish):
+    """Topics of a flow."""
+
+    topics: list[Name] = Field(
+        min_length=1,
+        max_length=MOST_TOPICS,
+        description="Names or regular expressions, as the key `topics` takes them.",
+    )
+
+
+class Change(Value):
+    """What becomes of one flow or topic."""
+
+    flow: str
+    topic: str | None
+    intent: IntentKind
+    is_set: bool
+    bytes_per_second: int | None
+    is_needed: bool
+    """It was not so already."""
+    before: dict[str, Any] | None
+
+
+class Changes(Value):
+    """Written to the flow's state; whoever leads the flow follows within 2 s."""
+
+    dry_run: bool
+    changes: list[Change]

@@ -1,0 +1,165 @@
+"""Runs the endpoints: Starlette finds the path, pydantic checks what came, errors are answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from twinlog.control.web import connect
+from twinlog.control.web.api import openapi
+from twinlog.control.web.api.endpoints import ENDPOINTS, Asked, Endpoint
+from twinlog.control.web.api.site import Site
+from twinlog.control.web.api.stream import Streams
+from twinlog.control.web.front import CLIENT, JSON
+from twinlog.control.web.problem import (
+    NothingThere,
+    RequestRefused,
+    WrongMethod,
+    as_bytes,
+    internal,
+    problem,
+    status_of,
+)
+from twinlog.errors import TwinlogError
+
+log = logging.getLogger(__name__)
+
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+def app(site: Site) -> Starlette:
+    """Everything below `/api/v1`, and Connect's paths."""
+    by_path: dict[str, list[Endpoint]] = {}
+    for one in ENDPOINTS:
+        by_path.setdefault(one.path, []).append(one)
+    routes: list[BaseRoute] = [
+        Route(one.path, _Answering(site, one), methods=[one.method])
+        for some in by_path.values()
+        for one in some
+    ]
+    text = as_bytes(openapi.document())
+    routes.append(Route(openapi.PATH, lambda _: _json(200, text), methods=["GET"]))
+    routes.append(Route(openapi.STREAM, _Streaming(Streams(site)), methods=["GET"]))
+    routes += connect.routes(site)
+    return Starlette(
+        routes=routes,
+        exception_handlers={TwinlogError: _refused, HTTPException: _not_routed},
+    )
+
+
+class _Answering:
+    """One endpoint as an ASGI application."""
+
+    def __init__(self, site: Site, endpoint: Endpoint) -> None:
+        self._site = site
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        endpoint = self._endpoint
+        query = _checked(endpoint.query or _Nothing, _query(request), "query")
+        body = None
+        if endpoint.body is not None:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != JSON:  # a form of another site could send anything else
+                raise RequestRefused(f"the body must be JSON: Content-Type: {JSON}")
+            body = _checked(endpoint.body, _parsed(await request.body()), "body")
+        asked = Asked(
+            site=self._site,
+            client=scope[CLIENT],
+            path=request.path_params,
+            query=query,
+            body=body,
+        )
+        try:
+            found = await endpoint.run(asked)
+        except TwinlogError:
+            raise
+        except Exception:
+            # its text may hold what no client is to see
+            log.exception("%s %s failed", request.method, scope["path"])
+            response = _json(500, as_bytes(internal(scope["path"])))
+        else:
+            response = _json(200, found.model_dump_json(by_alias=True).encode() + b"\n")
+        await response(scope, receive, send)
+
+
+class _Streaming:
+    """The stream as an ASGI application."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if request.method == "HEAD":
+            response = Response(headers=_HEADERS, media_type="text/event-stream")
+            await response(scope, receive, send)
+            return
+        await self._streams.run(request, send)
+
+
+class _Nothing(BaseModel):
+    """The query of a path that takes none."""
+
+    model_config = {"extra": "forbid"}
+
+
+def _query(request: Request) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in found:
+            raise RequestRefused(f"query: {name[:100]} is given twice")
+        found[name] = value
+    return found
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused("body: is no JSON") from error
+
+
+def _checked(model: type[BaseModel], value: Any, where: str) -> BaseModel:
+    try:
+        return model.model_validate(value, by_alias=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = ".".join(str(one) for one in first["loc"])[:100]
+        raise RequestRefused(f"{where}: {name}: {first['msg']}".replace(": : ", ": ")) from error
+
+
+def _json(status: int, body: bytes) -> Response:
+    return Response(body, status, headers=_HEADERS, media_type="application/json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, TwinlogError)  # noqa: S101 (registered for these)
+    path = request.scope["path"]
+    response = _json(status_of(error), as_bytes(problem(error, path)))
+    if response.status_code == 503:
+        response.headers["retry-after"] = "5"
+    return response
+
+
+async def _not_routed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 (registered for these)
+    path, headers = request.scope["path"], dict(error.headers or {})
+    if error.status_code == 405:
+        takes = headers.get("Allow", "GET")
+        body = problem(WrongMethod(f"{path[:200]} takes {takes}"), path)
+    else:
+        body = problem(NothingThere(f"nothing is at {path[:200]}"), path)
+    response = _json(error.status_code, as_bytes(body))
+    response.headers.update(headers)
+    return response

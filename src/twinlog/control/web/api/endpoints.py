@@ -1,0 +1,317 @@
+"""Which path answers what: one table, from which the routes and the OpenAPI document are made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from twinlog.client.steering import FlowSteering
+from twinlog.codes import CONDITIONS
+from twinlog.config.regex.linear import linear_matcher
+from twinlog.config.regex.reader import RegexProblem
+from twinlog.control.check.group_readiness import ready_groups
+from twinlog.control.compare.comparison import compare_flows
+from twinlog.control.cutover.failover import Failover
+from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.switchover import Switchover, Ways
+from twinlog.control.doctor.findings import as_json, findings
+from twinlog.control.doctor.look import look
+from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wishes import Ask, wish
+from twinlog.control.web.api import answers, shown
+from twinlog.control.web.api.site import Site
+from twinlog.control.web.problem import NothingThere
+from twinlog.control.web.tokens import Client
+from twinlog.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that was checked against the types of its endpoint."""
+
+    site: Site
+    client: Client
+    path: Mapping[str, str]
+    """What stands in place of `{flow}` and `{code}`."""
+    query: Any = None
+    body: Any = None
+
+    @property
+    def flow(self) -> str:
+        return self.path["flow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One path and method."""
+
+    method: str
+    path: str
+    summary: str
+    answer: type[BaseModel]
+    run: Callable[[Asked], Awaitable[BaseModel]]
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+
+
+async def _flows(asked: Asked) -> answers.Flows:
+    return await asked.site.flows()
+
+
+async def _flow(asked: Asked) -> answers.Flow:
+    return await asked.site.flow(asked.flow)
+
+
+async def _partitions(asked: Asked) -> answers.PartitionPage:
+    query: answers.PartitionQuery = asked.query
+    parts = await asked.site.parts(asked.flow)
+    total, rows = await asked.site.pages.run(lambda: shown.page(parts.partitions, query))
+    age_ms = int((time.monotonic() - parts.at) * 1000)
+    return answers.PartitionPage(
+        flow=asked.flow,
+        total=total,
+        offset=query.offset,
+        partitions=rows,
+        told_by="here" if parts.is_here else "clusters",
+        as_of_ms=int(time.time() * 1000) - age_ms,
+        age_ms=age_ms,
+    )
+
+
+async def _groups(asked: Asked) -> answers.Groups:
+    config = asked.site.alone(asked.flow)
+    names = [asked.query.group] if asked.query.group else []
+    (found,) = await asked.site.questions.run(lambda: list(ready_groups(config, names)))
+    if names and not found.groups:
+        raise NothingThere(f"{asked.flow} has no group {names[0][:200]} on its source")
+    return answers.Groups(
+        flow=found.flow,
+        groups=[one.as_json() for one in found.groups],
+        left_out=found.left_out,
+        notes=found.notes,
+    )
+
+
+def _matching(topics: str | None) -> Callable[[str], bool]:
+    """A client's expression must not hold the process, as Python's `re` would for `(a+)+b`."""
+    if topics is None:
+        return lambda _: True
+    try:
+        return linear_matcher(topics)
+    except RegexProblem as problem:
+        raise UsageError(
+            f"topics: {topics} is no regular expression that is taken here: {problem}"
+        ) from None
+
+
+async def _diff(asked: Asked) -> answers.Diff:
+    config, every = asked.site.alone(asked.flow), bool(asked.query.all)
+    matches = _matching(asked.query.topics)
+    (found,) = await asked.site.questions.run(
+        lambda: list(compare_flows(config, matches, with_left_alone=every, say=lambda _: None))
+    )
+    return answers.Diff.model_validate(found.as_json(with_left_alone=every))
+
+
+async def _doctor(asked: Asked) -> answers.Doctor:
+    config, file = asked.site.alone(asked.flow), asked.site.file
+    (seen,) = await asked.site.questions.run(lambda: list(look(config, file)))
+    return answers.Doctor.model_validate(as_json(seen, findings(seen)))
+
+
+def _planned(look: Callable[[Scope], Any]) -> Callable[[Asked], Awaitable[BaseModel]]:
+    async def run(asked: Asked) -> answers.CutoverPlan:
+        config = asked.site.flow_config(asked.flow)
+
+        def plan() -> dict[str, Any]:
+            with Scope(flow_setup(config)) as scope:
+                found: dict[str, Any] = look(scope).as_json()
+                return found
+
+        return answers.CutoverPlan(flow=asked.flow, plan=await asked.site.questions.run(plan))
+
+    return run
+
+
+async def _events(asked: Asked) -> answers.Events:
+    query: answers.EventQuery = asked.query
+    found = asked.site.events.since(query.since)
+    last = found[-1].number if found else query.since
+    wanted = [one for one in found if query.flow in ("", one.event.flow)]
+    return answers.Events(events=[shown.event(one) for one in wanted[-query.limit :]], last=last)
+
+
+async def _codes(_: Asked) -> answers.Codes:
+    return answers.Codes(codes=[shown.code(name) for name in sorted(CONDITIONS)])
+
+
+async def _code(asked: Asked) -> answers.Code:
+    name = asked.path["code"]
+    if name not in CONDITIONS:
+        raise NothingThere(f"no code {name[:200]}")
+    return shown.code(name)
+
+
+async def _clusters(asked: Asked) -> answers.Clusters:
+    return shown.clusters(asked.site.config)
+
+
+async def wished(site: Site, client: Client, flow: str, ask: Ask, **said: Any) -> answers.Changes:
+    """Write what is wanted, as the command line does; `said`: reason, dry_run, nothing."""
+    config = site.flow_config(flow)
+    who = f"{client.name} (REST)"
+    changes = await site.wishes.run(lambda: wish([config], ask, who=who, **said))
+    site.leaders.changed()
+    return answers.Changes(
+        dry_run=said["dry_run"],
+        changes=[answers.Change.model_validate(one.as_json()) for one in changes],
+    )
+
+
+def _of_flow(act: Callable[[FlowSteering, Any], Any]) -> Callable[[Asked], Awaitable[BaseModel]]:
+    """`act` is given the flow's steering and the body."""
+
+    async def run(asked: Asked) -> answers.Changes:
+        body = asked.body
+        return await wished(
+            asked.site,
+            asked.client,
+            asked.flow,
+            lambda one: list(act(one, body)),
+            reason=body.reason,
+            dry_run=body.dry_run,
+        )
+
+    return run
+
+
+def _of_topics(
+    act: Callable[[FlowSteering, list[str]], Any], nothing: str
+) -> Callable[[Asked], Awaitable[BaseModel]]:
+    async def run(asked: Asked) -> answers.Changes:
+        body: answers.TopicWish = asked.body
+        return await wished(
+            asked.site,
+            asked.client,
+            asked.flow,
+            lambda one: list(act(one, body.topics)),
+            reason=body.reason,
+            dry_run=body.dry_run,
+            nothing=f"topics: {nothing}",
+        )
+
+    return run
+
+
+_NO_TOPIC: Final = "the flow mirrors no topic that matches"
+_NOT_PAUSED: Final = "no topic that matches is paused or released by name"
+_FLOW: Final = "/api/v1/flows/{flow}"
+
+
+def _wish(name: str, summary: str, act: Callable[[FlowSteering, Any], Any]) -> Endpoint:
+    return Endpoint(
+        method="POST",
+        path=f"{_FLOW}/{name}",
+        summary=summary,
+        body=answers.LimitWish if name == "limit" else answers.Wish,
+        answer=answers.Changes,
+        run=_of_flow(act),
+    )
+
+
+def _topic_wish(
+    name: str, summary: str, act: Callable[[FlowSteering, list[str]], Any], nothing: str
+) -> Endpoint:
+    return Endpoint(
+        method="POST",
+        path=f"{_FLOW}/topics/{name}",
+        summary=summary,
+        body=answers.TopicWish,
+        answer=answers.Changes,
+        run=_of_topics(act, nothing),
+    )
+
+
+def _get(
+    path: str,
+    summary: str,
+    answer: type[BaseModel],
+    run: Callable[[Asked], Awaitable[BaseModel]],
+    query: type[BaseModel] | None = None,
+) -> Endpoint:
+    return Endpoint(method="GET", path=path, summary=summary, answer=answer, run=run, query=query)
+
+
+ENDPOINTS: Final = (
+    _get("/api/v1/flows", "All flows, by whoever leads them.", answers.Flows, _flows),
+    _get(_FLOW, "One flow.", answers.Flow, _flow),
+    _get(
+        f"{_FLOW}/partitions",
+        "Partitions of a flow. Where another process leads it, both clusters are asked.",
+        answers.PartitionPage,
+        _partitions,
+        answers.PartitionQuery,
+    ),
+    _get(
+        f"{_FLOW}/groups",
+        "Groups of a flow's source: which may move, and why others may not. It may take seconds.",
+        answers.Groups,
+        _groups,
+        answers.GroupQuery,
+    ),
+    _get(
+        f"{_FLOW}/diff",
+        "What differs between the two clusters of a flow. It may take seconds.",
+        answers.Diff,
+        _diff,
+        answers.DiffQuery,
+    ),
+    _get(
+        f"{_FLOW}/doctor",
+        "Why a flow is slow or stands still. It measures for some seconds.",
+        answers.Doctor,
+        _doctor,
+    ),
+    _get(
+        f"{_FLOW}/switchover",
+        "What a switchover would find now: gates with evidence, and groups. It may take seconds.",
+        answers.CutoverPlan,
+        _planned(lambda scope: Switchover(scope, Ways(), lambda _: None).plan()),
+    ),
+    _get(
+        f"{_FLOW}/failover",
+        "What a failover would lose now, and where groups would resume. It may take seconds.",
+        answers.CutoverPlan,
+        _planned(lambda scope: Failover(scope).plan()),
+    ),
+    _get("/api/v1/events", "Events of this process.", answers.Events, _events, answers.EventQuery),
+    _get("/api/v1/codes", "What every code means, and what to do.", answers.Codes, _codes),
+    _get("/api/v1/codes/{code}", "What a code means, and what to do.", answers.Code, _code),
+    _get("/api/v1/clusters", "The clusters of the configuration.", answers.Clusters, _clusters),
+    _wish("pause", "Stop the copy of a flow until it is resumed.", lambda one, _: one.pause()),
+    _wish("resume", "Take the pause of a flow back.", lambda one, _: one.resume()),
+    _wish(
+        "limit",
+        "Limit what a flow copies in a second.",
+        lambda one, body: one.limit(body.bytes_per_second),
+    ),
+    _topic_wish(
+        "pause", "Stop the copy of topics.", lambda one, names: one.pause_topics(names), _NO_TOPIC
+    ),
+    _topic_wish(
+        "resume",
+        "Take the pause or release of topics back.",
+        lambda one, names: one.resume_topics(names),
+        _NOT_PAUSED,
+    ),
+    _topic_wish(
+        "release",
+        "Mirror topics no more: others may write to their remote topics.",
+        lambda one, names: one.release_topics(names),
+        _NO_TOPIC,
+    ),
+)

@@ -1,0 +1,252 @@
+"""Makes answers of what is known: snapshots of this process, rows of others, what both clusters
+show.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from twinlog.codes import CONDITIONS, FlowState
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.duties.publication import USUAL
+from twinlog.control.watch.events import NumberedEvent
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.web.api import answers
+from twinlog.control.web.api.leaders import Heard
+from twinlog.mirror.state.intents import FlowIntents
+from twinlog.mirror.state.published import PublishedStatus
+
+HERE: Final = "here"
+
+
+def leads(snapshot: FlowSnapshot | None) -> bool:
+    """Whether this process leads the flow, and so knows more of it than anybody."""
+    return (
+        snapshot is not None
+        and snapshot.generation >= 0
+        and snapshot.state is not FlowState.STANDBY
+    )
+
+
+def flow(
+    config: FlowConfig, snapshot: FlowSnapshot | None, age_s: float, heard: Heard
+) -> answers.Flow:
+    """One flow by who leads it; `snapshot` is this process's, `age_s` old."""
+    told = None if heard.told is None else heard.told.status
+    intents = FlowIntents() if heard.told is None else heard.told.intents
+    name: dict[str, Any] = {
+        "flow": str(config.flow),
+        "source": config.flow.source,
+        "target": config.flow.target,
+        "wanted": wanted(intents),
+        "problem": heard.problem,
+    }
+    now_ms = int(time.time() * 1000)
+    if told is not None and not leads(snapshot):
+        return answers.Flow(**name, **_told(told, now_ms))
+    if snapshot is not None:
+        return answers.Flow(**name, **_seen(snapshot, now_ms, age_s))
+    return answers.Flow(**name, **_unknown())
+
+
+def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
+    lags = [part.lag for part in seen.partitions if part.lag >= 0]
+    return {
+        "state": seen.state,
+        "since_ms": seen.since_ms or None,
+        "reason": seen.reason,
+        "code": seen.code,
+        "guarantee": seen.guarantee,
+        "lanes": seen.lanes,
+        "generation": _known(seen.generation),
+        "records": seen.records,
+        "bytes": seen.bytes,
+        "partitions": len(seen.partitions),
+        "unusual_partitions": sum(
+            bool(part.code) or part.state not in USUAL for part in seen.partitions
+        ),
+        "lag": sum(lags) if lags else None,
+        "lag_unknown_partitions": len(seen.partitions) - len(lags),
+        "loss": answers.Loss(
+            records=_known(seen.loss_records),
+            ms=_known(seen.loss_ms),
+            unknown_partitions=seen.loss_unknown,
+            objective_ms=_known(seen.rpo_ms),
+            excess=seen.rpo_excess,
+        ),
+        "told_by": HERE,
+        "as_of_ms": now_ms - int(age_s * 1000),
+        "age_ms": int(age_s * 1000),
+    }
+
+
+def _told(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
+    return {
+        "state": FlowState(told.state),
+        "since_ms": told.since_ms or None,
+        "reason": told.reason,
+        "code": "",
+        "guarantee": told.guarantee,
+        "lanes": told.lanes,
+        "generation": _known(told.generation),
+        "records": told.records,
+        "bytes": told.bytes,
+        "partitions": told.partitions,
+        "unusual_partitions": told.unusual_partitions,
+        "lag": None,
+        "lag_unknown_partitions": None,
+        "loss": answers.Loss(
+            records=_known(told.loss_records),
+            ms=_known(told.loss_ms),
+            unknown_partitions=told.loss_unknown,
+            objective_ms=None,
+            excess="",
+        ),
+        "told_by": told.where,
+        "as_of_ms": told.at_ms,
+        "age_ms": max(0, now_ms - told.at_ms),
+    }
+
+
+def _unknown() -> dict[str, Any]:
+    """Before the first report of this process."""
+    return {
+        "state": FlowState.NOT_RUNNING,
+        "since_ms": None,
+        "reason": "nobody that this process has heard of leads the flow",
+        "code": "",
+        "guarantee": "",
+        "lanes": 0,
+        "generation": None,
+        "records": 0,
+        "bytes": 0,
+        "partitions": 0,
+        "unusual_partitions": None,
+        "lag": None,
+        "lag_unknown_partitions": None,
+        "loss": answers.Loss(
+            records=None, ms=None, unknown_partitions=0, objective_ms=None, excess=""
+        ),
+        "told_by": HERE,
+        "as_of_ms": None,
+        "age_ms": None,
+    }
+
+
+def wanted(intents: FlowIntents) -> list[answers.Wanted]:
+    """What people want of a flow and its topics, the flow first."""
+    found = (intents.get(kind, topic) for kind, topic in sorted(intents.keys(), key=_by_topic))
+    return [
+        answers.Wanted(
+            intent=one.kind,
+            topic=one.topic or None,
+            bytes_per_second=one.bytes_per_second,
+            who=one.who,
+            at_ms=one.at_ms,
+            reason=one.reason,
+        )
+        for one in found
+        if one is not None
+    ]
+
+
+def _by_topic(key: tuple[str, str]) -> tuple[str, str]:
+    return key[1], key[0]
+
+
+def partition(part: PartitionSnapshot) -> answers.Partition:
+    """One row."""
+    return answers.Partition(
+        topic=part.topic,
+        partition=part.partition,
+        target_topic=part.target_topic,
+        state=part.state,
+        since_ms=part.since_ms or None,
+        lag=_known(part.lag),
+        lag_ms=_known(part.lag_ms),
+        loss_records=_known(part.loss_records),
+        loss_ms=_known(part.loss_ms),
+        records=part.records,
+        bytes=part.bytes,
+        next_offset=_known(part.upstream),
+        kept_ms=_known(part.left_ms),
+        catches_up_ms=_known(part.needs_ms),
+        is_near_deletion=part.is_near_deletion,
+        code=part.code,
+        message=part.message,
+    )
+
+
+def _most(number: int) -> int:
+    """What is not known may be the worst, and is sorted as that."""
+    return number if number >= 0 else 1 << 62
+
+
+_COLUMNS: Final[dict[str, Callable[[PartitionSnapshot], int]]] = {
+    "lag": lambda part: _most(part.lag),
+    "lossRecords": lambda part: _most(part.loss_records),
+    "lossMs": lambda part: _most(part.loss_ms),
+    "keptMs": lambda part: _most(part.left_ms),
+    "records": lambda part: part.records,
+    "sinceMs": lambda part: part.since_ms,
+}
+
+
+def page(
+    parts: Iterable[PartitionSnapshot], query: answers.PartitionQuery
+) -> tuple[int, list[answers.Partition]]:
+    """How many match, and those of the page; equal ones by topic and partition."""
+    found = [
+        part
+        for part in parts
+        if query.topic in part.topic
+        and (query.state is None or part.state is query.state)
+        and (not query.code or part.code == query.code)
+    ]
+    column, is_down = query.sort.removeprefix("-"), query.sort.startswith("-")
+    found.sort(key=lambda part: (part.topic, part.partition), reverse=is_down and column == "topic")
+    if column != "topic":
+        found.sort(key=_COLUMNS[column], reverse=is_down)
+    rows = found[query.offset : query.offset + query.limit]
+    return len(found), [partition(part) for part in rows]
+
+
+def event(one: NumberedEvent) -> answers.Event:
+    """A line of the log."""
+    said = one.event
+    return answers.Event(
+        number=one.number,
+        time=said.time,
+        level=said.level,
+        flow=said.flow,
+        code=said.code,
+        message=said.message,
+    )
+
+
+def code(name: str) -> answers.Code:
+    """One of the catalogue."""
+    found = CONDITIONS[name]
+    return answers.Code(code=name, meaning=found.meaning, advice=found.advice, retry=found.retry)
+
+
+def clusters(config: MirrorConfig) -> answers.Clusters:
+    """Where they are and what they are for; how they are entered is told nobody."""
+    names = [one.flow for one in config.flows]
+    return answers.Clusters(
+        clusters=[
+            answers.Cluster(
+                alias=one.alias,
+                bootstrap_servers=[str(server) for server in one.servers],
+                source_of=[str(flow) for flow in names if flow.source == one.alias],
+                target_of=[str(flow) for flow in names if flow.target == one.alias],
+            )
+            for one in config.clusters
+        ]
+    )
+
+
+def _known(value: int) -> int | None:
+    return value if value >= 0 else None

@@ -1,0 +1,237 @@
+"""Connect's REST paths, as scripts for MirrorMaker 2 know them, in Connect's format.
+
+A flow has the connectors that MirrorMaker 2 makes of it. Below `/SOURCE/TARGET`, where dedicated
+MirrorMaker 2 has one Connect worker for each flow (KIP-710), they have its names:
+`MirrorSourceConnector`, `MirrorCheckpointConnector`, `MirrorHeartbeatConnector`. At the root, where
+the flows of a process meet, the flow stands in front: `A->B.MirrorSourceConnector`; with one flow
+alone the short names do as well.
+
+What differs: a flow is steered as a whole, by its MirrorSourceConnector. `stop` is `pause`: lanes
+end for both, and `resume` takes back either. Nothing is created, changed, restarted or deleted
+here, and the config of a connector names what it copies, not how clusters are entered.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from twinlog.codes import FlowState
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.web.api import answers
+from twinlog.control.web.api.endpoints import wished
+from twinlog.control.web.api.site import Site
+from twinlog.control.web.front import CLIENT
+from twinlog.control.web.problem import Conflict, NothingThere, status_of
+from twinlog.errors import TwinlogError
+
+SOURCE: Final = "MirrorSourceConnector"
+CHECKPOINT: Final = "MirrorCheckpointConnector"
+HEARTBEAT: Final = "MirrorHeartbeatConnector"
+KINDS: Final = (SOURCE, CHECKPOINT, HEARTBEAT)
+"""MirrorMaker 2 makes all three, whatever the flow emits."""
+PACKAGE: Final = "org.apache.kafka.connect.mirror."
+
+_STATES: Final = {
+    FlowState.PAUSED: "PAUSED",
+    FlowState.FENCED: "STOPPED",
+    FlowState.FAILED: "FAILED",
+    FlowState.NOT_RUNNING: "UNASSIGNED",
+    FlowState.STANDBY: "UNASSIGNED",
+    FlowState.STOPPED: "UNASSIGNED",
+}
+"""In Connect's words; every other one is RUNNING."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def routes(site: Site) -> Iterator[BaseRoute]:
+    """At the root, and for each flow."""
+    connect = _Connect(site)
+    for prefix in ("", "/{source}/{target}"):
+        for method, path, run in (
+            ("GET", "", connect.names),
+            ("GET", "/{name}", connect.one),
+            ("GET", "/{name}/config", connect.config),
+            ("GET", "/{name}/status", connect.status),
+            ("GET", "/{name}/offsets", connect.offsets),
+            ("PUT", "/{name}/pause", connect.pause),
+            ("PUT", "/{name}/stop", connect.stop),
+            ("PUT", "/{name}/resume", connect.resume),
+        ):
+            yield Route(f"{prefix}/connectors{path}", _as_connect(run), methods=[method])
+
+
+def _as_connect(run: Handler) -> Handler:
+    """Errors as Connect has them."""
+
+    @functools.wraps(run)
+    async def answer(request: Request) -> Response:
+        try:
+            response = await run(request)
+        except TwinlogError as error:
+            status = status_of(error)
+            body = {"error_code": status, "message": str(error)}
+            response = JSONResponse(body, status)
+        response.headers["cache-control"] = "no-store"
+        return response
+
+    return answer
+
+
+class _Connect:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._worker = socket.gethostname()
+
+    async def names(self, request: Request) -> Response:
+        found = [(name, flow, kind) for flow, kind, name in self._connectors(request)]
+        expanded = request.query_params.getlist("expand")
+        if not expanded:
+            return JSONResponse([name for name, _, _ in found])
+        out: dict[str, dict[str, Any]] = {}
+        for name, flow, kind in found:
+            out[name] = {}
+            if "status" in expanded:
+                told = await self._site.flow(str(flow.flow))
+                out[name]["status"] = self._status(name, kind, told)
+            if "info" in expanded:
+                out[name]["info"] = await self._info(name, flow, kind)
+        return JSONResponse(out)
+
+    async def one(self, request: Request) -> Response:
+        return JSONResponse(await self._info(*self._named(request)))
+
+    async def config(self, request: Request) -> Response:
+        return JSONResponse(_config(*self._named(request)))
+
+    async def status(self, request: Request) -> Response:
+        name, flow, kind = self._named(request)
+        return JSONResponse(self._status(name, kind, await self._site.flow(str(flow.flow))))
+
+    async def offsets(self, request: Request) -> Response:
+        _, flow, kind = self._named(request)
+        if kind != SOURCE:
+            return JSONResponse({"offsets": []})  # they keep none
+        parts = await self._site.parts(str(flow.flow))
+        found = [
+            {
+                "partition": {
+                    "cluster": flow.source_alias,
+                    "partition": part.partition,
+                    "topic": part.topic,
+                },
+                "offset": {"offset": part.upstream - 1},  # Connect keeps the last one, not the next
+            }
+            for part in sorted(parts.partitions, key=lambda part: (part.topic, part.partition))
+            if part.upstream > 0
+        ]
+        return JSONResponse({"offsets": found})
+
+    async def pause(self, request: Request) -> Response:
+        await self._pause(request, "paused")
+        return Response(status_code=202)
+
+    async def stop(self, request: Request) -> Response:
+        await self._pause(request, "stopped")
+        return Response(status_code=204)
+
+    async def resume(self, request: Request) -> Response:
+        flow = self._steered(request)
+        await wished(
+            self._site,
+            request.scope[CLIENT],
+            flow,
+            lambda one: one.resume(),
+            reason="resumed over Connect's paths",
+            dry_run=False,
+        )
+        return Response(status_code=202)
+
+    async def _pause(self, request: Request, word: str) -> None:
+        flow = self._steered(request)
+        await wished(
+            self._site,
+            request.scope[CLIENT],
+            flow,
+            lambda one: one.pause(),
+            reason=f"{word} over Connect's paths",
+            dry_run=False,
+        )
+
+    def _steered(self, request: Request) -> str:
+        name, flow, kind = self._named(request)
+        if kind != SOURCE:
+            raise Conflict(
+                f"{name}: a flow is paused as a whole; name {flow.flow}.{SOURCE} instead"
+            )
+        return str(flow.flow)
+
+    def _named(self, request: Request) -> tuple[str, FlowConfig, str]:
+        """The connector of a path: its name, its flow, its kind."""
+        name = request.path_params["name"]
+        short = {kind: flow for flow, kind, _ in self._connectors(request)}
+        for flow, kind, known in self._connectors(request):
+            if name == known:
+                return name, flow, kind
+        if name in short and len(self._site.config.flows) == 1:
+            return name, short[name], name
+        raise NothingThere(f"Connector {name[:200]} not found")
+
+    def _connectors(self, request: Request) -> Iterator[tuple[FlowConfig, str, str]]:
+        """Flow, kind and name of each."""
+        below = request.path_params.get("source"), request.path_params.get("target")
+        for flow in self._site.config.flows:
+            if below == (None, None):
+                prefix = f"{flow.flow}."
+            elif below == (flow.flow.source, flow.flow.target):
+                prefix = ""
+            else:
+                continue
+            for kind in KINDS:
+                yield flow, kind, f"{prefix}{kind}"
+
+    async def _info(self, name: str, flow: FlowConfig, kind: str) -> dict[str, Any]:
+        told = await self._site.flow(str(flow.flow))
+        tasks = [{"connector": name, "task": number} for number in range(_tasks(kind, told))]
+        config = _config(name, flow, kind)
+        return {"name": name, "config": config, "tasks": tasks, "type": "source"}
+
+    def _status(self, name: str, kind: str, told: answers.Flow) -> dict[str, Any]:
+        state = _STATES.get(told.state, "RUNNING")
+        worker = self._worker if told.told_by == "here" else told.told_by
+        where: dict[str, Any] = {"state": state, "worker_id": worker}
+        if state == "FAILED":
+            where["trace"] = told.reason
+        tasks = [{"id": number, **where} for number in range(_tasks(kind, told))]
+        if told.state is FlowState.PARTLY_FAILED:  # which lane has them changes: one stands for all
+            tasks[:1] = [{**one, "state": "FAILED", "trace": told.reason} for one in tasks[:1]]
+        return {"name": name, "connector": where, "tasks": tasks, "type": "source"}
+
+
+def _tasks(kind: str, told: answers.Flow) -> int:
+    """Lanes copy; the rest is done by the process that leads."""
+    return told.lanes if kind == SOURCE else 0
+
+
+def _config(name: str, flow: FlowConfig, kind: str) -> dict[str, str]:
+    """What it copies; nothing that enters a cluster."""
+    return {
+        "name": name,
+        "connector.class": PACKAGE + kind,
+        "source.cluster.alias": flow.source_alias,
+        "target.cluster.alias": flow.target_alias,
+        "replication.policy.class": flow.policy.custom or flow.policy.kind.value,
+        **({} if flow.lanes.tasks_max is None else {"tasks.max": str(flow.lanes.tasks_max)}),
+        **(
+            {"topics": flow.settings["topics"].value}
+            if kind == SOURCE and "topics" in flow.settings
+            else {}
+        ),
+    }

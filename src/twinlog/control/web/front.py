@@ -1,0 +1,356 @@
+"""Decides who comes in, and what is asked of whom: probes are answered here, the rest below.
+
+In this order, before anything is done for a request (files of the page need the first alone):
+
+1. Its host. Where this machine alone is served, a request must name this machine: a page in a
+   browser here may have given its own name our address (DNS rebinding), and would read what it may
+   not. Elsewhere a token is needed, which no browser adds by itself, or a client's certificate,
+   where the server's own does not fit a foreign name.
+2. Its origin. Browsers say from which page a request comes; a page of another site gets nothing.
+   What changes something must come as JSON or by PUT, which no form of another site can send.
+3. Its body: whole, bounded, within the one deadline of its connection.
+4. Its client: a token, or a certificate; and its role.
+
+Where others reach the address and nobody has to prove who it is, there are metrics and probes
+alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from twinlog.config.rest import RestConfig, Role
+from twinlog.control.watch.monitor import PATHS, Answer, Monitor
+from twinlog.control.web.address import is_loopback
+from twinlog.control.web.open_requests import Connection, OpenRequests
+from twinlog.control.web.page.assets import HEADERS as PAGE_HEADERS
+from twinlog.control.web.page.assets import ROOT as PAGE
+from twinlog.control.web.page.assets import asset
+from twinlog.control.web.problem import (
+    ForeignOrigin,
+    NotGuarded,
+    NothingThere,
+    NotOurName,
+    NotYourRole,
+    RequestRefused,
+    TooLarge,
+    WhoAreYou,
+    WrongMethod,
+    as_bytes,
+    internal,
+    problem,
+    status_of,
+)
+from twinlog.control.web.tokens import Client, Tokens
+from twinlog.control.web.workers import Workers
+from twinlog.errors import TwinlogError
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+LoadApi = Callable[[], App]
+
+LONGEST_BODY: Final = 65_536
+READ_AT_MOST: Final = 1 << 20
+READS: Final = ("GET", "HEAD")
+JSON: Final = "application/json"
+LONG_S: Final = 180.0
+"""For an answer of REST: it may ask two clusters."""
+AT_ONCE: Final = 2
+AT_MOST: Final = 64
+"""Scrapes that are made or wait."""
+HELD: Final = "twinlog.held"
+CLIENT: Final = "twinlog.client"
+IS_KNOWN: Final = "twinlog.is_known"
+"""Names in a request's scope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The place of a connection among those that are open."""
+
+    socket: Connection
+    requests: OpenRequests
+    abort: Callable[[], None]
+    """Ends it without another byte."""
+
+    def asked(self) -> None:
+        self.requests.asked(self.socket)
+
+    def allow(self, seconds: float) -> None:
+        self.requests.allow(self.socket, seconds)
+
+    def release(self) -> None:
+        """It stays open as long as it likes; whoever lets it bounds such ones."""
+        self.requests.remove(self.socket)
+
+
+class Front:
+    """Of one server; all of it runs in the thread of its event loop."""
+
+    def __init__(
+        self,
+        *,
+        monitor: Monitor,
+        rest: RestConfig,
+        tokens: Tokens | None,
+        own_name: str | None,
+        load_api: LoadApi | None,
+    ) -> None:
+        """`own_name`: of a listener of this machine; None: others reach it."""
+        self._monitor = monitor
+        self._rest = rest
+        self._tokens = tokens
+        self._own_name = own_name
+        self._load_api = load_api
+        self._api: App | None = None
+        self._workers = Workers(AT_ONCE, AT_MOST)
+        self._loading = asyncio.Lock()
+        self.is_stopping = False
+
+    @property
+    def has_api(self) -> bool:
+        """It is never served to whom nobody knows."""
+        return self._load_api is not None and self._is_guarded
+
+    @property
+    def _is_guarded(self) -> bool:
+        return self._own_name is not None or self._rest.is_guarded
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        return (*PATHS, "/api/v1", PAGE) if self.has_api else PATHS
+
+    def stop(self) -> None:
+        """Answers without an end come to theirs."""
+        self.is_stopping = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, held: Held) -> None:
+        path = str(scope["path"])
+        try:
+            path, hosts = self._split(scope)
+            self._check_host(hosts)
+            if await self._page(scope, path, send):
+                return
+            _check_origin(scope)
+            body = await _body(scope, receive)
+            if body is None:
+                return  # it went away
+            held.asked()
+            if path in PATHS:
+                answer = await self._probe(scope, path)
+                await _send(scope, send, answer)
+                return
+            await self._rest_answer(scope, path, body, receive, send, held)
+        except TwinlogError as error:
+            await _send(scope, send, _refusal(error, path))
+        except Exception:
+            log.exception("a request for %s failed", path)
+            await _send(
+                scope, send, Answer(status=500, content_type=JSON, body=as_bytes(internal(path)))
+            )
+
+    async def _page(self, scope: Scope, path: str, send: Send) -> bool:
+        """Whether it was a file of the page. It says nothing of a flow, so a link of another site
+        may lead to it, and it comes before the token that the page asks for.
+        """
+        if not self.has_api or scope["method"] not in READS:
+            return False
+        if path == "/" and "text/html" in _header(scope, b"accept"):
+            there = Answer(status=302, content_type="text/plain", body=b"")
+            await _send(scope, send, there, ((b"location", PAGE.encode()),))
+            return True
+        found = asset(path)
+        if found is not None:
+            await _send(scope, send, found, PAGE_HEADERS)
+        return found is not None
+
+    async def _probe(self, scope: Scope, path: str) -> Answer:
+        if not self._rest.monitoring_is_open:
+            self._known(scope)
+        if scope["method"] not in READS:
+            raise WrongMethod(f"{path} can only be read; ask with GET")
+        accept, encoding = _header(scope, b"accept"), _header(scope, b"accept-encoding")
+        if path != "/metrics":
+            answer = self._monitor.answer(path)
+        else:
+            # the text of many series takes a while, and a probe must not wait for it
+            answer = await self._workers.run(lambda: self._monitor.answer(path, accept, encoding))
+        assert answer is not None  # noqa: S101 (it is one of its paths)
+        return answer
+
+    async def _rest_answer(
+        self, scope: Scope, path: str, body: bytes, receive: Receive, send: Send, held: Held
+    ) -> None:
+        if self._load_api is None:
+            raise NothingThere(f"nothing is at {path}; there are {', '.join(PATHS)}")
+        if not self._is_guarded:
+            raise NotGuarded(
+                "REST is not served here: others reach this address, and nobody has to prove who "
+                "it is"
+            )
+        client = self._known(scope)
+        if scope["method"] not in READS and not client.may_operate:
+            raise NotYourRole(f"{client.name} may read, and not operate")
+        held.allow(LONG_S)
+        api = await self._loaded(self._load_api)
+        asked = scope
+        scope = {
+            **scope,
+            "path": path,
+            HELD: held,
+            CLIENT: client,
+            IS_KNOWN: lambda: self._is_known(asked),
+        }
+        await api(scope, _Replay(body, receive), send)
+
+    async def _loaded(self, load: LoadApi) -> App:
+        """Beside the loop: it takes a second, and a probe must not wait for it."""
+        async with self._loading:
+            if self._api is None:
+                self._api = await self._workers.run(load)
+            return self._api
+
+    def _is_known(self, scope: Scope) -> bool:
+        """Whether who asked would still come in; for answers without an end."""
+        try:
+            self._known(scope)
+        except WhoAreYou:
+            return False
+        return True
+
+    def _known(self, scope: Scope) -> Client:
+        """Who asks. Where nothing is set, whoever reaches us: this machine alone for REST."""
+        given = _header(scope, b"authorization")
+        if given and self._tokens is not None:
+            kind, _, token = given.partition(" ")
+            found = self._tokens.client(token.strip()) if kind.lower() == "bearer" else None
+            if found is None:
+                raise WhoAreYou("the token is not one of twinlog.rest.tokens.file")
+            return found
+        if self._rest.client_ca_file is not None:
+            # the handshake has refused whoever has no certificate of it
+            return Client(name="certificate", role=self._rest.client_role)
+        if self._tokens is not None:
+            raise WhoAreYou("a token is needed: Authorization: Bearer TOKEN")
+        return Client(name="local", role=Role.OPERATE)
+
+    def _split(self, scope: Scope) -> tuple[str, list[str]]:
+        """The path, and every host that the request names."""
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        path = str(scope["path"])
+        if path.startswith("/"):
+            return path, hosts
+        try:
+            parts = urlsplit(path)  # `GET http://HOST/PATH`, as to a proxy
+        except ValueError as error:
+            raise RequestRefused("the request's target is no address") from error
+        return parts.path or "/", [*hosts, parts.netloc]
+
+    def _check_host(self, hosts: list[str]) -> None:
+        if not all(map(self._is_ours, hosts)):
+            raise NotOurName(
+                "it is served to this machine alone, as 127.0.0.1 or localhost; name an address "
+                "with --listen to serve others"
+            )
+
+    def _is_ours(self, host: str) -> bool:
+        if self._own_name is None:
+            return True
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+        except ValueError:
+            return False
+        return name in (self._own_name, "localhost") or is_loopback(name)
+
+
+def _check_origin(scope: Scope) -> None:
+    origin, host = _header(scope, b"origin"), _header(scope, b"host")
+    site = _header(scope, b"sec-fetch-site")
+    if origin and _host_of(origin) != host.lower():
+        raise ForeignOrigin(f"a page of {origin[:100]} asks, and only pages from here may")
+    if site in ("cross-site", "same-site"):
+        raise ForeignOrigin("a page of another site asks, and only pages from here may")
+
+
+def _host_of(origin: str) -> str:
+    """HOST:PORT of an Origin header; empty for `null` and what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes | None:
+    """Whole; None: the client went away."""
+    length = _header(scope, b"content-length")
+    if not length and not _header(scope, b"transfer-encoding"):
+        return b""
+    body, size = b"", 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        part = bytes(message.get("body", b""))
+        size += len(part)
+        # what is too long is not kept, but read: a client that is cut off while it writes sees no
+        # answer
+        body = body + part if size <= LONGEST_BODY else b""
+        if size > READ_AT_MOST or (size > LONGEST_BODY and not message.get("more_body", False)):
+            raise TooLarge(f"the body has more than {LONGEST_BODY} bytes")
+        if not message.get("more_body", False):
+            return body
+
+
+class _Replay:
+    """Gives a body that was read already; then whatever comes."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    """Its value, those of several joined by commas as HTTP has it; empty without one."""
+    found: Iterator[bytes] = (value for name, value in scope["headers"] if name == wanted)
+    return b",".join(found).decode("latin-1")
+
+
+def _refusal(error: TwinlogError, path: str) -> Answer:
+    return Answer(status=status_of(error), content_type=JSON, body=as_bytes(problem(error, path)))
+
+
+async def _send(
+    scope: Scope, send: Send, answer: Answer, more: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    headers = [
+        *more,
+        (b"content-type", answer.content_type.encode()),
+        (b"content-length", str(len(answer.body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    if answer.encoding:
+        headers.append((b"content-encoding", answer.encoding.encode()))
+    if answer.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if answer.status == 503 and answer.content_type == JSON:
+        headers.append((b"retry-after", b"5"))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    body = b"" if scope["method"] == "HEAD" else answer.body
+    await send({"type": "http.response.body", "body": body})

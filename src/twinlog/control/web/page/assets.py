@@ -1,0 +1,49 @@
+"""The page's files by path, with what keeps a browser from anything else than them and `/api/v1`.
+
+They hold nothing of a flow, so whoever reaches the address may have them; what they show is asked
+of `/api/v1`, which wants to know who asks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from twinlog.control.watch.monitor import Answer
+
+ROOT: Final = "/page/"
+FIRST: Final = "index.html"
+TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        b"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+"""Of Content Security Policy Level 3: no inline script, no foreign address, no frame."""
+
+
+@cache
+def _files() -> dict[str, Answer]:
+    """By path; `/page/` is the first."""
+    found = {}
+    for one in files("twinlog.control.web.page").joinpath("files").iterdir():
+        kind = TYPES.get(one.name.rpartition(".")[2])
+        if kind is not None:
+            answer = Answer(status=200, content_type=kind, body=one.read_bytes())
+            found[f"{ROOT}{'' if one.name == FIRST else one.name}"] = answer
+    return found
+
+
+def asset(path: str) -> Answer | None:
+    """What is at a path of the page; None: nothing."""
+    return _files().get(path)

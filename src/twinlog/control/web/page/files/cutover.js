@@ -1,0 +1,79 @@
+// What happens if it is done now? Nothing is done here: the command is shown.
+
+import { ask, flowPath } from "./api.js";
+import { failure } from "./told.js";
+import { count, h, plural, table } from "./view.js";
+
+export function cutover({ main, flow }) {
+  const body = h("div");
+  const button = (verb, text) => h("button", { class: "do", click: () => load(verb) }, text);
+  main.append(h("h1", {}, `Cut-over of ${flow}`),
+    h("p", {}, "A plan looks at both clusters and changes nothing."),
+    h("div", { class: "bar" }, button("switchover", "Plan a switchover"), button("failover", "Plan a failover")), body);
+  let isOpen = true;
+
+  async function load(verb) {
+    body.replaceChildren(h("p", { class: "soft", role: "status" }, "Looking at both clusters ..."));
+    try {
+      const { plan } = await ask(`${flowPath(flow)}/${verb}`);
+      if (isOpen) body.replaceChildren(...(verb === "switchover" ? switchover(flow, plan) : failover(flow, plan)).filter(Boolean));
+    } catch (error) {
+      if (isOpen) body.replaceChildren(failure(error));
+    }
+  }
+
+  return { close: () => (isOpen = false) };
+}
+
+const command = (verb, flow) => [
+  h("h2", {}, "The command"),
+  h("pre", {}, `twinlog ${verb} run FILE --flow '${flow}' --dry-run\ntwinlog ${verb} run FILE --flow '${flow}'`),
+  h("p", { class: "small soft" }, "It asks for the flow's name. Behind the promotion there is no way back but twinlog flow demote, as long as nobody has written to the remote topics."),
+];
+
+function switchover(flow, plan) {
+  if (plan.promoted) return [h("p", { class: "verdict warn" }, `${plan.promoted}: the remote topics are the originals.`)];
+  const shut = plan.gates.filter((gate) => !gate.is_open);
+  const left = plan.partitions.reduce((sum, one) => sum + Math.max(0, one.left ?? 0), 0);
+  const dark = plan.partitions.filter((one) => (one.left ?? -1) < 0).length;
+  return [
+    h("p", { class: `verdict ${shut.length ? "bad" : "good"}`, role: "status" }, shut.length ? `${plural(shut.length, "gate")} closed.` : "Every gate is open."),
+    plan.fenced.length ? h("p", { class: "warn" }, `Producers of ${plural(plan.fenced.length, "topic")} are fenced off already.`) : null,
+    table("Gates", [
+      { name: "Gate", cell: (gate) => gate.gate },
+      { name: "", cell: (gate) => h("span", { class: `badge ${gate.is_open ? "good" : "bad"}` }, gate.is_open ? "open" : "CLOSED") },
+      { name: "Evidence", wrap: true, cell: (gate) => gate.evidence.map((line) => h("div", {}, line)) },
+    ], plan.gates),
+    h("p", {}, `${count(left)} offsets of ${plural(plan.partitions.length, "partition")} are to be drained${dark ? `; of ${plural(dark, "partition")} it is not known` : ""}.`),
+    places(plan.groups), ...command("switchover", flow),
+  ];
+}
+
+function failover(flow, plan) {
+  const missing = plan.partitions.filter((one) => one.missing !== 0);
+  return [
+    plan.promoted ? h("p", { class: "verdict warn" }, plan.promoted) : null,
+    plan.source_problem ? h("p", { class: "warn" }, plan.source_problem) : h("p", {}, "The source answers: a switchover loses nothing."),
+    h("p", { class: `verdict ${missing.length ? "bad" : "good"}`, role: "status" }, missing.length ? `Records of ${plural(missing.length, "partition")} would be lost, or it is not known.` : "Nothing is known to be missing."),
+    missing.length ? table("What would be lost", [
+      { name: "Partition", cell: (one) => `${one.topic}-${one.partition}` },
+      { name: "Missing", number: true, cell: (one) => (one.missing < 0 ? "not known" : count(one.missing)) },
+    ], missing.slice(0, 200)) : null,
+    places(plan.groups), ...command("failover", flow),
+  ];
+}
+
+function places(groups) {
+  if (!groups.length) return h("p", { class: "soft" }, "No group has committed anything there.");
+  return h("div", {}, h("h2", {}, "Groups"), groups.map((one) => h("details", { class: "card" },
+    h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_exact ? "good" : "warn"}` }, one.is_exact ? "exact" : "not exact")),
+    one.problem && h("p", { class: "bad" }, one.problem),
+    table(`Where ${one.group} resumes`, [
+      { name: "Partition", cell: (p) => `${p.topic}-${p.partition}` },
+      { name: "Committed", number: true, cell: (p) => count(p.committed) },
+      { name: "On the target", cell: (p) => p.target_topic },
+      { name: "To", number: true, cell: (p) => (p.to < 0 ? "?" : count(p.to)) },
+      { name: "Now", number: true, cell: (p) => (p.now < 0 ? "nowhere" : count(p.now)) },
+      { name: "", wrap: true, cell: (p) => [p.outcome, p.why_not_exact && h("div", { class: "small warn" }, p.why_not_exact)] },
+    ], one.places.slice(0, 300)))));
+}

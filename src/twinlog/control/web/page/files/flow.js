@@ -1,0 +1,84 @@
+// How far, how fast, why not faster; and what people want of it.
+
+import { ask, flowPath } from "./api.js";
+import { caughtUp, lagUnknown, loss, speed } from "./overview.js";
+import { advice, failure, missing } from "./told.js";
+import { badge, card, clock, count, duration, h, plural, rate, spark, table } from "./view.js";
+import { changing } from "./change.js";
+
+export function flowScreen({ state, main, flow }) {
+  const [head, numbers, lines, wanted, doctor, last] = Array.from({ length: 6 }, () => h("div"));
+  const why = h("button", { class: "do", click: () => diagnose() }, "Why is it not faster?");
+  const bar = h("div", { class: "bar" },
+    h("button", { class: "do", click: () => changing("pause", flow, "Pause") }, "Pause"),
+    h("button", { class: "do", click: () => changing("resume", flow, "Resume") }, "Resume"),
+    h("button", { class: "do", click: () => changing("limit", flow, "Limit") }, "Limit"), why);
+  main.append(head, bar, numbers, doctor, h("h2", {}, "Since this page was opened"), lines, h("h2", {}, "What people want"), wanted, h("h2", {}, "Latest events"), last);
+  let marks = [];
+
+  async function diagnose() {
+    why.disabled = true;
+    doctor.replaceChildren(h("p", { class: "soft", role: "status" }, "Measuring for some seconds ..."));
+    try {
+      const found = await ask(`${flowPath(flow)}/doctor`);
+      doctor.replaceChildren(h("h2", {}, "Why is it not faster?"),
+        found.findings.length
+          ? h("ol", {}, found.findings.map((one) => h("li", {}, one.what, h("div", { class: "small soft" }, one.do || one.advice || ""))))
+          : h("p", {}, "Nothing holds it back."),
+        found.notes.map((note) => h("p", { class: "small soft" }, note)));
+    } catch (error) {
+      doctor.replaceChildren(failure(error));
+    }
+    why.disabled = false;
+  }
+
+  async function recent() {
+    try {
+      const { events } = await ask(`/events?limit=8&flow=${encodeURIComponent(flow)}`);
+      marks = events.map((one) => Date.parse(one.time)).filter((at) => !Number.isNaN(at));
+      last.replaceChildren(events.length
+        ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${one.time} `), one.message, advice(state, one.code))))
+        : h("p", { class: "soft" }, "None in this process since it started."));
+    } catch (error) {
+      last.replaceChildren(failure(error));
+    }
+  }
+  recent();
+  const timer = setInterval(recent, 5000);
+
+  return {
+    close: () => clearInterval(timer),
+    update() {
+      const one = state.flows.find((each) => each.flow === flow);
+      if (!one) return head.replaceChildren(missing(state, flow));
+      const seen = state.history.get(flow) || [];
+      head.replaceChildren(
+        state.problem ? failure(state.problem) : "",
+        h("h1", {}, `${flow} `, badge(one.state)),
+        h("p", {}, `since ${clock(one.sinceMs)} UTC`, one.reason && `: ${one.reason}`, advice(state, one.code)),
+        one.problem && h("p", { class: "warn" }, one.problem));
+      numbers.replaceChildren(h("div", { class: "cards" },
+        card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `the objective is ${duration(one.loss.objectiveMs)}` : "")),
+        card("records that wait", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : `caught up: ${caughtUp(state, one)}`),
+        card("speed", rate(speed(state, flow)), `${count(Math.round(speed(state, flow, "recordsPerS") ?? 0))} records/s`),
+        card("copied by this process", count(one.records), "records"),
+        card("partitions", count(one.partitions), one.unusualPartitions ? `${plural(one.unusualPartitions, "partition")} not simply copied` : ""),
+        card("guarantee", one.guarantee || "?"),
+        card("lanes", count(one.lanes), one.generation === null ? "" : `generation ${one.generation}`),
+        card("told by", one.toldBy, one.ageMs === null ? "" : state.problem ? `at ${clock(one.asOfMs)} UTC` : `${duration(one.ageMs)} ago`)));
+      const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
+        spark(seen.map((row) => [row.at, row[field]]), label, marks));
+      lines.replaceChildren(h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("records that would be lost", "loss")));
+      wanted.replaceChildren(one.wanted.length
+        ? table("Rows of the state", [
+          { name: "What", cell: (row) => row.intent },
+          { name: "Topic", cell: (row) => row.topic || "the flow" },
+          { name: "Rate", number: true, cell: (row) => (row.bytesPerSecond === null ? "" : rate(row.bytesPerSecond)) },
+          { name: "Who", cell: (row) => row.who },
+          { name: "When (UTC)", cell: (row) => clock(row.atMs) },
+          { name: "Why", wrap: true, cell: (row) => row.reason },
+        ], one.wanted)
+        : h("p", { class: "soft" }, "Nothing: it copies as its file says."));
+    },
+  };
+}

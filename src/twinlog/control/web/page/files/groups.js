@@ -1,0 +1,50 @@
+// Where would each application resume, exactly or why not?
+
+import { ask, flowPath } from "./api.js";
+import { failure } from "./told.js";
+import { count, h, plural, table } from "./view.js";
+
+export function groups({ main, flow }) {
+  const body = h("div");
+  const again = h("button", { class: "do", click: () => load() }, "Ask again");
+  main.append(h("h1", {}, `Groups of ${flow}`), h("div", { class: "bar" }, again), body);
+  let isOpen = true;
+
+  async function load() {
+    again.disabled = true;
+    body.replaceChildren(h("p", { class: "soft", role: "status" }, "Asking both clusters ..."));
+    try {
+      const found = await ask(`${flowPath(flow)}/groups`);
+      if (isOpen) body.replaceChildren(...shown(found));
+    } catch (error) {
+      if (isOpen) body.replaceChildren(failure(error));
+    }
+    again.disabled = false;
+  }
+
+  load();
+  return { close: () => (isOpen = false) };
+}
+
+function shown(found) {
+  const ready = found.groups.filter((one) => one.is_ready).length;
+  return [
+    h("p", { class: `verdict ${ready === found.groups.length ? "good" : "warn"}` }, found.groups.length ? `${ready} of ${plural(found.groups.length, "group")} may move now.` : "No group of the source is selected."),
+    ...found.notes.map((note) => h("p", { class: "small soft" }, note)),
+    found.left_out || found.leftOut ? h("p", { class: "small soft" }, `${plural(found.leftOut ?? found.left_out, "group")} left out by groups and groups.exclude`) : null,
+    ...found.groups.map((one) => h("details", { class: "card" },
+      h("summary", {}, `${one.group} `, h("span", { class: `badge ${one.is_ready ? "good" : "warn"}` }, one.is_ready ? "may move" : one.why_not[0] || one.state), ` lag ${count(one.lag)}, ${plural(one.members.length, "member")}`),
+      one.why_not.length ? h("ul", {}, one.why_not.map((why) => h("li", {}, why))) : null,
+      table(`Offsets of ${one.group}`, columns(one.offsets), one.offsets))),
+  ].filter(Boolean);
+}
+
+/** As many as the answer has: each field of an offset is a column. */
+function columns(offsets) {
+  const names = [...new Set(offsets.flatMap((one) => Object.keys(one)))];
+  return names.map((name) => ({
+    name: name.replace(/_/g, " "),
+    number: offsets.some((one) => typeof one[name] === "number"),
+    cell: (one) => (one[name] === null || one[name] === undefined ? "" : typeof one[name] === "number" ? count(one[name]) : String(one[name])),
+  }));
+}

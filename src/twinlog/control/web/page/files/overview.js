@@ -1,0 +1,120 @@
+// Is it all right? One sentence first, then a picture, then each flow.
+
+import { badge, clock, count, duration, h, kind, plural, rate, spark, svg, table } from "./view.js";
+
+export function overview({ state, main }) {
+  const verdict = h("p", { class: "verdict", role: "status", id: "verdict" });
+  const picture = h("div");
+  const list = h("div");
+  main.append(h("h1", {}, "Is it all right?"), verdict, h("h2", {}, "Clusters and flows"), picture, h("h2", {}, "Flows"), list);
+  return {
+    update() {
+      const [text, look] = sentence(state);
+      if (verdict.textContent !== text) verdict.textContent = text;
+      verdict.className = `verdict ${look}`;
+      picture.replaceChildren(map(state.flows));
+      list.replaceChildren(flows(state));
+    },
+  };
+}
+
+const OLD_MS = 30000;
+
+/** What speaks against a flow though nothing of it is broken; empty where nothing does. */
+function doubt(one) {
+  if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "nothing was told yet" : `told ${duration(one.ageMs)} ago`;
+  if (one.state === "STANDBY") return "STANDBY, and no leader is heard of";
+  if (one.problem && one.toldBy !== "here") return one.problem;
+  return kind(one.state) === "warn" || one.loss.excess || one.unusualPartitions ? one.state : "";
+}
+
+/** The one sentence, and how it looks. */
+export function sentence({ flows, problem }) {
+  if (problem) return [`Nobody knows: ${problem.message}`, "bad"];
+  if (!flows.length) return ["No flow is configured.", "warn"];
+  const bad = flows.filter((one) => kind(one.state) === "bad");
+  const odd = flows.filter(doubt);
+  const known = flows.filter((one) => one.loss.records !== null);
+  const lost = known.reduce((sum, one) => sum + one.loss.records, 0);
+  const unknown = flows.length - known.length;
+  const dark = known.reduce((sum, one) => sum + one.loss.unknownPartitions, 0);
+  const loss = unknown === flows.length ? "what would be lost is not known"
+    : lost ? `${plural(lost, "record")} would be lost if the sources died now`
+    : dark || unknown ? "nothing is known that would be lost if the sources died now" : "nothing would be lost if the sources died now";
+  const hidden = [unknown && unknown < flows.length && plural(unknown, "flow"), dark && plural(dark, "partition")].filter(Boolean);
+  const rest = hidden.length ? ` (of ${hidden.join(" and ")} it is not known)` : "";
+  if (bad.length) return [`No: ${bad.map((one) => `${one.flow} is ${one.state}`).join(", ")}; ${loss}${rest}.`, "bad"];
+  if (odd.length) return [`Look at ${odd.map((one) => `${one.flow} (${doubt(one)})`).join(", ")}; ${loss}${rest}.`, "warn"];
+  return [`Yes: ${flows.length === 1 ? "the flow copies" : `all ${flows.length} flows copy`}; ${loss}${rest}.`, "good"];
+}
+
+function flows(state) {
+  return table(`${plural(state.flows.length, "flow")}; times are UTC`, [
+    { name: "Flow", cell: (one) => h("a", { href: `#/flow/${encodeURIComponent(one.flow)}` }, one.flow) },
+    { name: "State", cell: (one) => [badge(one.state), h("div", { class: "small soft" }, `since ${clock(one.sinceMs)}`)] },
+    { name: "Lost if the source died now", cell: (one) => loss(one) },
+    { name: "Lag", number: true, cell: (one) => [count(one.lag), lagUnknown(one)] },
+    { name: "Lag, lately", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
+    { name: "Speed", number: true, cell: (one) => rate(speed(state, one.flow)) },
+    { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
+    { name: "Guarantee", cell: (one) => one.guarantee || "?" },
+    { name: "Told", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, one.ageMs === null ? "never" : `${duration(one.ageMs)} ago`)] },
+  ], state.flows, { note: (one) => [one.loss.excess, one.reason, one.problem].filter(Boolean).join("; ") });
+}
+
+export function loss(one) {
+  if (one.loss.records === null) return "not known";
+  const ms = one.loss.ms ? ` (${duration(one.loss.ms)})` : "";
+  const dark = one.loss.unknownPartitions;
+  return h("span", { class: one.loss.excess ? "bad" : one.loss.records || dark ? "" : "good" }, `${plural(one.loss.records, "record")}${ms}`, dark ? `; not known of ${plural(dark, "partition")}` : "");
+}
+
+/** Bytes a second over the last half minute. */
+export function speed(state, flow, field = "bytesPerS") {
+  const seen = (state.history.get(flow) || []).slice(-15).map((row) => row[field]).filter((value) => value !== null);
+  return seen.length ? seen.reduce((a, b) => a + b, 0) / seen.length : null;
+}
+
+/** Of how many partitions the number of waiting records says nothing. */
+export function lagUnknown(one) {
+  return one.lagUnknownPartitions ? `; not known of ${plural(one.lagUnknownPartitions, "partition")}` : "";
+}
+
+export function caughtUp(state, one) {
+  if (one.lagUnknownPartitions) return "?";
+  if (one.lag === 0) return "it is";
+  const seen = (state.history.get(one.flow) || []).filter((row) => row.lag !== null).slice(-15);
+  if (one.lag === null || seen.length < 3) return "?";
+  const [first, last] = [seen[0], seen[seen.length - 1]];
+  const gained = (first.lag - last.lag) / Math.max(1, last.at - first.at);
+  return gained > 0 ? duration(one.lag / gained) : "not at this pace";
+}
+
+function map(flows) {
+  const names = [...new Set(flows.flatMap((one) => [one.source, one.target]))];
+  const [wide, high, radius] = [600, names.length > 2 ? 300 : 140, 34];
+  const at = new Map(names.map((name, n) => {
+    const turn = Math.PI + (2 * Math.PI * n) / names.length;
+    return [name, [wide / 2 + Math.cos(turn) * wide * 0.36, high / 2 + Math.sin(turn) * high * 0.32]];
+  }));
+  const edges = flows.filter((one) => one.source !== one.target).map((one) => {
+    const [[x1, y1], [x2, y2]] = [at.get(one.source), at.get(one.target)];
+    const long = Math.hypot(x2 - x1, y2 - y1) || 1;
+    const [ux, uy] = [(x2 - x1) / long, (y2 - y1) / long];
+    const [sx, sy, ex, ey] = [x1 + ux * (radius + 8), y1 + uy * 26, x2 - ux * (radius + 14), y2 - uy * 30];
+    const [mx, my] = [(sx + ex) / 2 - uy * 28, (sy + ey) / 2 + ux * 28];
+    const title = `${one.flow}: ${one.state}`;
+    return svg("a", { href: `#/flow/${encodeURIComponent(one.flow)}`, "aria-label": title },
+      svg("title", {}, title),
+      svg("path", { class: `edge ${kind(one.state)}`, d: `M${sx} ${sy}Q${mx} ${my} ${ex} ${ey}`, "marker-end": "url(#tip)" }),
+      svg("text", { x: (sx + ex) / 2 - uy * 36, y: (sy + ey) / 2 + ux * 30 + 4 }, one.state));
+  });
+  const nodes = names.map((name) => {
+    const [x, y] = at.get(name);
+    return [svg("rect", { class: "node", x: x - radius - 12, y: y - 20, width: 2 * radius + 24, height: 40, rx: 8 }),
+      svg("text", { x, y: y + 5 }, name.length > 12 ? `${name.slice(0, 11)}…` : name, svg("title", {}, name))];
+  });
+  return svg("svg", { class: "map", viewBox: `0 0 ${wide} ${high}`, role: "group", "aria-label": flows.map((one) => `${one.flow} ${one.state}`).join(", ") },
+    svg("defs", {}, svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0 8 4 0 8z", fill: "context-stroke" }))),
+    edges, nodes);
+}

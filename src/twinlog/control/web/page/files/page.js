@@ -1,0 +1,151 @@
+// The router, what is asked every two seconds, and what was seen since the page was opened.
+
+import { Refused, ask, setToken } from "./api.js";
+import { duration, h } from "./view.js";
+import { overview } from "./overview.js";
+import { flowScreen } from "./flow.js";
+import { topics } from "./topics.js";
+import { groups } from "./groups.js";
+import { cutover } from "./cutover.js";
+import { compare } from "./compare.js";
+import { events } from "./events.js";
+
+const EVERY_MS = 2000;
+const WITHIN_MS = 10000; // a process that hangs is told of, as one that is gone
+const KEPT = 450; // a quarter of an hour
+
+/** What all screens share: flows as last told, and their history. */
+const state = { flows: [], history: new Map(), codes: new Map(), problem: null, askedMs: 0 };
+
+const OF_FLOW = { "": flowScreen, topics, groups, cutover, compare };
+const NAMES = { "": "Flow", topics: "Topics", groups: "Groups", cutover: "Cut-over", compare: "Compare" };
+const main = document.getElementById("main");
+let screen = null;
+let isAsked = false; // who it is: no screen is opened meanwhile
+
+function place() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
+  if (parts[0] === "flow" && parts[1]) return { make: OF_FLOW[parts[2] || ""] || flowScreen, flow: parts[1], name: parts[2] || "" };
+  if (parts[0] === "events") return { make: events, flow: "", name: "events" };
+  return { make: overview, flow: "", name: "overview" };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // no address of ours
+  }
+}
+
+function links(here) {
+  const link = (href, text, isHere) => h("a", { href, "aria-current": isHere && "page" }, text);
+  const found = [link("#/", "Overview", here.name === "overview")];
+  const flow = here.flow || (state.flows.length === 1 ? state.flows[0].flow : "");
+  if (flow) {
+    if (state.flows.length > 1) found.push(h("span", { class: "soft" }, flow));
+    for (const [name, text] of Object.entries(NAMES))
+      found.push(link(`#/flow/${encodeURIComponent(flow)}${name && `/${name}`}`, text, here.flow === flow && here.name === name));
+  }
+  found.push(link("#/events", "Events", here.name === "events"));
+  document.getElementById("screens").replaceChildren(...found);
+}
+
+function open() {
+  const here = place();
+  screen?.close?.();
+  main.replaceChildren();
+  screen = here.make({ state, main, flow: here.flow });
+  links(here);
+  document.title = `${here.flow || "Twinlog"} ${NAMES[here.name] || here.name} - Twinlog`;
+  screen.update?.();
+}
+
+function remember(flows) {
+  const now = Date.now();
+  for (const one of flows) {
+    const seen = state.history.get(one.flow) || [];
+    const before = seen[seen.length - 1];
+    const seconds = before ? (now - before.at) / 1000 : 0;
+    const isOn = before && one.bytes >= before.bytes && one.generation === before.generation;
+    const row = {
+      at: now, lag: one.lag, loss: one.loss.records, lossMs: one.loss.ms, bytes: one.bytes, records: one.records,
+      generation: one.generation, state: one.state,
+      bytesPerS: isOn && seconds ? (one.bytes - before.bytes) / seconds : null,
+      recordsPerS: isOn && seconds ? (one.records - before.records) / seconds : null,
+    };
+    if (before && before.asOf === one.asOfMs && one.asOfMs !== null) continue; // told before
+    row.asOf = one.asOfMs;
+    seen.push(row);
+    state.history.set(one.flow, seen.slice(-KEPT));
+  }
+}
+
+async function poll() {
+  try {
+    const { flows } = await ask("/flows", undefined, WITHIN_MS);
+    state.problem = null;
+    state.flows = flows;
+    state.askedMs = Date.now();
+    remember(flows);
+    if (!state.codes.size) for (const one of (await ask("/codes", undefined, WITHIN_MS)).codes) state.codes.set(one.code, one);
+  } catch (error) {
+    state.problem = error;
+    if (error.status === 401) return login(error);
+  }
+  if (screen === null) open();
+  else {
+    links(place());
+    screen.update?.();
+  }
+  setTimeout(poll, EVERY_MS);
+}
+
+function login(error) {
+  screen?.close?.();
+  screen = null;
+  isAsked = true;
+  setToken("");
+  // nothing is shown any more to whom it is not to be shown
+  Object.assign(state, { flows: [], history: new Map(), askedMs: 0 });
+  document.getElementById("screens").replaceChildren();
+  document.getElementById("dialog").close();
+  document.getElementById("dialog").replaceChildren();
+  const field = h("input", { type: "password", name: "token", autocomplete: "off", required: true });
+  main.replaceChildren(
+    h("h1", {}, "Who are you?"),
+    h("p", {}, error.problem.what),
+    h("form", {
+      submit: (event) => {
+        event.preventDefault();
+        if (!isAsked) return; // pressed twice
+        isAsked = false;
+        setToken(field.value.trim());
+        poll();
+      },
+    }, h("div", { class: "bar" }, h("label", {}, "Token", field), h("button", { class: "do first" }, "Come in"))),
+    h("p", { class: "small soft" }, "twinlog token new makes one; it is kept for this tab alone."),
+  );
+  field.focus();
+}
+
+function age() {
+  const text = state.problem instanceof Refused
+    ? `not up to date: ${state.problem.message}`
+    : state.askedMs ? `asked ${duration(Date.now() - state.askedMs)} ago` : "";
+  document.getElementById("age").textContent = text;
+}
+
+addEventListener("hashchange", () => {
+  if (isAsked || screen === null) return;
+  open();
+  main.focus();
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+    const filter = document.querySelector("input[type=search]");
+    if (filter) event.preventDefault(), filter.focus();
+  }
+});
+setInterval(age, 1000);
+poll();

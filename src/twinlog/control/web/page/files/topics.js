@@ -1,0 +1,75 @@
+// Which topic? Filter, sort, page; each code says what to do.
+
+import { ask, flowPath } from "./api.js";
+import { changing } from "./change.js";
+import { advice, failure } from "./told.js";
+import { badge, clock, count, duration, h, plural, table } from "./view.js";
+
+const PAGE = 200;
+const STATES = ["", "AT_END", "COPYING", "STARTING", "PAUSED", "RETRYING", "FAILED", "TAKEN_OVER", "RELEASED", "PENDING", "NEW", "BEHIND", "DONE"];
+
+export function topics({ state, main, flow }) {
+  const wish = { topic: "", state: "", sort: "-lag", offset: 0 };
+  const field = h("input", { type: "search", placeholder: "press / to come here", input: () => soon() });
+  const chosen = h("select", { change: () => again({ state: chosen.value, offset: 0 }) }, STATES.map((name) => h("option", { value: name }, name || "any")));
+  const list = h("div");
+  const pages = h("div", { class: "bar" });
+  main.append(h("h1", {}, `Topics of ${flow}`),
+    h("div", { class: "bar" }, h("label", {}, "Topic contains", field), h("label", {}, "State", chosen)), list, pages);
+  let waits = 0;
+  let isOpen = true;
+  let number = 0; // an answer to an earlier question may come last
+
+  function soon() {
+    clearTimeout(waits);
+    waits = setTimeout(() => again({ topic: field.value, offset: 0 }), 250);
+  }
+
+  function again(change) {
+    Object.assign(wish, change);
+    return load();
+  }
+
+  async function load() {
+    const query = new URLSearchParams({ sort: wish.sort, offset: wish.offset, limit: PAGE });
+    if (wish.topic) query.set("topic", wish.topic);
+    if (wish.state) query.set("state", wish.state);
+    const mine = ++number;
+    try {
+      const found = await ask(`${flowPath(flow)}/partitions?${query}`);
+      if (isOpen && mine === number) show(found);
+    } catch (error) {
+      if (isOpen && mine === number) list.replaceChildren(failure(error));
+    }
+  }
+
+  function show(found) {
+    const to = found.offset + found.partitions.length;
+    const caption = `${plural(found.total, "partition")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; told by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
+    const scrolled = list.firstChild?.scrollLeft || 0;
+    list.replaceChildren(table(caption, COLUMNS(state, flow), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }) }));
+    list.firstChild.scrollLeft = scrolled;
+    pages.replaceChildren(
+      h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Before"),
+      h("button", { class: "do", disabled: to >= found.total, click: () => again({ offset: wish.offset + PAGE }) }, "Next"));
+  }
+
+  load();
+  const timer = setInterval(() => !document.hidden && !list.contains(document.activeElement) && load(), 5000);
+  return { close: () => ((isOpen = false), clearInterval(timer), clearTimeout(waits)) };
+}
+
+const COLUMNS = (state, flow) => [
+  { name: "Topic", sort: "topic", cell: (one) => `${one.topic}-${one.partition}` },
+  { name: "State", cell: (one) => badge(one.state) },
+  { name: "Lag", sort: "lag", number: true, cell: (one) => count(one.lag) },
+  { name: "Lag", number: true, cell: (one) => (one.lagMs === null ? "?" : duration(one.lagMs)) },
+  { name: "Would be lost", sort: "lossRecords", number: true, cell: (one) => count(one.lossRecords) },
+  { name: "Kept by the source for", sort: "keptMs", number: true, cell: (one) => h("span", { class: one.isNearDeletion && "bad" }, one.keptMs === null ? "no end in sight" : duration(one.keptMs)) },
+  { name: "Next offset", number: true, cell: (one) => count(one.nextOffset) },
+  { name: "On the target", cell: (one) => one.targetTopic },
+  { name: "Copied", sort: "records", number: true, cell: (one) => count(one.records) },
+  { name: "Since", sort: "sinceMs", cell: (one) => (one.sinceMs === null ? "?" : new Date(one.sinceMs).toISOString().slice(11, 19)) },
+  { name: "What to do", wrap: true, cell: (one) => [one.message, advice(state, one.code)] },
+  { name: "", cell: (one) => h("button", { class: "do small", click: () => changing(one.state === "PAUSED" ? "topics/resume" : "topics/pause", flow, one.state === "PAUSED" ? "Resume" : "Pause", { topics: [one.topic.replace(/[.]/g, "\\.")] }), "aria-label": `${one.state === "PAUSED" ? "Resume" : "Pause"} ${one.topic}` }, one.state === "PAUSED" ? "Resume" : "Pause") },
+];

@@ -1,0 +1,97 @@
+// Elements, words and small pictures. Text is always set as text: names of topics are somebody else's.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element; attributes that are functions listen, those that are false are left out. */
+export function h(name, attributes = {}, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+export function svg(name, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+function filled(element, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(key, value);
+    else if (value !== false && value !== null && value !== undefined)
+      element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.flat(9).filter((one) => one !== null && one !== undefined && one !== false));
+  return element;
+}
+
+const NUMBER = new Intl.NumberFormat("en");
+
+export const count = (value) => (value === null || value === undefined ? "?" : NUMBER.format(value));
+
+export function plural(value, noun) {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+/** Milliseconds in words. */
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "?";
+  const seconds = ms / 1000;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} days`;
+}
+
+/** Bytes a second in words. */
+export function rate(bytes) {
+  if (bytes === null || bytes === undefined) return "?";
+  const units = ["B/s", "KB/s", "MB/s", "GB/s"];
+  let unit = 0;
+  while (bytes >= 1000 && unit < units.length - 1) (bytes /= 1000), unit++;
+  return `${bytes >= 100 || unit === 0 ? Math.round(bytes) : bytes.toFixed(1)} ${units[unit]}`;
+}
+
+export const clock = (ms) =>
+  ms === null || ms === undefined ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, 19);
+
+const GOOD = new Set(["RUNNING", "COPYING", "AT_END", "DONE", "STANDBY"]);
+const BAD = new Set(["FAILED", "PARTLY_FAILED", "NOT_RUNNING", "TAKEN_OVER", "STOPPED"]);
+
+/** good, warn or bad. */
+export const kind = (state) => (GOOD.has(state) ? "good" : BAD.has(state) ? "bad" : "warn");
+
+export const badge = (state) => h("span", { class: `badge ${kind(state)}` }, state);
+
+export function card(label, value, note = "") {
+  return h("div", { class: "card" }, h("span", { class: "small soft" }, label), h("b", {}, value), note && h("span", { class: "small soft" }, note));
+}
+
+/** A table; a column is {name, cell, number, wrap, sort}; `sorted` is the value of the one in use;
+ * `note` is a line below a row, or nothing. */
+export function table(caption, columns, rows, { sorted = "", onSort = null, note = () => "" } = {}) {
+  const head = columns.map((column) => {
+    const turned = sorted === `-${column.sort}`;
+    const used = column.sort && (turned || sorted === column.sort);
+    const content = column.sort && onSort
+      ? h("button", { click: () => onSort(used && turned ? column.sort : `-${column.sort}`) }, column.name, used ? (turned ? " ▼" : " ▲") : "")
+      : column.name;
+    return h("th", { scope: "col", class: column.number && "number", "aria-sort": used && (turned ? "descending" : "ascending") }, content);
+  });
+  const body = rows.flatMap((row) => {
+    const said = note(row);
+    const cells = columns.map((column) => h("td", { class: column.number ? "number" : column.wrap && "wrap" }, column.cell(row)));
+    return [h("tr", {}, cells), said && h("tr", {}, h("td", { class: "note small", colspan: columns.length }, said))];
+  });
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+}
+
+/** A line of [ms, value]; `marks` are moments. */
+export function spark(points, label, marks = []) {
+  const known = points.filter(([, value]) => value !== null && value !== undefined);
+  if (known.length < 2) return h("p", { class: "small soft" }, "a line comes with the next numbers");
+  const [first, last] = [known[0][0], known[known.length - 1][0]];
+  const top = Math.max(1, ...known.map(([, value]) => value));
+  const x = (at) => ((at - first) / Math.max(1, last - first)) * 100;
+  const path = known.map(([at, value], n) => `${n ? "L" : "M"}${x(at).toFixed(2)} ${(30 - (value / top) * 28).toFixed(2)}`).join("");
+  const lines = marks.filter((at) => at >= first && at <= last).map((at) => svg("line", { x1: x(at), x2: x(at), y1: 0, y2: 30 }));
+  return svg("svg", { class: "spark", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": label }, svg("path", { d: path }), lines);
+}

@@ -1,0 +1,139 @@
+"""What goes wrong with a request, as a status and `{code, what, where, do}`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from twinlog.codes.catalogue import CONDITIONS
+from twinlog.errors import (
+    AuthenticationFailed,
+    ClusterError,
+    ConfigError,
+    CorruptData,
+    Disconnected,
+    TwinlogError,
+    Unauthorized,
+    Unreachable,
+    Unsupported,
+    UsageError,
+)
+
+
+class RequestRefused(TwinlogError):
+    """A request that is not answered as it stands."""
+
+    code = "REQUEST_INVALID"
+    status = 400
+
+
+class NothingThere(RequestRefused):
+    """No such path, flow, connector or code."""
+
+    code = "NOT_FOUND"
+    status = 404
+
+
+class WrongMethod(RequestRefused):
+    """The path is there, and takes another method."""
+
+    code = "METHOD_NOT_ALLOWED"
+    status = 405
+
+
+class WhoAreYou(RequestRefused):
+    """A token is needed, or the one that came is none."""
+
+    code = "TOKEN_NEEDED"
+    status = 401
+
+
+class NotYourRole(RequestRefused):
+    """The client is known, and may not do this."""
+
+    code = "ROLE_TOO_SMALL"
+    status = 403
+
+
+class ForeignOrigin(RequestRefused):
+    """A page of another site asks."""
+
+    code = "FOREIGN_ORIGIN"
+    status = 403
+
+
+class NotOurName(RequestRefused):
+    """The request names another host than the one that is served."""
+
+    code = "FOREIGN_HOST"
+    status = 421
+
+
+class TooLarge(RequestRefused):
+    """The body is longer than any that means something."""
+
+    code = "REQUEST_TOO_LARGE"
+    status = 413
+
+
+class NotGuarded(RequestRefused):
+    """REST is asked for at an address where nobody proves who it is."""
+
+    code = "REST_UNGUARDED"
+    status = 403
+
+
+class Busy(RequestRefused):
+    """Others are being answered."""
+
+    code = "REST_BUSY"
+    status = 503
+
+
+class Conflict(RequestRefused):
+    """What is asked for cannot be had alone."""
+
+    code = "CONNECTOR_OF_A_FLOW"
+    status = 409
+
+
+_STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (
+    (UsageError, 400),
+    (ConfigError, 400),
+    (Unreachable, 503),
+    (Disconnected, 503),
+    (AuthenticationFailed, 502),
+    (Unauthorized, 502),
+    (Unsupported, 501),
+    (ClusterError, 502),
+    (CorruptData, 502),
+)
+"""Of errors that know nothing of HTTP; the first that fits."""
+
+
+def status_of(error: TwinlogError) -> int:
+    """The HTTP status that tells a client whose fault it is."""
+    if isinstance(error, RequestRefused):
+        return error.status
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def problem(error: TwinlogError, where: str) -> dict[str, Any]:
+    """For a client; `where`: the path that was asked for."""
+    condition = CONDITIONS.get(error.code)
+    return {
+        "code": error.code,
+        "what": error.message,
+        "where": where,
+        "do": "" if condition is None else condition.advice,
+    }
+
+
+def internal(where: str) -> dict[str, Any]:
+    """Of a bug: its text is in the log, and may say more than a client is to know."""
+    return problem(TwinlogError("an internal error: the log of this process has it"), where)
+
+
+def as_bytes(value: object) -> bytes:
+    """A JSON body, ended by a line feed for those who read it in a terminal."""
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"

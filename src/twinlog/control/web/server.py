@@ -1,0 +1,181 @@
+"""Listens for HTTP in a thread of its own: binds at once, so that a wrong address is told at once,
+and loads the server beside the start of the mirror.
+
+A few requests at a time, each under one deadline: a client that hangs, or sends byte by byte, costs
+the mirror nothing and keeps nobody out.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from twinlog.config.rest import OPEN, RestConfig
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.web.address import Address, CannotListen, is_loopback
+from twinlog.control.web.front import Front, LoadApi
+from twinlog.control.web.open_requests import OpenRequests
+from twinlog.control.web.tokens import Tokens
+from twinlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+BACKLOG: Final = 128
+"""With few, a crowd that connects at once keeps others waiting."""
+LONGEST_HEADER: Final = 16_384
+ENDS_WITHIN_S: Final = 1
+"""How long answers on their way may take at the end."""
+
+
+class WebServer:
+    """One listening socket and its thread."""
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        address: Address,
+        rest: RestConfig = OPEN,
+        load_api: LoadApi | None = None,
+    ) -> None:
+        """Bound from now on; raises CannotListen, and ConfigError for files that `rest` names.
+        `load_api`: what `/api/v1` and Connect's paths are; None: there are none.
+        """
+        self._tls = _tls(rest)
+        tokens = None if rest.tokens_file is None else Tokens(rest.tokens_file)
+        self._socket, is_local = _bound(address)
+        host, port = self._socket.getsockname()[:2]
+        self.address = Address(str(host), int(port))
+        self.open_requests = OpenRequests()
+        self.front = Front(
+            monitor=monitor,
+            rest=rest,
+            tokens=tokens,
+            own_name=address.host.lower() if is_local else None,
+            load_api=load_api,
+        )
+        self._stop = threading.Event()
+        self._server: Server | None = None
+        self._thread = threading.Thread(target=self._run, name="twinlog-web", daemon=True)
+
+    @property
+    def line(self) -> str:
+        """What people are told."""
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{self.address} serves {', '.join(self.front.served)}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self.front.stop()
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._socket.close()
+
+    def _run(self) -> None:
+        import uvicorn
+
+        from twinlog.control.web.connection import Connection, Handshake
+
+        front, requests = self.front, self.open_requests
+        config = uvicorn.Config(
+            app=_never,
+            lifespan="off",
+            ws="none",
+            loop="asyncio",
+            proxy_headers=False,  # what a client says of its address is not believed
+            server_header=False,
+            # one request a connection: so each has one deadline from its first byte on
+            headers=[("Server", "twinlog"), ("Connection", "close")],
+            log_config=None,
+            log_level="critical",  # anybody can make lines of wrong requests
+            access_log=False,
+            h11_max_incomplete_event_size=LONGEST_HEADER,
+            timeout_graceful_shutdown=ENDS_WITHIN_S,
+        )
+        bound, tls = self._socket, self._tls
+
+        class Server(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                # not uvicorn's: it has no bound for a TLS handshake, and says lines of its own
+                import asyncio
+
+                loop = asyncio.get_running_loop()
+                plain = partial(Connection, config, self.server_state, front, requests)
+                made = await loop.create_server(
+                    plain if tls is None else partial(Handshake, plain, tls, requests),
+                    sock=bound,
+                    backlog=BACKLOG,
+                )
+                self.servers = [made]
+                self.started = True
+
+            async def on_tick(self, counter: int) -> bool:
+                requests.close_late()
+                return await super().on_tick(counter)
+
+        self._server = server = Server(config)
+        if not self._stop.is_set():
+            server.run(sockets=[bound])
+
+
+async def _never(scope: Any, receive: Any, send: Any) -> None:
+    """Each connection has an application of its own."""
+
+
+def _bound(address: Address) -> tuple[socket.socket, bool]:
+    """A socket that listens, and whether this machine alone reaches it."""
+    try:
+        found = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )
+        family, _, _, _, where = found[0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(where)
+            bound.listen(BACKLOG)  # whoever comes before the loop runs waits for it
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CannotListen(
+            f"{address}: metrics and REST are not served there ({reason}); the copy goes on; name "
+            "another place with --listen ADDRESS:PORT"
+        ) from error
+    return bound, is_loopback(str(where[0]))
+
+
+def _tls(rest: RestConfig) -> ssl.SSLContext | None:
+    """Raises ConfigError for files that cannot be used."""
+    if rest.certificate_file is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    at = rest.certificate_file
+    try:
+        context.load_cert_chain(at, rest.private_key_file, password=_no_password)
+        if rest.client_ca_file is not None:
+            at = rest.client_ca_file
+            context.load_verify_locations(at)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError) as error:  # ssl.SSLError is one
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{at}: cannot be used for HTTPS ({reason}); it must be PEM, and a key must fit its "
+            "certificate and have no password"
+        ) from error
+    return context
+
+
+def _no_password() -> str:
+    """A key with a password must not ask for it on the terminal of a service."""
+    raise ValueError("the key has a password")

@@ -1,0 +1,63 @@
+"""Log lines that are about one flow: its name stands in front of the message, and a JSON log has it
+as a field, with the code, the topic and the partition where they are known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
+
+
+def code_among(values: Iterable[object]) -> str:
+    """That of the last error among what a message is made of; empty without one."""
+    codes = [value.code for value in values if isinstance(value, TwinlogError)]
+    return codes[-1] if codes else ""
+
+
+class FlowLog:
+    """Writes to `log`; messages are formatted with `%` as the logging module does."""
+
+    def __init__(self, log: logging.Logger, flow: object) -> None:
+        self._log = log
+        self._flow = str(flow)
+
+    def info(
+        self,
+        message: str,
+        *values: object,
+        partition: TopicPartition | None = None,
+        code: str = "",
+    ) -> None:
+        """An event of normal operation."""
+        self._write(logging.INFO, message, values, partition, code)
+
+    def warning(self, message: str, *values: object) -> None:
+        """Something that people should know; the code is that of an error among the values."""
+        self._write(logging.WARNING, message, values, None, "")
+
+    def bug(self, message: str, *values: object) -> None:
+        """With the traceback of the exception that is being handled."""
+        self._write(logging.ERROR, message, values, None, "", is_bug=True)
+
+    def _write(
+        self,
+        level: int,
+        message: str,
+        values: tuple[object, ...],
+        partition: TopicPartition | None,
+        code: str,
+        *,
+        is_bug: bool = False,
+    ) -> None:
+        if not self._log.isEnabledFor(level):
+            return
+        fields: dict[str, str | int] = {"flow": self._flow}
+        if partition is not None:
+            fields |= {"topic": partition.topic, "partition": partition.partition}
+        if code := code or code_among(values):
+            fields["code"] = code
+        text = message % values if values else message
+        self._log.log(level, "%s: %s", self._flow, text, extra=fields, exc_info=is_bug)

@@ -1,0 +1,36 @@
+"""What a lane asks one broker of the source for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.model import TopicPartition
+from twinlog.wire.requests.fetch import FetchSession
+
+THROTTLED_BYTES: Final = 256 << 10
+
+
+@dataclass(slots=True)
+class SourceBroker:
+    """Its fetch session, and the one fetch that may be in flight."""
+
+    session: FetchSession
+    ceiling: int
+    most_bytes: int
+    """Of one answer: less while a quota binds, so that it mutes us often and shortly."""
+    is_fetching: bool = False
+    too_late: set[TopicPartition] = field(default_factory=set)
+    """Placed here while a fetch was in flight: its answer is not for them. It may be that of an
+    earlier copy, which had read on, and what lies between would be taken for a gap of the source.
+    """
+    throttled: int = 0
+    """How many answers a quota held back."""
+    answered_at: float = 0.0
+    """Monotonic: when it last told the ends of its partitions."""
+
+    def adapt(self, *, is_throttled: bool) -> None:
+        """Halve or double what is asked for at once."""
+        self.throttled += is_throttled
+        wanted = self.most_bytes // 2 if is_throttled else self.most_bytes * 2
+        self.most_bytes = min(self.ceiling, max(THROTTLED_BYTES, wanted))

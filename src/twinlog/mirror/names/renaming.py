@@ -1,0 +1,101 @@
+"""Which topics cannot have the name that `twinlog.rename` gives them.
+
+Judged over all selected topics of a source at every look, before anything is written. Topics that
+would share one name are refused together, also when one of them was copied before the other was
+made: which of the two is meant nobody can tell from here, and a topic that holds both cannot be
+taken apart. What was copied stays, and goes on from there once they have two names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.config.values.renames import KEY, LONGEST_NAME, NO_RENAMES, is_topic_name
+from twinlog.errors import Fate, PartitionError
+from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
+from twinlog.mirror.names.naming import DefaultReplicationPolicy, is_own_topic
+from twinlog.quantities import first_few
+
+RENAME_CLASH: Final = "RENAME_CLASH"
+RENAME_INVALID: Final = "RENAME_INVALID"
+
+
+def refused_names(flow: FlowConfig, topics: Iterable[str]) -> dict[str, PartitionError]:
+    """Of these topics of the source, those that cannot be copied under their new names, and why."""
+    if not flow.policy.renames:
+        return {}
+    policy = policy_of(flow)
+    out: dict[str, PartitionError] = {}
+    sharing: dict[str, list[str]] = {}
+    for topic in sorted(topics):
+        remote = policy.format_remote_topic(flow.source_alias, topic)
+        if (why := _why_no_name(policy, topic, remote)) is not None:
+            out[topic] = _invalid(flow, topic, why)
+        else:
+            sharing.setdefault(remote, []).append(topic)
+    for remote, names in sharing.items():
+        if len(names) > 1:
+            out |= {name: _clash(flow, remote, names) for name in names}
+    return out
+
+
+def is_renamed(flow: FlowConfig, topic: str) -> bool:
+    """Whether a topic of the source has another remote name than without any rule."""
+    if not flow.policy.renames:
+        return False
+    policy, alias = policy_of(flow), flow.source_alias
+    plain = replace(policy, renames=NO_RENAMES)
+    return policy.format_remote_topic(alias, topic) != plain.format_remote_topic(alias, topic)
+
+
+def plain_upstream(config: FlowConfig, remote: str) -> str | None:
+    """What the name alone says; None where `twinlog.rename` would not give that name."""
+    policy, alias = policy_of(config), config.source_alias
+    if config.policy.kind is PolicyKind.IDENTITY:
+        upstream: str | None = remote
+    elif is_remote_topic_of(policy, alias, remote):
+        upstream = policy.upstream_topic(remote)
+    else:
+        return None
+    if upstream is None or not config.policy.renames:
+        return upstream
+    return upstream if policy.format_remote_topic(alias, upstream) == remote else None
+
+
+def _why_no_name(policy: DefaultReplicationPolicy, topic: str, remote: str) -> str | None:
+    renamed = policy.renamed(topic)
+    if renamed == topic:
+        return None
+    if not is_topic_name(renamed):
+        return f'"{renamed}", which no topic can be called'
+    if len(remote) > LONGEST_NAME:
+        return f"a name of {len(remote)} characters, and Kafka takes {LONGEST_NAME}"
+    if policy.is_heartbeats_topic(renamed) or policy.is_heartbeats_topic(remote):
+        return f"{renamed}, which would pass for heartbeats"
+    if any(policy.is_internal_topic(one) or is_own_topic(one) for one in (renamed, remote)):
+        return f"{renamed}, which is the name of an internal topic"
+    return None
+
+
+def _invalid(flow: FlowConfig, topic: str, why: str) -> PartitionError:
+    rule = flow.policy.renames.rule(topic)
+    return PartitionError(
+        f"{flow.flow}: the rule {rule} of {KEY} gives topic {topic} of {flow.flow.source} {why}: "
+        "nothing of it is copied; correct the rule, or put one for this topic in front of it",
+        code=RENAME_INVALID,
+    )
+
+
+def _clash(flow: FlowConfig, remote: str, names: list[str]) -> PartitionError:
+    rules = {str(rule) for name in names if (rule := flow.policy.renames.rule(name)) is not None}
+    return PartitionError(
+        f"{flow.flow}: topics {first_few(names)} of {flow.flow.source} would all be {remote} on "
+        f"{flow.flow.target} ({KEY}: {', '.join(sorted(rules))}): nothing of them is copied, since "
+        "one topic cannot hold both; give one of them another name, or leave it out with "
+        f"{flow.flow}.topics.exclude",
+        code=RENAME_CLASH,
+        fate=Fate.RETRIABLE,
+    )

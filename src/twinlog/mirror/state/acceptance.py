@@ -1,0 +1,100 @@
+"""Records of somebody else in a remote topic that are accepted, as rows of the state topic: one of
+the things that people want (`intents`), of one log, and never taken back.
+
+    key    ["flow", FLOW, "intent", "accept", TOPIC, TOPIC_ID, PARTITION, FIRST]
+    value  {"v": 1, "ranges": [first, next, ...], "k": ..., "digest": ..., "who": ..., ...}
+
+Topic and id are those of the target: a topic that is made anew has other records. To write a row
+twice is to write it once. Who accepts more of the same log from the same record on replaces it. A
+release that does not know such rows begins nothing new (`STATE_CORRUPT`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.accepted import Accepted
+from twinlog.mirror.state.generations import encode_row
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+
+ACCEPT: Final = "accept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedAcceptance:
+    """One row."""
+
+    flow: str
+    topic: str
+    """On the target."""
+    topic_id: TopicId
+    partition: int
+    accepted: Accepted
+    who: str
+    at_ms: int
+    reason: str = ""
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """(key, value)"""
+        key = ["flow", self.flow, "intent", ACCEPT, *self.place]
+        value = {
+            "ranges": [offset for one in self.accepted.ranges for offset in one],
+            "k": self.accepted.k,
+            "digest": self.accepted.digest,
+            "who": self.who,
+            "at_ms": self.at_ms,
+            "reason": self.reason,
+        }
+        return encode_row(key, value)
+
+    @property
+    def place(self) -> tuple[str, str, int, int]:
+        return self.topic, str(self.topic_id), self.partition, self.accepted.first
+
+    def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
+        """Whether it is about records of this very log; never where brokers have no topic ids."""
+        known = self.topic_id != NO_TOPIC_ID and self.topic_id == topic_id
+        return known and tp == (self.topic, self.partition)
+
+    def __str__(self) -> str:
+        said = f": {self.reason}" if self.reason else ""
+        return f"{self.topic}-{self.partition} {self.accepted} by {self.who}{said}"
+
+
+def wanted_acceptance(parts: list[Any], fields: dict[str, Any]) -> WantedAcceptance:
+    """From the parts of a key and the fields of its value; CorruptData where they are none."""
+    try:
+        _, flow, _, _, topic, topic_id, partition, first = parts
+        offsets = [_of(int, offset) for offset in fields["ranges"]]
+        rises = all(before < after for before, after in pairwise(offsets))
+        if not offsets or len(offsets) % 2 or not rises or offsets[0] != first or first < 0:
+            raise ValueError("its offsets are no ranges")
+        return WantedAcceptance(
+            flow=_of(str, flow),
+            topic=_of(str, topic),
+            topic_id=TopicId(_of(str, topic_id)),
+            partition=_of(int, partition),
+            accepted=Accepted(
+                ranges=tuple(zip(offsets[::2], offsets[1::2], strict=True)),
+                k=_of(int, fields["k"]),
+                digest=_of(int, fields["digest"]),
+            ),
+            who=_of(str, fields["who"]),
+            at_ms=_of(int, fields["at_ms"]),
+            reason=_of(str, fields["reason"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(
+            f"a row of the state topic that says which records are accepted cannot be read: "
+            f"{error!r}",
+            code="STATE_CORRUPT",
+        ) from error
+
+
+def _of(kind: type[Any], value: object) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+    return value

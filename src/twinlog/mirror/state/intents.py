@@ -1,0 +1,220 @@
+"""What people want of a flow: rows of the state topic beside the claims, which whoever leads it
+follows.
+
+An intent is wanted or taken back; the newest row of a key counts, and compaction keeps it. So it
+outlives every process, and to write one twice is to write it once:
+
+- the writer dies before the row: nothing happened; behind it, or its answer is lost: it is written,
+  and the same command finds it and writes nothing;
+- a leader that was frozen, or has lost its lead, follows it later or not at all: its lanes end by
+  the rules of the lead, as without it;
+- two people want different things: the later row counts, for all;
+- a row cannot be read, or is of a newer release: what it wants is not known. Nothing that runs is
+  stopped for it, and nothing begins (`FlowRun.holds_back`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from twinlog.config.values.times import in_iso
+from twinlog.errors import CorruptData
+from twinlog.mirror.state.acceptance import ACCEPT, WantedAcceptance, wanted_acceptance
+from twinlog.mirror.state.generations import encode_row, read_row
+from twinlog.mirror.state.skipping import SKIP, WantedSkip, wanted_skip
+
+_KIND: Final = "intent"
+
+
+class IntentKind(StrEnum):
+    """What can be wanted."""
+
+    PAUSE = "pause"
+    """Of a flow or a topic: nothing is copied until it is taken back."""
+    RELEASE = "release"
+    """Of a topic: it is not mirrored any more, and its remote topic is left alone."""
+    LIMIT = "limit"
+    """Of a flow: bytes per second, in place of what the configuration says."""
+    PROMOTE = "promote"
+    """Of a topic: its remote topic is the original now, and is left alone. Of a flow: nothing is
+    copied any more, of whatever topic."""
+    FENCE = "fence"
+    """Of a topic: an ACL that keeps producers from it on the source is ours, and ours to remove."""
+    REPLAY = "replay"
+    """Of a topic: the divergent tail of its source was begun to be appended to its remote topic."""
+
+    @property
+    def participle(self) -> str:
+        """What a flow or topic is then: `paused`."""
+        return f"{self}d" if self.endswith("e") else f"{self}ed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """One row."""
+
+    flow: str
+    kind: IntentKind
+    topic: str = ""
+    """On the source; empty: the whole flow."""
+    is_set: bool
+    """False: it was taken back."""
+    bytes_per_second: int | None = None
+    who: str
+    at_ms: int
+    reason: str = ""
+
+    def encode(self) -> tuple[bytes, bytes]:
+        value = {
+            "is_set": self.is_set,
+            "bytes_per_second": self.bytes_per_second,
+            "who": self.who,
+            "at_ms": self.at_ms,
+            "reason": self.reason,
+        }
+        return encode_row(["flow", self.flow, _KIND, self.kind, self.topic], value)
+
+    @property
+    def key(self) -> tuple[IntentKind, str]:
+        return self.kind, self.topic
+
+    def __str__(self) -> str:
+        return f"by {self.who}: {self.reason}" if self.reason else f"by {self.who}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowIntents:
+    """Everything that is wanted of one flow now."""
+
+    _set: Mapping[tuple[IntentKind, str], Intent] = field(default_factory=dict)
+    skips: tuple[WantedSkip, ...] = ()
+    """Records that are left out, in the order of their places; nobody takes that back."""
+    accepted: tuple[WantedAcceptance, ...] = ()
+    """Records of somebody else in remote topics; nor that."""
+
+    def get(self, kind: IntentKind, topic: str = "") -> Intent | None:
+        """The intent, where it is wanted now."""
+        return self._set.get((kind, topic))
+
+    @property
+    def pause(self) -> Intent | None:
+        """Of the whole flow."""
+        return self.get(IntentKind.PAUSE)
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes per second; None: as the configuration says."""
+        found = self.get(IntentKind.LIMIT)
+        return None if found is None else found.bytes_per_second
+
+    def pause_of(self, topic: str) -> Intent | None:
+        """Why the topic is not copied: its own pause, or that of the flow."""
+        return self.get(IntentKind.PAUSE, topic) or self.pause
+
+    def keys(self) -> Iterable[tuple[IntentKind, str]]:
+        """Everything that is wanted, by kind and topic."""
+        return self._set.keys()
+
+    @property
+    def promotion(self) -> Intent | None:
+        """Of the whole flow."""
+        return self.get(IntentKind.PROMOTE)
+
+    @property
+    def released(self) -> frozenset[str]:
+        """Topics that are not to be mirrored."""
+        kinds = (IntentKind.RELEASE, IntentKind.PROMOTE)
+        return frozenset(topic for kind in kinds for topic in self.topics(kind))
+
+    def topics(self, kind: IntentKind) -> list[str]:
+        """Of which topics it is wanted, beside the flow."""
+        return sorted(topic for one, topic in self._set if one is kind and topic)
+
+
+def promoted(flow: str, promotion: Intent) -> str:
+    """Why a flow copies nothing any more, for people."""
+    return (
+        f"{flow} was promoted {promotion}, {in_iso(promotion.at_ms)}: its remote topics are the "
+        "originals now, and nothing is copied to them; twinlog flow demote takes it back"
+    )
+
+
+def is_intent_row(key: bytes | None, flow: str) -> bool:
+    """Whether a row may be an intent of this flow; also one whose key cannot be read."""
+    try:
+        parts = json.loads(key or b"null")
+        return bool(parts[1] == flow and parts[2] == _KIND)
+    except (ValueError, LookupError, TypeError):
+        return True
+
+
+def flow_intents(flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]) -> FlowIntents:
+    """From (key, value) in log order. Raises CorruptData for a newest row that cannot be read."""
+    newest: dict[bytes, bytes] = {}
+    for key, value in rows:
+        if key is None or not is_intent_row(key, flow):
+            continue
+        if value is None:
+            newest.pop(key, None)
+        else:
+            newest[key] = value
+    found: dict[tuple[IntentKind, str], Intent] = {}
+    skips: list[WantedSkip] = []
+    accepted: list[WantedAcceptance] = []
+    for key, value in newest.items():
+        parts, fields = read_row(key, value)
+        if parts[3:4] == [SKIP]:
+            skips.append(wanted_skip(parts, fields))
+        elif parts[3:4] == [ACCEPT]:
+            accepted.append(wanted_acceptance(parts, fields))
+        elif (one := _intent(parts, fields)).is_set:
+            found[one.key] = one
+    return FlowIntents(
+        found,
+        tuple(sorted(skips, key=lambda one: one.place)),
+        tuple(sorted(accepted, key=lambda one: one.place)),
+    )
+
+
+def _intent(parts: list[Any], fields: dict[str, Any]) -> Intent:
+    try:
+        _, flow, _, kind, topic = parts
+        if kind not in list(IntentKind):
+            raise CorruptData(
+                f"the state topic holds an intent that this release does not know, {kind!r} of "
+                f"{flow}: upgrade Twinlog",
+                code="STATE_TOO_NEW",
+            )
+        intent = Intent(
+            flow=flow,
+            kind=IntentKind(kind),
+            topic=_of(str, topic),
+            is_set=_of(bool, fields["is_set"]),
+            bytes_per_second=_rate(fields["bytes_per_second"]),
+            who=_of(str, fields["who"]),
+            at_ms=_of(int, fields["at_ms"]),
+            reason=_of(str, fields["reason"]),
+        )
+        if intent.kind is IntentKind.LIMIT and intent.is_set and intent.bytes_per_second is None:
+            raise ValueError("a limit without a number")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(
+            f"an intent in the state topic cannot be read: {error!r}", code="STATE_CORRUPT"
+        ) from error
+    return intent
+
+
+def _rate(value: object) -> int | None:
+    if value is not None and (type(value) is not int or value <= 0):
+        raise ValueError("bytes_per_second is no positive number")
+    return value
+
+
+def _of(kind: type[Any], value: object) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+    return value

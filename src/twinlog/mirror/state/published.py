@@ -1,0 +1,194 @@
+"""Rows of the status topic: what a flow looks like to the process that leads it, for those who look
+from another host.
+
+    key    ["flow", FLOW, "status"]
+    value  {"v": 1, "at_ms": ..., "host": ..., "state": ..., ..., "unusual": [...]}
+
+It holds totals and what is not normal. A row that is older than `lives_ms` says only who ran the
+flow last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from twinlog.codes import FlowState, PartitionState
+from twinlog.errors import CorruptData
+from twinlog.mirror.skips import Poison, Skip
+from twinlog.mirror.state.generations import encode_row, read_row
+
+LIVE_MS: Final = 45_000
+"""A leader that has not written for so long, and for three of its intervals, may be gone."""
+
+LONGEST_LIFE_MS: Final = 600_000
+BEYOND: Final = 10**14
+"""Times in milliseconds end before (in the year 5138), and so do numbers of records."""
+
+MOST_UNUSUAL: Final = 50
+MOST_BEHIND: Final = 50
+_KIND: Final = "status"
+
+Row = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusual:
+    """A partition that is not simply copied."""
+
+    topic: str
+    partition: int
+    state: str
+    code: str
+    message: str
+    poison: Poison | None = None
+    """The record that holds it up, where that is known exactly; earlier releases do not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """A partition of which records were known that were not on the target."""
+
+    topic: str
+    partition: int
+    upstream: int
+    """All below it were."""
+    end: int
+    """Where the source's log ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedStatus:
+    """One flow at one moment, as its leader saw it; figures are -1 while they are not known."""
+
+    flow: str
+    at_ms: int
+    """Wall clock of the leader's host."""
+    every_ms: int
+    """How often it is written."""
+    host: str
+    pid: int
+    generation: int
+    state: str
+    reason: str
+    guarantee: str
+    lanes: int
+    since_ms: int
+    records: int
+    bytes: int
+    loss_records: int
+    loss_ms: int
+    loss_unknown: int
+    partitions: int
+    unusual_partitions: int
+    """How many there are, of which `unusual` has the first."""
+    unusual: tuple[Unusual, ...]
+    behind: tuple[Behind, ...] = ()
+    """Those that lack most; the row of an earlier release has none."""
+
+    @property
+    def where(self) -> str:
+        """The host and process that wrote it."""
+        return f"{self.host} (process {self.pid})"
+
+    @property
+    def lives_ms(self) -> int:
+        """How old it may be and still tell of now."""
+        return max(LIVE_MS, min(3 * self.every_ms, LONGEST_LIFE_MS))
+
+    def is_of(self, now_ms: int) -> bool:
+        """Whoever wrote it runs, as far as can be seen."""
+        return self.state != FlowState.STOPPED and abs(now_ms - self.at_ms) <= self.lives_ms
+
+    def encode(self) -> Row:
+        """(key, value)"""
+        value = asdict(self)
+        del value["flow"]
+        return encode_row(["flow", self.flow, _KIND], value)
+
+
+def published_status(
+    flow: str, rows: Iterable[tuple[bytes | None, bytes | None]]
+) -> PublishedStatus | None:
+    """That of the newest leader, and its newest; raises CorruptData where rows cannot be read and
+    none else is there. One that lost its lead without knowing it may write behind its successor.
+    """
+    wanted = json.dumps(["flow", flow, _KIND], separators=(",", ":")).encode()
+    found: list[PublishedStatus] = []
+    problem: CorruptData | None = None
+    for key, value in rows:
+        if key != wanted:
+            continue
+        try:
+            found = [] if value is None else [*found, _read(flow, wanted, value)]
+        except CorruptData as error:
+            problem = error
+    if not found and problem is not None:
+        raise problem
+    return max(reversed(found), key=lambda one: (one.generation, one.at_ms), default=None)
+
+
+def _read(flow: str, key: bytes, value: bytes) -> PublishedStatus:
+    try:
+        _, values = read_row(key, value)
+        return _status(flow, values)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CorruptData(
+            f"the status that was written for {flow} cannot be read: {error!r}; it is written anew "
+            "every few seconds while the flow runs"
+        ) from error
+
+
+def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
+    # what a later release says besides is left out
+    unusual = tuple(
+        Unusual(
+            **{name: one[name] for name in _names(Unusual) - {"poison"}},
+            poison=_poison(one.get("poison")),
+        )
+        for one in values["unusual"]
+    )
+    behind = tuple(
+        Behind(**{name: one[name] for name in _names(Behind)}) for one in values.get("behind", ())
+    )
+    wanted = _names(PublishedStatus) - {"flow", "unusual", "behind"}
+    found = PublishedStatus(
+        flow=flow, unusual=unusual, behind=behind, **{name: values[name] for name in wanted}
+    )
+    _check(found)
+    for one in unusual:
+        _check(one)
+    for each in behind:
+        _check(each)
+    FlowState(found.state)
+    for one in unusual:
+        PartitionState(one.state)
+    return found
+
+
+def _poison(value: dict[str, Any] | None) -> Poison | None:
+    if value is None:
+        return None
+    skip = Skip(**{name: value["skip"][name] for name in _names(Skip)})
+    is_range = type(skip.first) is type(skip.next) is int and 0 <= skip.first < skip.next < BEYOND
+    if not is_range or type(skip.is_batch) is not bool or type(value["topic_id"]) is not str:
+        raise ValueError("poison is no range of a topic")
+    return Poison(skip=skip, topic_id=value["topic_id"])
+
+
+def _check(one: PublishedStatus | Unusual | Behind) -> None:
+    for field in fields(one):
+        value, kind = getattr(one, field.name), _KINDS.get(str(field.type))
+        if kind is not None and type(value) is not kind:
+            raise TypeError(f"{field.name} is of type {type(value).__name__}")
+        if kind is int and abs(value) >= BEYOND:
+            raise ValueError(f"{field.name} is no number of this world")
+
+
+_KINDS: Final = {"str": str, "int": int}
+
+
+def _names(kind: type[Any]) -> set[str]:
+    return {field.name for field in fields(kind)}

@@ -1,0 +1,66 @@
+"""A record of the quarantine topic: one that was left out of a copy, and where it was.
+
+Key, value and headers are the record's own, as far as they can be read; of a batch that cannot be
+decoded the value is its bytes. Behind its own headers stand these, as text:
+
+    twinlog.topic       on the source        twinlog.code     why the partition stood still
+    twinlog.topic.id    of that topic        twinlog.reason   what somebody gave as --reason
+    twinlog.partition                        twinlog.who      who wanted it left out
+    twinlog.offset      of the record        twinlog.at       when, ISO 8601
+    twinlog.next        first one behind it  twinlog.flow     whose copy
+    twinlog.timestamp   of the record, ms    twinlog.content  `record` or `batch`
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from twinlog.config.values.times import in_iso
+from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.wire.records import Record
+
+_PREFIX: Final = "twinlog."
+_PLACE: Final = ("topic.id", "topic", "partition", "offset")
+
+
+class Place(NamedTuple):
+    """Where a record was."""
+
+    topic_id: str
+    topic: str
+    partition: str
+    offset: str
+
+
+def quarantined(wanted: WantedSkip, record: Record, *, is_batch: bool, now_ms: int) -> Record:
+    """As it is written; its own timestamp is now, so that the brokers remember who wrote it."""
+    said = {
+        "topic": wanted.topic,
+        "topic.id": str(wanted.topic_id),
+        "partition": str(wanted.partition),
+        "offset": str(record.offset),
+        "next": str(wanted.skip.next if is_batch else record.offset + 1),
+        "timestamp": str(record.timestamp),
+        "code": wanted.code,
+        "reason": wanted.reason,
+        "who": wanted.who,
+        "at": in_iso(wanted.at_ms),
+        "flow": wanted.flow,
+        "content": "batch" if is_batch else "record",
+    }
+    ours = tuple((_PREFIX + name, value.encode()) for name, value in said.items())
+    return record._replace(offset=0, timestamp=now_ms, headers=(*record.headers, *ours))
+
+
+def place_in(wanted: WantedSkip, offset: int) -> Place:
+    """Of the record at this offset."""
+    return Place(str(wanted.topic_id), wanted.topic, str(wanted.partition), str(offset))
+
+
+def place_of(record: Record) -> Place | None:
+    """Where a record of the quarantine topic was; None: it is none of ours."""
+    said = dict(record.headers)  # the last of a name: the record's own come first
+    found = [said.get(_PREFIX + name) for name in _PLACE]
+    if any(value is None for value in found):
+        return None
+    return Place(*((value or b"").decode("utf-8", "replace") for value in found))

@@ -1,0 +1,105 @@
+"""Records that are to be left out, as rows of the state topic: one of the things that people want
+(`intents`), but of one record, and never taken back.
+
+    key    ["flow", FLOW, "intent", "skip", TOPIC, TOPIC_ID, PARTITION, FIRST]
+    value  {"v": 1, "next": ..., "is_batch": ..., "code": ..., "who": ..., "at_ms": ..., ...}
+
+The key is the place, by the id of the topic: of a topic that is made anew nothing is left out. To
+write a row twice is to write it once, and two people who want the same record left out want the
+same. The row stays for as long as there is a state topic: whoever reads the source again from
+before it (a new leader, a new remote topic, a rebuild of the map) leaves out the same.
+
+A release that does not know such rows begins nothing new (`STATE_CORRUPT`): it would stop at the
+record, or copy it where another record has its ordinal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.skips import Skip
+from twinlog.mirror.state.generations import encode_row
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+
+SKIP: Final = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedSkip:
+    """One row."""
+
+    flow: str
+    topic: str
+    """On the source."""
+    topic_id: TopicId
+    partition: int
+    skip: Skip
+    code: str
+    """Why the partition stood still there."""
+    who: str
+    at_ms: int
+    reason: str = ""
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """(key, value)"""
+        key = ["flow", self.flow, "intent", SKIP, *self.place]
+        value = {
+            "next": self.skip.next,
+            "is_batch": self.skip.is_batch,
+            "code": self.code,
+            "who": self.who,
+            "at_ms": self.at_ms,
+            "reason": self.reason,
+        }
+        return encode_row(key, value)
+
+    @property
+    def place(self) -> tuple[str, str, int, int]:
+        return self.topic, str(self.topic_id), self.partition, self.skip.first
+
+    def is_of(self, tp: TopicPartition, topic_id: str) -> bool:
+        """Whether it is about a record of this very partition."""
+        known = NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
+        return known and tp == (self.topic, self.partition)
+
+    def __str__(self) -> str:
+        said = f": {self.reason}" if self.reason else ""
+        return f"{self.topic}-{self.partition} {self.skip} [{self.code}] by {self.who}{said}"
+
+
+def wanted_skip(parts: list[Any], fields: dict[str, Any]) -> WantedSkip:
+    """From the parts of a key and the fields of its value; CorruptData where they are none."""
+    try:
+        _, flow, _, _, topic, topic_id, partition, first = parts
+        return WantedSkip(
+            flow=_of(str, flow),
+            topic=_of(str, topic),
+            topic_id=TopicId(_of(str, topic_id)),
+            partition=_of(int, partition),
+            skip=_range(first, fields["next"], fields["is_batch"]),
+            code=_of(str, fields["code"]),
+            who=_of(str, fields["who"]),
+            at_ms=_of(int, fields["at_ms"]),
+            reason=_of(str, fields["reason"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(
+            "a row of the state topic that says which record is left out cannot be read: "
+            f"{error!r}",
+            code="STATE_CORRUPT",
+        ) from error
+
+
+def _range(first: object, following: object, is_batch: object) -> Skip:
+    begin, end = _of(int, first), _of(int, following)
+    if not 0 <= begin < end:
+        raise ValueError("its offsets are no range")
+    return Skip(first=begin, next=end, is_batch=_of(bool, is_batch))
+
+
+def _of(kind: type[Any], value: object) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+    return value

@@ -1,0 +1,140 @@
+"""What a comparison of two logs finds: differences by range, and gaps that are no differences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+MOST_KEPT: Final = 10_000
+"""Ranges of one partition that are kept; the rest is counted."""
+
+
+class Kind(StrEnum):
+    """How two logs differ."""
+
+    MISSING = "missing"
+    """The source has the records, the target has not."""
+    EXTRA = "extra"
+    """The target has the records, and they are no copies of the source's."""
+    DIFFERENT = "different"
+    """Both have a record there, and a consumer sees something else in it."""
+    REORDERED = "reordered"
+    """Both have the records, in another order."""
+    SHIFTED = "shifted"
+    """The target has equal records in order, but not where the offset map says."""
+
+
+class Gap(StrEnum):
+    """Why records of one side are rightly not on the other, or are not compared."""
+
+    BEFORE_COPY = "before the copy began"
+    BEFORE_MAP = "on the target before the offset map begins"
+    SOURCE_DELETED = "deleted on the source since"
+    TARGET_DELETED = "deleted on the target since"
+    SOURCE_CLEANED = "compacted away on the source"
+    TARGET_CLEANED = "compacted away on the target"
+    MARKERS = "transaction markers"
+    ABORTED = "of aborted transactions"
+    SKIPPED = "skipped by a person"
+    ACCEPTED = "of others, accepted by a person"
+    OTHERS = "of others, in a topic that is shared"
+    OWN_TIME = "with the target's own timestamp"
+
+
+class Range(NamedTuple):
+    """Offsets from `first` to before `next` of one log."""
+
+    first: int
+    next: int
+
+    def __str__(self) -> str:
+        return f"[{self.first}, {self.next})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One range of records."""
+
+    kind: Kind
+    source: Range | None
+    target: Range | None
+    records: int
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Ranges as [first, next]."""
+        return {
+            "kind": self.kind.value,
+            "source": None if self.source is None else list(self.source),
+            "target": None if self.target is None else list(self.target),
+            "records": self.records,
+            "why": self.why,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Compared:
+    """One partition; filled while both logs are walked."""
+
+    differences: list[Difference] = field(default_factory=list)
+    unkept: int = 0
+    """Differences behind the first MOST_KEPT."""
+    equal: int = 0
+    """Records that are the same and lie where the map says."""
+    by_bytes: int = 0
+    """Of all that were compared, those whose batch is byte-equal, so that nothing was decoded."""
+    bytes: int = 0
+    """Of the target's batches that were read."""
+    gaps: Counter[Gap] = field(default_factory=Counter)
+    """Records; of what is deleted and of markers offsets."""
+    pending: Range | None = None
+    """Source offsets from the first record on that is not copied yet."""
+    _is_open: bool = False
+    """The last difference goes on: nothing equal came since."""
+
+    @property
+    def is_identical(self) -> bool:
+        return not self.differences
+
+    def same(self, count: int) -> None:
+        """So many records are equal."""
+        self.equal += count
+        self._is_open = False
+
+    def differs(
+        self,
+        kind: Kind,
+        source: Range | None,
+        target: Range | None,
+        records: int,
+        why: str = "",
+    ) -> None:
+        """Records of these ranges; goes on with the last difference where it is of one kind."""
+        found = Difference(kind=kind, source=source, target=target, records=records, why=why)
+        last = self.differences[-1] if self.differences else None
+        joined = None if last is None or not self._is_open else _joined(last, found)
+        self._is_open = True
+        if joined is not None:
+            self.differences[-1] = joined
+        elif len(self.differences) < MOST_KEPT:
+            self.differences.append(found)
+        else:
+            self.unkept += 1
+
+
+def _joined(last: Difference, found: Difference) -> Difference | None:
+    if (last.kind, last.why) != (found.kind, found.why) or last.kind is Kind.REORDERED:
+        return None
+    one_sided = (last.source is None, last.target is None)
+    if one_sided != (found.source is None, found.target is None):
+        return None
+    source, target = _both(last.source, found.source), _both(last.target, found.target)
+    return replace(last, source=source, target=target, records=last.records + found.records)
+
+
+def _both(last: Range | None, found: Range | None) -> Range | None:
+    if last is None or found is None:
+        return None
+    return Range(min(last.first, found.first), max(last.next, found.next))

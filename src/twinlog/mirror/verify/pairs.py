@@ -1,0 +1,115 @@
+"""Which record of the target is which of the source, by the offset map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from twinlog.mirror.map.offset_map import Mark
+from twinlog.mirror.map.runs import DOWNSTREAM, UPSTREAM, Run, following
+from twinlog.model import SEQUENCE_MODULUS
+from twinlog.wire.record_batch import BatchHeader
+
+ENDLESS: Final = 1 << 62
+
+
+class Place(NamedTuple):
+    """Where an offset of one side lies on the other."""
+
+    offset: int
+    is_known: bool
+    """False: the map has no record of that offset; `offset` is where it would lie, were there no
+    gap in the map.
+    """
+    room: int
+    """How many records from this one on follow one another on both sides."""
+
+
+class Pairs:
+    """Both ways; at least one run."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self._at = [0, 0, 0]
+        """The run of the last question, by field: questions rise."""
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
+
+    def place(self, upstream: int) -> Place | None:
+        """Of a source offset; None before the map begins."""
+        return self._place(upstream, UPSTREAM, DOWNSTREAM)
+
+    def origin(self, downstream: int) -> Place | None:
+        """Of a target offset; None before the map begins."""
+        return self._place(downstream, DOWNSTREAM, UPSTREAM)
+
+    def first_place(self, upstream: int) -> int:
+        """Where the first record at or behind a source offset lies."""
+        return self._first(upstream, UPSTREAM, DOWNSTREAM)
+
+    def first_origin(self, downstream: int) -> int:
+        """The source offset of the first copied record at or behind a target offset."""
+        return self._first(downstream, DOWNSTREAM, UPSTREAM)
+
+    def _first(self, at: int, here: int, there: int) -> int:
+        found = self._place(at, here, there)
+        if found is None:
+            return self.first[there]
+        if found.is_known:
+            return found.offset
+        return self.runs[self._at[here] + 1][there]
+
+    def _place(self, at: int, here: int, there: int) -> Place | None:
+        number = self._at[here]
+        run = self.runs[number]
+        length = self._length(number)
+        distance = at - run[here]
+        if not 0 <= distance < length:
+            number = following(self.runs, at, here) - 1
+            if number < 0:
+                return None
+            self._at[here] = number
+            run, length = self.runs[number], self._length(number)
+            distance = at - run[here]
+        is_known = distance < length
+        return Place(run[there] + distance, is_known, length - distance if is_known else 0)
+
+    def _length(self, number: int) -> int:
+        if number + 1 == len(self.runs):
+            return ENDLESS
+        return self.runs[number + 1].ordinal - self.runs[number].ordinal
+
+
+def with_own_batches(
+    runs: Sequence[Run], mark: Mark, headers: Iterable[BatchHeader], producers: frozenset[int]
+) -> tuple[list[Run], Mark]:
+    """The runs of a shared topic as its log has them behind the mark, and how far they reach.
+
+    Rows announce a record where it was to lie; that others wrote first is in the map a moment
+    later, or never where the lane died. But the sequences of our batches are ordinals (modulo
+    2^31), so their headers say which records they are. `headers`: of all batches from the mark on.
+    """
+    out = [run for run in runs if run.ordinal < mark.ordinal] or [runs[0]]
+    reached = mark
+    for header in headers:
+        is_ours = header.magic >= 2 and header.producer_id in producers and not header.is_control
+        if not is_ours or header.base_offset < reached.downstream:
+            continue
+        ahead = (header.base_sequence - reached.ordinal) % SEQUENCE_MODULUS
+        if ahead > SEQUENCE_MODULUS // 2:
+            continue  # of another life of the flow
+        ordinal = reached.ordinal + ahead
+        end = ordinal + header.last_offset_delta + 1
+        out += _pieces(runs, ordinal, end, header.base_offset)
+        reached = Mark(end, header.next_offset)
+    return out, reached
+
+
+def _pieces(runs: Sequence[Run], ordinal: int, end: int, downstream: int) -> Iterable[Run]:
+    at = max(1, following(runs, ordinal, 0)) - 1
+    yield Run(ordinal, runs[at].upstream_of(ordinal), downstream)
+    while (at := at + 1) < len(runs) and runs[at].ordinal < end:
+        begin = runs[at].ordinal
+        yield Run(begin, runs[at].upstream, downstream + begin - ordinal)

@@ -1,0 +1,127 @@
+"""Where two logs go on alike behind a difference, and what lies before that.
+
+    source   5 6 7 8 9 ..            target   5 5 6 7 8 9 ..
+               ^ 6 is not 5                     ^ one is extra, and from here on all lies one later
+
+The nearest place is taken at which as many records as ALIKE follow one another equally on both
+sides, or all that is left does. Two equal records alone say little where records repeat.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+ALIKE: Final = 8
+WINDOWS: Final = (64, 512, 4096)
+"""Records of each side that are looked at: more only where fewer do not do."""
+END: Final = object()
+
+
+class Seen(NamedTuple):
+    """A record of one side."""
+
+    offset: int
+    at: int
+    """Where it lies on the target, or should by what was known up to here."""
+    number: int
+    """Equal for equal records."""
+
+
+def meeting(
+    source: Sequence[Seen], target: Sequence[Seen], *, is_whole: bool, may_lack: bool
+) -> tuple[int, int] | None:
+    """The indexes at which both go on alike; None: not in these.
+
+    `is_whole`: nothing follows them. `may_lack`: either side may lack single records.
+    """
+    here, there = range(len(source)), range(len(target))
+    if may_lack:
+        known_there = {one.number for one in target}
+        known_here = {one.number for one in source}
+        here_kept = [at for at in here if source[at].number in known_there]
+        there_kept = [at for at in there if target[at].number in known_here]
+    else:
+        here_kept, there_kept = list(here), list(there)
+    ends = [END] * ALIKE if is_whole else []
+    ours: list[object] = [source[at].number for at in here_kept] + ends
+    theirs: list[object] = [target[at].number for at in there_kept] + ends
+    found = _nearest(ours, theirs)
+    if found is None:
+        return None
+    return (
+        here_kept[found[0]] if found[0] < len(here_kept) else len(source),
+        there_kept[found[1]] if found[1] < len(there_kept) else len(target),
+    )
+
+
+def _nearest(ours: Sequence[object], theirs: Sequence[object]) -> tuple[int, int] | None:
+    places: dict[tuple[object, ...], list[int]] = {}
+    for at in range(len(theirs) - ALIKE + 1):
+        places.setdefault(tuple(theirs[at : at + ALIKE]), []).append(at)
+    best: tuple[int, int] | None = None
+    for at in range(len(ours) - ALIKE + 1):
+        if best is not None and at >= sum(best):
+            break
+        # of equal distances the one that leaves the pairing as it is
+        for other in places.get(tuple(ours[at : at + ALIKE]), ()):
+            rank = at + other, abs(at - other)
+            if best is None or rank < (sum(best), abs(best[0] - best[1])):
+                best = at, other
+    return best
+
+
+class Parted(NamedTuple):
+    """What lies before the place at which both go on alike."""
+
+    same: list[tuple[Seen, Seen]]
+    """At their place all the same."""
+    different: list[tuple[Seen, Seen]]
+    moved_here: list[Seen]
+    moved_there: list[Seen]
+    missing: list[Seen]
+    extra: list[Seen]
+
+
+def parted(source: Sequence[Seen], target: Sequence[Seen]) -> Parted:
+    """Take apart what does not go alike: each record is in one list."""
+    same = list(_at_their_place(source, target, is_equal=True))
+    done_here = {one.offset for one, _ in same}
+    done_there = {one.offset for _, one in same}
+    here = [one for one in source if one.offset not in done_here]
+    there = [one for one in target if one.offset not in done_there]
+    common = Counter(one.number for one in here) & Counter(one.number for one in there)
+    moved_here, moved_there = list(_taken(here, common)), list(_taken(there, common))
+    moved = {one.offset for one in moved_here}, {one.offset for one in moved_there}
+    left_here = [one for one in here if one.offset not in moved[0]]
+    left_there = [one for one in there if one.offset not in moved[1]]
+    different = list(_at_their_place(left_here, left_there, is_equal=False))
+    pairs = {one.offset for one, _ in different}, {one.offset for _, one in different}
+    return Parted(
+        same=same,
+        different=different,
+        moved_here=moved_here,
+        moved_there=moved_there,
+        missing=[one for one in left_here if one.offset not in pairs[0]],
+        extra=[one for one in left_there if one.offset not in pairs[1]],
+    )
+
+
+def _at_their_place(
+    source: Sequence[Seen], target: Sequence[Seen], *, is_equal: bool
+) -> Iterator[tuple[Seen, Seen]]:
+    """Pairs at one place, each record once: a wrong map may name one place twice."""
+    by_place = {one.at: one for one in target}
+    for one in source:
+        other = by_place.get(one.at)
+        if other is not None and (one.number == other.number) is is_equal:
+            yield one, by_place.pop(one.at)
+
+
+def _taken(some: Sequence[Seen], common: Mapping[int, int]) -> Iterator[Seen]:
+    left = dict(common)
+    for one in some:
+        if left.get(one.number, 0):
+            left[one.number] -= 1
+            yield one

@@ -1,0 +1,138 @@
+"""One log as it is walked: batch by batch as bytes, or record by record where that is asked for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.start.alignment import identity
+from twinlog.mirror.start.tail_check import decode
+from twinlog.mirror.verify.difference import Compared, Gap, Range
+from twinlog.wire.record_batch import BatchHeader, verify_crc
+from twinlog.wire.records import Record
+
+MOST_SPOILT: Final = 1 << 20
+"""Offsets of a batch whose records cannot be read: its own header may lie about them."""
+HIDDEN_KEPT: Final = 1_000
+
+
+class Piece(NamedTuple):
+    """A batch of a log, as it was fetched."""
+
+    header: BatchHeader
+    data: memoryview
+    hides: Gap | None = None
+    """Why no reader sees its records."""
+
+
+class Entry(NamedTuple):
+    """A record at its place in the log."""
+
+    offset: int
+    record: Record | None
+    """None: the batch cannot be read."""
+    is_own_time: bool = False
+    """The broker of this log set the timestamp."""
+    problem: str = ""
+
+    def number(self, *, with_timestamp: bool) -> int:
+        """Equal for records in which a consumer sees the same."""
+        if self.record is None:
+            return hash((self.problem, self.offset))
+        return identity(self.record, with_timestamp=with_timestamp)
+
+
+class Side:
+    """One log; `start` is where it begins now, which may rise while it is read."""
+
+    def __init__(
+        self,
+        pieces: Iterator[Piece],
+        begin: int,
+        limit: int,
+        *,
+        start: Callable[[], int],
+        may_lack: bool,
+        compared: Compared,
+    ) -> None:
+        self.begin, self.limit = begin, limit
+        self.start = start
+        self.may_lack = may_lack
+        """It is compacted: offsets without a record may have had one."""
+        self.hidden: deque[Range] = deque(maxlen=HIDDEN_KEPT)
+        """Offsets that no reader sees, of those that were passed."""
+        self._pieces = pieces
+        self._compared = compared
+        self._piece: Piece | None = None
+        self._entries: deque[Entry] = deque()
+
+    def batch(self) -> Piece | None:
+        """The batch that comes next; None where that is within one, or at the limit."""
+        if self._entries:
+            return None
+        piece = self._next_piece()
+        if piece is None or piece.header.magic < 2 or piece.header.base_offset < self.begin:
+            return None
+        return piece if piece.header.next_offset <= self.limit else None
+
+    def pass_batch(self) -> None:
+        """The batch that comes next is done."""
+        self._piece = None
+
+    def entry(self) -> Entry | None:
+        """The record that comes next; None at the limit."""
+        while not self._entries:
+            piece = self._next_piece()
+            if piece is None or self._first_of(piece) >= self.limit:
+                return None
+            self._piece = None
+            self._entries += self._decoded(piece)
+        first = self._entries[0]
+        return first if first.offset < self.limit else None
+
+    def pass_entry(self) -> None:
+        """The record that comes next is done."""
+        self._entries.popleft()
+
+    def give_back(self, entries: Iterable[Entry]) -> None:
+        """They come next, in this order."""
+        self._entries.extendleft(reversed(list(entries)))
+
+    def hides(self, offset: int) -> bool:
+        """Whether a marker or a record that was rolled back lies at an offset that was passed."""
+        return any(one.first <= offset < one.next for one in self.hidden)
+
+    def _first_of(self, piece: Piece) -> int:
+        # of messages of old formats this may be the last offset: they are decoded to know
+        return piece.header.base_offset if piece.header.magic >= 2 else self.begin
+
+    def _next_piece(self) -> Piece | None:
+        while self._piece is None:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return None
+            if piece.header.next_offset <= self.begin:
+                continue
+            if piece.hides is None:
+                self._piece = piece
+                break
+            header = piece.header
+            self.hidden.append(Range(header.base_offset, header.next_offset))
+            count = header.last_offset_delta + 1 if piece.hides is Gap.MARKERS else header.count
+            self._compared.gaps[piece.hides] += max(0, count)
+        return self._piece
+
+    def _decoded(self, piece: Piece) -> list[Entry]:
+        header = piece.header
+        is_own_time = header.magic >= 2 and header.is_log_append_time
+        try:
+            verify_crc(piece.data, 0, header)
+            records = decode(header, piece.data)
+        except CorruptData as error:
+            problem = f"cannot be read: {error.message}"
+            first = max(header.base_offset, self.begin)
+            behind = min(header.next_offset, first + MOST_SPOILT)
+            return [Entry(offset, None, problem=problem) for offset in range(first, behind)]
+        return [Entry(one.offset, one, is_own_time) for one in records if one.offset >= self.begin]

@@ -1,0 +1,420 @@
+"""Walks over both logs of a partition, and says where they differ.
+
+Nearly every batch of the target is the source's but for its header: base offset, leader epoch,
+producer fields, checksum. Such a pair is compared as bytes, from the header's timestamps on, and
+nothing is unpacked. Where batches do not line up (joined, holes, packed anew, size limits,
+LogAppendTime) records are decoded and compared as a consumer sees them. Both walks meet again at
+the next two batches that begin together.
+
+The offset map pairs the records. Where it does not say what is there, both logs are read on until
+they go on alike (`realignment`); from there records are compared at their distance to the map, and
+are `SHIFTED`, until the map is right again.
+
+What one side lacks is a difference, unless there is a reason: it is compacted, its log begins
+later, a person skipped or accepted it, others write to the topic too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.skips import Skip, skipped
+from twinlog.mirror.start.tail_check import same_record
+from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
+from twinlog.mirror.verify.pairs import Pairs, Place
+from twinlog.mirror.verify.realignment import WINDOWS, Seen, meeting, parted
+from twinlog.mirror.verify.side import Entry, Piece, Side
+from twinlog.wire.record_batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    verify_crc,
+)
+
+_COMPARED_BITS: Final = CODEC_MASK | LOG_APPEND_TIME_BIT
+NOT_IN_MAP: Final = "the offset map does not say where they are"
+ELSEWHERE: Final = "the offset map says another place"
+BY_OTHERS: Final = "not written by this flow"
+NO_SUCH_SOURCE: Final = "the source has no such record there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What of one partition is no difference."""
+
+    skips: Sequence[Skip] = ()
+    accepted: Sequence[tuple[int, int]] = ()
+    """[first, next) of target offsets."""
+    is_shared: bool = False
+    """Others may write to the target's topic."""
+    is_deep: bool = False
+    """Every record is decoded, also of equal batches."""
+
+
+class Walk:
+    """One partition, from the beginnings of both sides to their limits."""
+
+    def __init__(
+        self,
+        *,
+        pairs: Pairs,
+        source: Side,
+        target: Side,
+        rules: Rules,
+        compared: Compared,
+        on_step: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`on_step` is told the target offset that was reached."""
+        self._pairs = pairs
+        self._source, self._target = source, target
+        self._rules = rules
+        self._found = compared
+        self._on_step = on_step
+        self._shift = 0
+        """By how much records lie behind where the map says."""
+
+    def walk(self) -> None:
+        """To the limit of both sides."""
+        while True:
+            if not self._rules.is_deep and self._pass_equal_batches():
+                continue
+            here, there = self._source.entry(), self._target.entry()
+            if here is None and there is None:
+                return
+            if not self._step(here, there):
+                self._realign()
+
+    def look_for_pending(self, end: int, *, count_all: bool = True) -> int:
+        """How many records the source has from its limit to `end`: they are not copied yet. Not
+        `count_all`: whether there is one.
+        """
+        source, self._source.limit = self._source, end
+        records = 0
+        while records == 0 or count_all:
+            piece = None if self._rules.skips else source.batch()
+            if piece is not None:
+                first, count = piece.header.base_offset, piece.header.count
+                source.pass_batch()
+            elif (entry := source.entry()) is not None:
+                source.pass_entry()
+                first, count = entry.offset, skipped(self._rules.skips, entry.offset) is None
+            else:
+                break
+            if count and self._found.pending is None:
+                self._found.pending = Range(first, end)
+            records += count
+        return records
+
+    # -- as bytes
+
+    def _pass_equal_batches(self) -> bool:
+        here, there = self._source.batch(), self._target.batch()
+        if here is None or there is None or not self._is_equal(here, there):
+            return False
+        header, other = here.header, there.header
+        if self._shift:
+            self._note_shifted(
+                Range(header.base_offset, header.next_offset),
+                Range(other.base_offset, other.next_offset),
+                header.count,
+            )
+        else:
+            self._found.same(header.count)
+        self._found.by_bytes += header.count
+        self._source.pass_batch()
+        self._target.pass_batch()
+        self._on_step(other.next_offset)
+        return True
+
+    def _is_equal(self, here: Piece, there: Piece) -> bool:
+        header, other = here.header, there.header
+        return (
+            self._is_place(header, other)
+            and _is_alike(header, other)
+            # copies, since memoryviews are compared value by value
+            and bytes(here.data[HEADER_BYTES:]) == bytes(there.data[HEADER_BYTES:])
+            and _is_sound(there)
+        )
+
+    def _is_place(self, header: BatchHeader, other: BatchHeader) -> bool:
+        """All records of the one should lie where the other is, and nobody wants any left out."""
+        place = self._pairs.place(header.base_offset)
+        if place is None or not place.is_known or place.room < header.count:
+            return False
+        behind = header.next_offset
+        is_left_out = any(
+            one.first < behind and header.base_offset < one.next for one in self._rules.skips
+        )
+        return place.offset + self._shift == other.base_offset and not is_left_out
+
+    # -- record by record
+
+    def _step(self, here: Entry | None, there: Entry | None) -> bool:
+        """Pass one record of a side, or one of each; False where they part."""
+        if here is not None and self._pass_skipped(here):
+            return True
+        if there is not None and self._pass_of_others(there):
+            return True
+        if here is None:
+            return there is not None and self._lacks_here(there, None)
+        return self._pair(here, there)
+
+    def _pair(self, here: Entry, there: Entry | None) -> bool:
+        place = self._pairs.place(here.offset)
+        if place is None:
+            return False
+        at = place.offset + self._shift
+        if there is None or at < there.offset:
+            return self._lacks_there(place, at)
+        if at > there.offset:
+            return self._lacks_here(there, here)
+        if not self._is_same(here, there):
+            return False
+        self._note_same(here.offset, there.offset)
+        self._source.pass_entry()
+        self._pass_there(there)
+        return True
+
+    def _note_same(self, here: int, there: int) -> None:
+        place = self._pairs.place(here)
+        is_known = place is not None and place.is_known
+        if self._shift or not is_known:
+            source, target = Range(here, here + 1), Range(there, there + 1)
+            self._note_shifted(source, target, 1, is_known=is_known)
+        else:
+            self._found.same(1)
+
+    def _pass_there(self, there: Entry) -> None:
+        self._target.pass_entry()
+        self._on_step(there.offset + 1)
+
+    def _is_same(self, here: Entry, there: Entry) -> bool:
+        if here.record is None or there.record is None:
+            return False
+        self._found.gaps[Gap.OWN_TIME] += there.is_own_time
+        return same_record(here.record, there.record, compare_timestamp=not there.is_own_time)
+
+    def _pass_skipped(self, here: Entry) -> bool:
+        if skipped(self._rules.skips, here.offset) is None:
+            return False
+        self._found.gaps[Gap.SKIPPED] += 1
+        self._source.pass_entry()
+        return True
+
+    def _pass_of_others(self, there: Entry) -> bool:
+        reason = self._why_of_others(there.offset)
+        if reason is None:
+            return False
+        self._found.gaps[reason] += 1
+        self._pass_there(there)
+        return True
+
+    def _why_of_others(self, offset: int) -> Gap | None:
+        if any(first <= offset < behind for first, behind in self._rules.accepted):
+            return Gap.ACCEPTED
+        if not self._rules.is_shared:
+            return None
+        origin = self._pairs.origin(offset - self._shift)
+        return Gap.OTHERS if origin is not None and not origin.is_known else None
+
+    def _lacks_there(self, place: Place, at: int) -> bool:
+        """The target has no record there; True where it need not."""
+        reason = self._why_gone_there(place, at)
+        if reason is None:
+            return False
+        self._found.gaps[reason] += 1
+        self._source.pass_entry()
+        return True
+
+    def _why_gone_there(self, place: Place, at: int) -> Gap | None:
+        if not place.is_known:
+            return None
+        if at < self._target.start():
+            return Gap.TARGET_DELETED
+        return Gap.TARGET_CLEANED if self._target.may_lack and at < self._target.limit else None
+
+    def _lacks_here(self, there: Entry, here: Entry | None) -> bool:
+        """The source has no record for it; True where it need not."""
+        reason = self._why_gone_here(there.offset, here)
+        if reason is None:
+            return False
+        self._found.gaps[reason] += 1
+        self._pass_there(there)
+        return True
+
+    def _why_gone_here(self, offset: int, here: Entry | None) -> Gap | None:
+        origin = self._pairs.origin(offset - self._shift)
+        if origin is None or not origin.is_known:
+            return None
+        if origin.offset < self._source.start():
+            return Gap.SOURCE_DELETED
+        passed = self._source.limit if here is None else here.offset
+        if not self._source.may_lack or origin.offset >= passed:
+            return None
+        return None if self._source.hides(origin.offset) else Gap.SOURCE_CLEANED
+
+    # -- where they part
+
+    def _realign(self) -> None:
+        here: list[Entry] = []
+        there: list[Entry] = []
+        seen: tuple[list[Seen], list[Seen]] = ([], [])
+        met: tuple[int, int] | None = None
+        is_whole = False
+        for size in WINDOWS:
+            is_whole = not (
+                self._fill(self._source, here, size) | self._fill(self._target, there, size)
+            )
+            seen = self._seen(here, there)
+            may_lack = self._source.may_lack or self._target.may_lack
+            met = meeting(*seen, is_whole=is_whole, may_lack=may_lack)
+            if met is not None or is_whole:
+                break
+        until = self._as_far_as_both(*seen) if met is None else met
+        if met == (0, 0) and not self._moves(here, there):
+            # equal but for timestamps, among records with the target's own
+            pair = (
+                Range(here[0].offset, here[0].offset + 1),
+                Range(there[0].offset, there[0].offset + 1),
+            )
+            self._found.differs(Kind.DIFFERENT, *pair, 1)
+            self._source.give_back(here[1:])
+            self._target.give_back(there[1:])
+            return
+        self._sort_out(
+            (here[: until[0]], there[: until[1]]), (seen[0][: until[0]], seen[1][: until[1]])
+        )
+        self._source.give_back(here[until[0] :])
+        self._target.give_back(there[until[1] :])
+        if met is not None:
+            self._shift = self._shift_at(here[until[0] :], there[until[1] :])
+        if until[1]:
+            self._on_step(there[until[1] - 1].offset + 1)
+
+    def _shift_at(self, here: Sequence[Entry], there: Sequence[Entry]) -> int:
+        """By how much the first of these lie behind where the map says."""
+        place = self._pairs.place(here[0].offset) if here and there else None
+        return self._shift if place is None else there[0].offset - place.offset
+
+    def _moves(self, here: Sequence[Entry], there: Sequence[Entry]) -> bool:
+        return not (here and there) or self._shift_at(here, there) != self._shift
+
+    def _fill(self, side: Side, entries: list[Entry], size: int) -> bool:
+        """Up to so many; whether there may be more."""
+        while len(entries) < size:
+            entry = side.entry()
+            if entry is None:
+                return False
+            passes = self._pass_skipped if side is self._source else self._pass_of_others
+            if not passes(entry):
+                side.pass_entry()
+                entries.append(entry)
+        return True
+
+    def _seen(self, here: Sequence[Entry], there: Sequence[Entry]) -> tuple[list[Seen], list[Seen]]:
+        with_timestamp = not any(one.is_own_time for one in there)
+        ours = []
+        for one in here:
+            place = self._pairs.place(one.offset)
+            at = -1 if place is None else place.offset + self._shift
+            ours.append(Seen(one.offset, at, one.number(with_timestamp=with_timestamp)))
+        theirs = [
+            Seen(one.offset, one.offset, one.number(with_timestamp=with_timestamp)) for one in there
+        ]
+        return ours, theirs
+
+    def _as_far_as_both(self, here: Sequence[Seen], there: Sequence[Seen]) -> tuple[int, int]:
+        """Nothing is alike in all that was looked at: as far as both sides reach."""
+        last = min((some[-1].at for some in (here, there) if some), default=0)
+        until = sum(one.at <= last for one in here), sum(one.at <= last for one in there)
+        return until if any(until) else (len(here), len(there))
+
+    def _sort_out(
+        self,
+        entries: tuple[Sequence[Entry], Sequence[Entry]],
+        seen: tuple[Sequence[Seen], Sequence[Seen]],
+    ) -> None:
+        problems = [{one.offset: one.problem for one in some} for some in entries]
+        sorts = parted(*seen)
+        for one, other in sorts.same:
+            self._note_same(one.offset, other.offset)
+        if sorts.moved_here:
+            self._found.differs(
+                Kind.REORDERED,
+                _span(sorts.moved_here),
+                _span(sorts.moved_there),
+                len(sorts.moved_here),
+            )
+        for one, other in sorts.different:
+            why = problems[1][other.offset] or problems[0][one.offset]
+            self._found.differs(Kind.DIFFERENT, _span([one]), _span([other]), 1, why)
+        for one in sorts.missing:
+            self._sort_out_missing(one)
+        last = entries[0][-1].offset + 1 if entries[0] else None
+        for other in sorts.extra:
+            self._sort_out_extra(other, last, problems[1][other.offset])
+
+    def _sort_out_missing(self, one: Seen) -> None:
+        place = self._pairs.place(one.offset)
+        reason = None if place is None else self._why_gone_there(place, one.at)
+        if reason is not None:
+            self._found.gaps[reason] += 1
+            return
+        why = "" if place is None or place.is_known else NOT_IN_MAP
+        self._found.differs(Kind.MISSING, _span([one]), None, 1, why)
+
+    def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> None:
+        origin = self._pairs.origin(other.at - self._shift)
+        if origin is not None and origin.is_known and origin.offset < self._source.start():
+            self._found.gaps[Gap.SOURCE_DELETED] += 1
+            return
+        may_be_cleaned = (
+            self._source.may_lack
+            and origin is not None
+            and origin.is_known
+            and last is not None
+            and origin.offset < last
+            and not self._source.hides(origin.offset)
+        )
+        if may_be_cleaned:
+            self._found.gaps[Gap.SOURCE_CLEANED] += 1
+            return
+        in_map = origin is not None and origin.is_known
+        why = problem or (NO_SUCH_SOURCE if in_map else BY_OTHERS)
+        self._found.differs(Kind.EXTRA, None, _span([other]), 1, why)
+
+    def _note_shifted(
+        self, source: Range, target: Range, records: int, *, is_known: bool = True
+    ) -> None:
+        why = ELSEWHERE if is_known else NOT_IN_MAP
+        self._found.differs(Kind.SHIFTED, source, target, records, why)
+
+
+def _is_alike(header: BatchHeader, other: BatchHeader) -> bool:
+    """The headers say that the bytes behind them mean the same."""
+    return (
+        header.attributes & _COMPARED_BITS == other.attributes & _COMPARED_BITS
+        and not header.is_log_append_time
+        and header.is_dense
+        and other.is_dense
+        and (header.length, header.count, header.base_timestamp, header.max_timestamp)
+        == (other.length, other.count, other.base_timestamp, other.max_timestamp)
+    )
+
+
+def _is_sound(piece: Piece) -> bool:
+    """A consumer can read it: its checksum is that of its bytes."""
+    try:
+        verify_crc(piece.data, 0, piece.header)
+    except CorruptData:
+        return False
+    return True
+
+
+def _span(some: Sequence[Seen]) -> Range:
+    offsets = [one.offset for one in some]
+    return Range(min(offsets), max(offsets) + 1)

@@ -1,0 +1,62 @@
+"""`spark.read.format("twinlog")`: ranges are fixed when the query is planned.
+
+`partitions` is called once per query. Whatever comes afterwards is behind the ends and not read, in
+whatever order tasks run and however often one is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.records.filters import Bounds, bounds_of
+from twinlog.records.gaps import OffsetRange
+from twinlog.records.options import ReadOptions
+from twinlog.records.planning import find_partitions, first_of_time, log_bounds, resolve
+from twinlog.records.ranges import split
+from twinlog.records.tasks import RangePartition, present, read_partition
+
+
+class BatchReader(DataSourceReader):
+    """Plans on the driver, reads in tasks."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrows what is read; all filters stay with Spark, which applies them to the rows."""
+        self._bounds = bounds_of(filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The ranges, each a task. Raises TwinlogError."""
+        with ClusterClient(self._options.cluster()) as client:
+            return [
+                RangePartition(one)
+                for one in split(self._ranges(client), self._options.min_partitions)
+            ]
+
+    def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
+        options, isolation = self._options, self._options.isolation
+        tps = find_partitions(client, options)
+        # the ends first: what comes while the starts are looked up is not read
+        ends = resolve(client, options.ending, tps, isolation)
+        firsts = resolve(client, options.starting, tps, isolation)
+        wanted = [OffsetRange(tp=tp, first=firsts[tp], end=ends[tp]) for tp in tps]
+        # what no row is wanted of may be gone
+        wanted = [self._bounds.within(one) for one in wanted if self._bounds.admit(one.tp)]
+        bounds = log_bounds(client, [one.tp for one in wanted])
+        found = present(wanted, bounds, fails=options.fails_on_data_loss)
+        if self._bounds.least_ms is None:
+            return found
+        tps = [one.tp for one in found]
+        times = first_of_time(client, tps, self._bounds.least_ms, isolation)
+        return [self._bounds.within(one, times[one.tp]) for one in found]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, self._columns, partition)

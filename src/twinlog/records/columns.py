@@ -1,0 +1,89 @@
+"""The columns of a record, named and typed as Spark's own Kafka source has them.
+
+    key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
+    timestampType int, headers array<struct<key: string, value: binary>>
+
+`timestampType` is Kafka's number: -1 none (format v0), 0 CreateTime, 1 LogAppendTime. A record
+without headers has NULL in `headers`, as in Spark's source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from twinlog.config.values.nearest import suggestion
+from twinlog.errors import ConfigError
+
+KEY: Final = "key"
+VALUE: Final = "value"
+TOPIC: Final = "topic"
+PARTITION: Final = "partition"
+OFFSET: Final = "offset"
+TIMESTAMP: Final = "timestamp"
+TIMESTAMP_TYPE: Final = "timestampType"
+HEADERS: Final = "headers"
+
+SPARK_TYPES: Final = {
+    KEY: "binary",
+    VALUE: "binary",
+    TOPIC: "string",
+    PARTITION: "int",
+    OFFSET: "bigint",
+    TIMESTAMP: "timestamp",
+    TIMESTAMP_TYPE: "int",
+    HEADERS: "array<struct<key:string,value:binary>>",
+}
+"""In Spark's order, by its names of types."""
+
+HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
+MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
+
+ARROW_TYPES: Final = {
+    KEY: pa.binary(),
+    VALUE: pa.binary(),
+    TOPIC: pa.string(),
+    PARTITION: pa.int32(),
+    OFFSET: pa.int64(),
+    TIMESTAMP: MICROSECONDS,
+    TIMESTAMP_TYPE: pa.int32(),
+    HEADERS: pa.list_(pa.field("element", HEADER)),
+}
+
+
+def all_columns(*, headers: bool) -> tuple[str, ...]:
+    """What is read where no schema says otherwise."""
+    return tuple(name for name in SPARK_TYPES if headers or name != HEADERS)
+
+
+def ddl(columns: Sequence[str]) -> str:
+    """The columns as Spark writes a schema."""
+    return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)
+
+
+def check_columns(given: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The names of a schema's columns (name and type of each), if they are among ours.
+
+    Raises ConfigError: such a schema asks for columns, it cannot rename or convert them.
+    """
+    for name, kind in given:
+        if name not in SPARK_TYPES:
+            hint = suggestion(name, SPARK_TYPES)
+            raise ConfigError(
+                f'format("twinlog"): schema: there is no column {name!r}; '
+                + (hint or f"it has {', '.join(SPARK_TYPES)}")
+            )
+        if kind != SPARK_TYPES[name]:
+            raise ConfigError(
+                f'format("twinlog"): schema: column {name} is {SPARK_TYPES[name]}, not {kind}; '
+                "cast it after reading"
+            )
+    return tuple(name for name, _ in given)
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of these columns, exactly as Spark expects it of them."""
+    return pa.schema([(name, ARROW_TYPES[name]) for name in columns])

@@ -1,0 +1,173 @@
+"""From the bytes of a record batch to Arrow columns, without an object for each record.
+
+`wire.decoding` scans a batch once, by a kernel where there is one; of its table only the columns
+that were asked for are gathered. So the verdict on a batch does not depend on the columns, and is
+that of the deep path.
+
+Rows come in chunks of at most CHUNK_ROWS, also of one batch that claims millions of records:
+beside its payload (at most DECOMPRESSED_LIMIT_BYTES) a chunk is all that is held.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from twinlog.model import TopicPartition
+from twinlog.records.columns import MICROSECONDS, MILLISECONDS, arrow_schema
+from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
+from twinlog.wire.decoding import Scan
+from twinlog.wire.kernels import shapes
+from twinlog.wire.kernels.chosen import CHOSEN
+from twinlog.wire.kernels.shapes import Table
+from twinlog.wire.record_batch import BatchHeader
+from twinlog.wire.records import decode_legacy
+from twinlog.wire.rows import headers_at, table_of
+
+CHUNK_ROWS: Final = 16_384
+CHUNK_BYTES: Final = 16 << 20
+"""Of payload, after which a chunk ends with the batch. Arrow's own bound for one is 2 GiB."""
+
+NO_TIMESTAMP_TYPE: Final = -1
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+
+_MOST_MS: Final = ((1 << 63) - 1) // 1000
+"""Spark's timestamps count microseconds in 64 bits."""
+
+
+class _Part(NamedTuple):
+    """Rows [first, end) of a table, and the type of their timestamps."""
+
+    table: Table
+    first: int
+    end: int
+    kind: int
+
+
+class ColumnDecoder:
+    """Gathers rows of one partition; `take` a batch after the other, then `rest`."""
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        columns: Sequence[str],
+        limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+    ) -> None:
+        self._tp = tp
+        self._limit_bytes = limit_bytes
+        self._columns = tuple(columns)
+        self._schema = arrow_schema(columns)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._parts: list[_Part] = []
+        self._rows = self._bytes = 0
+
+    def take(
+        self, header: BatchHeader, batch: memoryview, first: int, end: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Add the records of one data batch whose offsets are in [first, end); full chunks.
+
+        `batch` is exactly the batch of that header, its CRC checked. Raises CorruptData.
+        """
+        if header.magic < 2:
+            self._take_legacy(header, batch, first, end)
+        else:
+            yield from self._take_records(header, batch, first, end)
+        if self._rows >= CHUNK_ROWS or self._bytes >= CHUNK_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What was gathered since the last chunk, where there is any."""
+        if self._rows:
+            yield self._chunk()
+        self._clear()
+
+    def _take_legacy(self, header: BatchHeader, batch: memoryview, first: int, end: int) -> None:
+        """Formats v0 and v1 have become rare: their records are objects on the way."""
+        records = [
+            one for one in decode_legacy(batch, self._limit_bytes) if first <= one.offset < end
+        ]
+        kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
+        self._add(
+            table_of(records), 0, len(records), NO_TIMESTAMP_TYPE if header.magic == 0 else kind
+        )
+
+    def _take_records(
+        self, header: BatchHeader, batch: memoryview, first: int, end: int
+    ) -> Iterator[pa.RecordBatch]:
+        kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
+        scan = Scan(header, batch, self._limit_bytes)
+        while not scan.is_over:
+            table = scan.next(CHUNK_ROWS - self._rows)
+            offsets = table.column(shapes.OFFSET)
+            self._add(table, bisect_left(offsets, first), bisect_left(offsets, end), kind)
+            if self._rows >= CHUNK_ROWS:
+                yield from self.rest()
+        scan.check_end()
+
+    def _add(self, table: Table, first: int, end: int, kind: int) -> None:
+        if first < end:
+            self._parts.append(_Part(table, first, end, kind))
+            self._rows += end - first
+            self._bytes += len(table.data)
+
+    def _chunk(self) -> pa.RecordBatch:
+        arrays = []
+        for name in self._columns:
+            parts = [self._array(name, part) for part in self._parts]
+            arrays.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, name: str, part: _Part) -> pa.Array:
+        count = part.end - part.first
+        made: pa.Array
+        match name:
+            case "key":
+                made = _bytes_array(part, shapes.KEY)
+            case "value":
+                made = _bytes_array(part, shapes.VALUE)
+            case "topic":
+                made = pa.repeat(pa.scalar(self._tp.topic, pa.string()), count)
+            case "partition":
+                made = pa.repeat(pa.scalar(self._tp.partition, pa.int32()), count)
+            case "offset":
+                made = _numbers(part, shapes.OFFSET, pa.int64())
+            case "timestamp":
+                made = _timestamps(part)
+            case "timestampType":
+                made = pa.repeat(pa.scalar(part.kind, pa.int32()), count)
+            case _:
+                made = pa.array(_headers(part), self._schema.field(name).type)
+        return made
+
+
+def _bytes_array(part: _Part, column: int) -> pa.Array:
+    out, ends, present, nulls = CHOSEN.kernels.gather(part.table, column, part.first, part.end)
+    buffers = [pa.py_buffer(present) if nulls else None, pa.py_buffer(ends), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), part.end - part.first, buffers, nulls)
+
+
+def _numbers(part: _Part, column: int, kind: Any) -> pa.Array:
+    cells = part.table.column(column, part.first, part.end)
+    return pa.Array.from_buffers(kind, len(cells), [None, pa.py_buffer(cells)])
+
+
+def _timestamps(part: _Part) -> pa.Array:
+    try:
+        return _numbers(part, shapes.TIMESTAMP, MILLISECONDS).cast(MICROSECONDS)
+    except pa.ArrowInvalid:  # some time is 292,000 years away: Spark has no value for it
+        times = part.table.column(shapes.TIMESTAMP, part.first, part.end)
+        known = [t if -_MOST_MS <= t <= _MOST_MS else None for t in times]
+        return pa.array(known, MILLISECONDS).cast(MICROSECONDS)
+
+
+def _headers(part: _Part) -> list[Sequence[tuple[str, bytes | None]] | None]:
+    """Java's consumer, too, puts U+FFFD for what is no UTF-8."""
+    data = part.table.data
+    places = part.table.column(shapes.HEADERS, part.first, part.end)
+    return [(headers_at(data, at, "replace") or None) if data[at] else None for at in places]

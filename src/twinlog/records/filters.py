@@ -1,0 +1,166 @@
+"""What filters of a query say of topic, partition, offset and timestamp: less has to be read.
+
+A filter is used to leave out what it surely rejects, and Spark applies it to the rows again: so
+one that is not understood here costs time, never a row. Of times only the lower bound is used: the
+brokers know the first offset whose timestamp is not before a time, and all records before it are
+older. After the first one that is too new there may be older ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from twinlog.model import TopicPartition
+from twinlog.records.gaps import OffsetRange
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What rows must fulfil; of numbers both ends count."""
+
+    topics: frozenset[str] | None = None
+    prefixes: tuple[str, ...] = ()
+    partitions: frozenset[int] | None = None
+    least_partition: int = 0
+    most_partition: int = _MOST
+    first_offset: int = 0
+    last_offset: int = _MOST
+    least_ms: int | None = None
+
+    def admit(self, tp: TopicPartition) -> bool:
+        """Whether a partition can have rows that are wanted."""
+        return (
+            (self.topics is None or tp.topic in self.topics)
+            and all(tp.topic.startswith(prefix) for prefix in self.prefixes)
+            and (self.partitions is None or tp.partition in self.partitions)
+            and self.least_partition <= tp.partition <= self.most_partition
+        )
+
+    def within(self, wanted: OffsetRange, first_of_time: int | None = None) -> OffsetRange:
+        """The part of a range that can have rows that are wanted."""
+        first = min(max(self.first_offset, first_of_time or 0), wanted.end)
+        end = min(wanted.end, self.last_offset + 1)
+        # one that begins behind its end stays so: the log may have lost what is there
+        return OffsetRange(tp=wanted.tp, first=max(wanted.first, first), end=end)
+
+
+def bounds_of(filters: Iterable[Filter]) -> Bounds:
+    """What all of them together say."""
+    bounds = Bounds()
+    for one in filters:
+        bounds = _narrowed(bounds, one)
+    return bounds
+
+
+def _narrowed(bounds: Bounds, one: Any) -> Bounds:
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    if len(attribute) != 1:
+        return bounds
+    match attribute[0]:
+        case "topic":
+            return _by_topic(bounds, one)
+        case "partition":
+            return _by_partition(bounds, one)
+        case "offset":
+            return _by_offset(bounds, one)
+        case "timestamp":
+            return _by_time(bounds, one)
+    return bounds
+
+
+def _by_topic(bounds: Bounds, one: Any) -> Bounds:
+    if isinstance(one, StringStartsWith):
+        return replace(bounds, prefixes=(*bounds.prefixes, one.value))
+    found = _values(one, str)
+    if found is None:
+        return bounds
+    known = bounds.topics
+    return replace(bounds, topics=found if known is None else known & found)
+
+
+def _by_partition(bounds: Bounds, one: Any) -> Bounds:
+    found = _values(one, int)
+    if found is not None:
+        known = bounds.partitions
+        return replace(bounds, partitions=found if known is None else known & found)
+    least, most = _span(one)
+    return replace(
+        bounds,
+        least_partition=max(bounds.least_partition, least),
+        most_partition=min(bounds.most_partition, most),
+    )
+
+
+def _by_offset(bounds: Bounds, one: Any) -> Bounds:
+    found = _values(one, int)
+    if found is not None:
+        first, last = (min(found), max(found)) if found else (_MOST, -1)
+    else:
+        first, last = _span(one)
+    return replace(
+        bounds,
+        first_offset=max(bounds.first_offset, first),
+        last_offset=min(bounds.last_offset, last),
+    )
+
+
+def _by_time(bounds: Bounds, one: Any) -> Bounds:
+    if isinstance(one, In):
+        times = list(one.value)
+    elif isinstance(one, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
+        times = [one.value]
+    else:
+        return bounds
+    if not times or not all(isinstance(at, datetime) and at.tzinfo is not None for at in times):
+        return bounds
+    # down to the millisecond, which is what brokers compare
+    least = min((at - _EPOCH) // timedelta(milliseconds=1) for at in times)
+    if least < 0:
+        return bounds  # records without a timestamp have -1
+    return replace(bounds, least_ms=max(least, bounds.least_ms or 0))
+
+
+def _values(one: Any, kind: type) -> frozenset[Any] | None:
+    """The values of = and IN; None for another filter, or for values of another type."""
+    if isinstance(one, EqualTo | EqualNullSafe):
+        values = [one.value]
+    elif isinstance(one, In):
+        values = list(one.value)
+    else:
+        return None
+    values = [value for value in values if value is not None]  # NULL equals nothing
+    return frozenset(values) if all(type(value) is kind for value in values) else None
+
+
+def _span(one: Any) -> tuple[int, int]:
+    value = getattr(one, "value", None)
+    if type(value) is not int:
+        return 0, _MOST
+    match one:
+        case GreaterThan():
+            return value + 1, _MOST
+        case GreaterThanOrEqual():
+            return value, _MOST
+        case LessThan():
+            return 0, value - 1
+        case LessThanOrEqual():
+            return 0, value
+    return 0, _MOST

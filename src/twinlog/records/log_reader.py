@@ -1,0 +1,123 @@
+"""One range of a partition's log as Arrow batches; what a Spark task runs.
+
+A task that dies, or is run twice, has changed nothing: reading leaves no trace on the cluster, and
+Spark takes the rows of one attempt. While it reads,
+
+- the leader moves: the request is answered with an error and goes to the new one;
+- the log start passes the position: RETENTION, with the range that is gone;
+- the log is cut behind the position: TRUNCATED. One that was cut and has grown past the position
+  again cannot be told from one that was not: the offsets of a range carry no leader epoch, as in
+  Spark's own source;
+- nothing comes although the range goes on: an open transaction, or a new leader that does not know
+  yet how much was replicated. It is waited for, and then TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import Isolation
+from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
+from twinlog.errors import BrokerRefused, ClusterError, CorruptData, Fate, TwinlogError
+from twinlog.mirror.copy.intake import RolledBack
+from twinlog.records.decoding import ColumnDecoder
+from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
+from twinlog.records.planning import log_bounds
+from twinlog.wire.record_batch import read_headers, verify_crc
+
+FETCH_BYTES: Final = 8 << 20
+"""In one answer: few requests for much data, and no more memory than a lane has."""
+
+
+class RangeReader:
+    """Reads one range, once."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        wanted: OffsetRange,
+        columns: Sequence[str],
+        *,
+        isolation: Isolation,
+        fails_on_data_loss: bool,
+    ) -> None:
+        self._client = client
+        self._tp = wanted.tp
+        self._position = wanted.first
+        self._end = wanted.end
+        self._isolation = isolation
+        self._fails = fails_on_data_loss
+        self._decoder = ColumnDecoder(wanted.tp, columns)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """All rows of the range in order; raises TwinlogError."""
+        failures, deadline = 0, self._client.deadline()
+        while self._position < self._end:
+            before = self._position
+            answer = self._fetch()
+            if answer is not None:
+                yield from self._decode(answer)
+            if self._position > before:
+                failures, deadline = 0, self._client.deadline()
+                continue
+            failures += 1
+            if not self._client.patience.pause(failures, deadline):
+                raise self._stalled()
+        yield from self._decoder.rest()
+
+    def _fetch(self) -> FetchedRecords | None:
+        """What is there at the position; None after a gap, or where it has to be asked again."""
+        answer = fetch_records(
+            self._client, {self._tp: (self._position, FETCH_BYTES)}, isolation=self._isolation
+        )[self._tp]
+        if isinstance(answer, BrokerRefused) and answer.code == "OFFSET_OUT_OF_RANGE":
+            self._pass_gap(log_bounds(self._client, [self._tp])[self._tp])
+            return None
+        if isinstance(answer, TwinlogError):
+            raise answer
+        return answer
+
+    def _pass_gap(self, bounds: LogBounds) -> None:
+        wanted = OffsetRange(tp=self._tp, first=self._position, end=self._end)
+        report(find_loss(wanted, bounds), fails=self._fails)
+        left = what_is_left(wanted, bounds)
+        self._position, self._end = left.first, left.end
+
+    def _decode(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._decode_batches(answer)
+        except CorruptData as error:
+            raise CorruptData(
+                f"cluster {self._client.alias}: {self._tp}: {error.message}; read it from another "
+                "replica or copy, it may be the only one"
+            ) from None
+
+    def _decode_batches(self, answer: FetchedRecords) -> Iterator[pa.RecordBatch]:
+        committed = self._isolation is Isolation.READ_COMMITTED
+        rolled_back = RolledBack(answer.aborted if committed else ())
+        for header, at in read_headers(answer.records):
+            verify_crc(answer.records, at, header)
+            batch = answer.records[at : at + header.length]
+            is_rolled_back = rolled_back.skip(header, batch)
+            if header.next_offset <= self._position:
+                continue
+            if header.magic >= 2 and header.base_offset >= self._end:
+                self._position = self._end
+                return
+            if not is_rolled_back and not header.is_control:
+                yield from self._decoder.take(header, batch, self._position, self._end)
+            self._position = header.next_offset
+
+    def _stalled(self) -> ClusterError:
+        held = " (or a transaction that is still open)"
+        why = held if self._isolation is Isolation.READ_COMMITTED else ""
+        return ClusterError(
+            f"cluster {self._client.alias}: {self._tp}: no batch at offset {self._position}, and "
+            f"offsets up to {self._end} were to be read: look at the partition's leader{why}",
+            code="TIMED_OUT",
+            fate=Fate.RETRIABLE,
+        )

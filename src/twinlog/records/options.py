@@ -1,0 +1,307 @@
+"""Options of `format("twinlog")`, parsed once; those of Spark's `format("kafka")`, and some more.
+
+Spark gives them in lower case. What Spark's source knows and nothing here does is taken and said
+(`IGNORED`), so that a job changes one word; what neither knows is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.logs.offsets import Isolation
+from twinlog.cluster.net.settings import (
+    DEFAULT_REQUEST_TIMEOUT_MS,
+    ClusterSettings,
+    parse_bootstrap,
+)
+from twinlog.cluster.security.security_keys import load_security
+from twinlog.config.keys.client_keys import (
+    BOOTSTRAP_SERVERS,
+    CLIENT_KEYS,
+    ISOLATION_LEVEL,
+    Role,
+    is_connection_key,
+)
+from twinlog.config.regex.patterns import NamePattern, compile_names
+from twinlog.config.regex.reader import RegexProblem
+from twinlog.config.values.nearest import suggestion
+from twinlog.config.values.origin import ClientProperties, Setting
+from twinlog.model import TopicPartition
+from twinlog.records.places import (
+    JSON_EARLIEST,
+    JSON_LATEST,
+    Place,
+    PlaceKind,
+    parse_assignment,
+    parse_offsets,
+    parse_timestamp,
+    parse_timestamps,
+    wrong,
+)
+
+log = logging.getLogger(__name__)
+
+_PREFIX: Final = "kafka."
+_WHERE: Final = 'format("twinlog")'
+
+_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
+_STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_ENDS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "commitGroup")
+
+IGNORED: Final = {
+    "groupIdPrefix": "reading takes no part in a group",
+    "kafkaConsumer.pollTimeoutMs": "requests have kafka.request.timeout.ms",
+    "fetchOffset.numRetries": "what can pass by itself is tried again for a minute",
+    "fetchOffset.retryIntervalMs": "what can pass by itself is tried again for a minute",
+    "minOffsetsPerTrigger": "a micro-batch begins when there is something to read",
+    "maxTriggerDelay": "a micro-batch begins when there is something to read",
+    "maxRecordsPerPartition": "minPartitions cuts into more tasks",
+}
+"""Options of Spark's source without effect here, and why."""
+
+KNOWN: Final = (
+    *_TOPICS,
+    *_STARTS,
+    *_ENDS,
+    *_OF_STREAMS,
+    "startingOffsetsByTimestampStrategy",
+    "minPartitions",
+    "failOnDataLoss",
+    "includeHeaders",
+    "isolation",
+    *IGNORED,
+)
+
+REFUSED_KEYS: Final = {
+    "auto.offset.reset": "write startingOffsets",
+    "key.deserializer": "keys are bytes; convert the column",
+    "value.deserializer": "values are bytes; convert the column",
+    "enable.auto.commit": "write commitGroup",
+    "interceptor.classes": "Java code cannot run here",
+}
+"""Keys of a client that Spark's source refuses as well, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What to read from where. Its repr hides secrets."""
+
+    properties: ClientProperties
+    topics: tuple[str, ...]
+    pattern: str
+    """Of topics, where they are not named."""
+    assigned: tuple[TopicPartition, ...]
+    """Partitions, where topics are not named."""
+    starting: Place
+    ending: Place
+    isolation: Isolation
+    min_partitions: int | None
+    max_offsets: int | None
+    """In one micro-batch, of all partitions."""
+    max_bytes: int | None
+    commit_group: str
+    fails_on_data_loss: bool
+    includes_headers: bool
+
+    def cluster(self) -> ClusterSettings:
+        """How to reach the brokers; reads the key files, so every process has what is in them now.
+
+        Raises ConfigError.
+        """
+        bootstrap = parse_bootstrap(self.properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
+        return ClusterSettings(
+            alias=self.properties[BOOTSTRAP_SERVERS].split(",", maxsplit=1)[0].strip(),
+            bootstrap=bootstrap,
+            security=load_security(self.properties, where=f"{_WHERE}, options {_PREFIX}*"),
+            client_id=self.properties.get("client.id", "twinlog-reader"),
+            request_timeout_ms=_positive(
+                _PREFIX + "request.timeout.ms",
+                self.properties.get("request.timeout.ms", str(DEFAULT_REQUEST_TIMEOUT_MS)),
+            ),
+        )
+
+    def names(self) -> NamePattern:
+        """What `subscribePattern` matches: whole names, by Java's rules."""
+        return _compile(self.pattern)
+
+
+def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
+    """Raises ConfigError with the option, what is wrong, and what to do."""
+    own = {name.lower(): value for name, value in given.items()}
+    properties = {
+        name.removeprefix(_PREFIX): own.pop(name) for name in list(own) if name.startswith(_PREFIX)
+    }
+    names = {name.lower(): name for name in KNOWN}
+    unknown = sorted(own.keys() - names.keys())
+    if unknown:
+        # the nearest by its letters, whatever their case
+        hint = suggestion(unknown[0], names)
+        for low, name in names.items():
+            hint = hint.replace(f"mean {low}?", f"mean {name}?")
+        raise wrong(unknown[0], "it is not known", hint or "remove it")
+    options = {names[name]: value for name, value in own.items()}
+    for name in sorted(options.keys() & IGNORED.keys()):
+        log.warning("%s: option %s has no effect: %s", _WHERE, name, IGNORED[name])
+    _check_kind(options, is_stream=is_stream)
+    topics, pattern, assigned = _topics(options)
+    client = _client(properties)
+    starting = _starting(options, is_stream=is_stream)
+    return ReadOptions(
+        properties=client,
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        starting=starting,
+        ending=_ending(options),
+        isolation=_isolation(options.get("isolation"), client.get(ISOLATION_LEVEL)),
+        min_partitions=_optional_positive(options, "minPartitions"),
+        max_offsets=_optional_positive(options, "maxOffsetsPerTrigger"),
+        max_bytes=_optional_positive(options, "maxBytesPerTrigger"),
+        commit_group=options.get("commitGroup", "").strip(),
+        fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        includes_headers=_flag(options, "includeHeaders", default=False),
+    )
+
+
+def _check_kind(options: Mapping[str, str], *, is_stream: bool) -> None:
+    if is_stream:
+        for name in _ENDS:
+            if name in options:
+                raise wrong(name, "a stream has no end", "remove it, or use spark.read")
+        return
+    for name in _OF_STREAMS:
+        if name in options:
+            raise wrong(name, "it is of streams only", "remove it, or use spark.readStream")
+
+
+def _topics(
+    options: Mapping[str, str],
+) -> tuple[tuple[str, ...], str, tuple[TopicPartition, ...]]:
+    given = [name for name in _TOPICS if name in options]
+    if len(given) != 1:
+        what = " and ".join(given) if given else "no topic"
+        raise wrong("subscribe", f"{what} given", f"give one of {', '.join(_TOPICS)}")
+    (name,) = given
+    text = options[name].strip()
+    if name == "assign":
+        return (), "", parse_assignment(name, text)
+    if name == "subscribePattern":
+        _compile(text)
+        return (), text, ()
+    topics = sorted({topic for part in text.split(",") if (topic := part.strip())})
+    if not topics:
+        raise wrong(name, "it names no topic", "write subscribe=orders,payments")
+    return tuple(topics), "", ()
+
+
+def _compile(pattern: str) -> NamePattern:
+    if not pattern:
+        raise wrong("subscribePattern", "it is empty", "write a pattern, as orders.*")
+    try:
+        return compile_names([pattern])
+    except RegexProblem as error:
+        raise wrong("subscribePattern", str(error), "write another pattern") from None
+
+
+def _client(properties: Mapping[str, str]) -> ClientProperties:
+    known = CLIENT_KEYS[Role.CONSUMER]
+    for key in sorted(properties):
+        if key in REFUSED_KEYS:
+            raise wrong(_PREFIX + key, "it cannot be set", REFUSED_KEYS[key])
+        if key not in known and not is_connection_key(key):
+            hint = suggestion(key, known)
+            raise wrong(
+                _PREFIX + key,
+                "Kafka's consumers do not have this key",
+                hint.replace("mean ", f"mean {_PREFIX}") or "remove it",
+            )
+    if not properties.get(BOOTSTRAP_SERVERS, "").strip():
+        raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, as in kafka1:9092")
+    parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
+    return ClientProperties(
+        {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}
+    )
+
+
+def _starting(options: Mapping[str, str], *, is_stream: bool) -> Place:
+    strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
+    if strategy not in ("error", "latest"):
+        raise wrong(
+            "startingOffsetsByTimestampStrategy",
+            f"{strategy!r} is none",
+            "write error or latest",
+        )
+    found = _place(options, _STARTS, needs_match=strategy == "error")
+    if found is None:
+        kind = PlaceKind.LATEST if is_stream else PlaceKind.EARLIEST
+        return Place(kind=kind, option="startingOffsets")
+    latest = found.kind is PlaceKind.LATEST or (
+        found.kind is PlaceKind.OFFSETS and JSON_LATEST in found.values.values()
+    )
+    if latest and not is_stream:
+        raise wrong(found.option, "a batch cannot begin at the end", "write earliest or offsets")
+    return found
+
+
+def _ending(options: Mapping[str, str]) -> Place:
+    found = _place(options, _ENDS, needs_match=False)
+    if found is None:
+        return Place(kind=PlaceKind.LATEST, option="endingOffsets")
+    earliest = found.kind is PlaceKind.EARLIEST or (
+        found.kind is PlaceKind.OFFSETS and JSON_EARLIEST in found.values.values()
+    )
+    if earliest:
+        raise wrong(found.option, "reading cannot end at the start", "write latest or offsets")
+    return found
+
+
+def _place(
+    options: Mapping[str, str], names: tuple[str, str, str], *, needs_match: bool
+) -> Place | None:
+    """The first of these that is given, as in Spark: a time, times by partition, offsets."""
+    at, by_partition, offsets = names
+    if at in options:
+        return parse_timestamp(at, options[at], needs_match=needs_match)
+    if by_partition in options:
+        return parse_timestamps(by_partition, options[by_partition], needs_match=needs_match)
+    if offsets in options:
+        return parse_offsets(offsets, options[offsets], may_use_names=names is _STARTS)
+    return None
+
+
+def _isolation(own: str | None, of_client: str | None) -> Isolation:
+    levels = {"read_committed": Isolation.READ_COMMITTED}
+    levels["read_uncommitted"] = Isolation.READ_UNCOMMITTED
+    given = {
+        name: text.strip().lower()
+        for name, text in (("isolation", own), (_PREFIX + ISOLATION_LEVEL, of_client))
+        if text is not None
+    }
+    for name, text in given.items():
+        if text not in levels:
+            raise wrong(name, f"{text!r} is no level", f"write {' or '.join(levels)}")
+    if len(set(given.values())) > 1:
+        raise wrong("isolation", "kafka.isolation.level says another", "remove one of them")
+    return levels[next(iter(given.values()), "read_committed")]
+
+
+def _optional_positive(options: Mapping[str, str], name: str) -> int | None:
+    return _positive(name, options[name]) if name in options else None
+
+
+def _positive(name: str, text: str) -> int:
+    word = text.strip()
+    if not word.isascii() or not word.isdigit() or not 0 < int(word) < 1 << 63:
+        raise wrong(name, f"{word!r} is no positive number", "write one, as in 1000")
+    return int(word)
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise wrong(name, f"{text!r} is neither true nor false", "write one of them")
+    return text == "true"

@@ -1,0 +1,166 @@
+"""Where reading begins or ends, as options say it: a word, JSON, a time, a group.
+
+`{"orders": {"0": 23, "1": -2}}` has an offset for each partition; -2 is the log start and -1 the
+end, as in Spark's own source. By timestamp the same shape has milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from twinlog.config.values.times import NoTime, to_milliseconds
+from twinlog.errors import ConfigError
+from twinlog.model import TopicPartition
+
+JSON_LATEST: Final = -1
+JSON_EARLIEST: Final = -2
+
+GROUP_PREFIX: Final = "group:"
+TIME_PREFIX: Final = "time:"
+
+MOST_PARTITION: Final = (1 << 31) - 1
+MOST_OFFSET: Final = (1 << 63) - 1
+
+
+class PlaceKind(StrEnum):
+    """How a place is given."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSETS = "offsets"
+    TIMES = "timestamps"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in every partition that is read."""
+
+    kind: PlaceKind
+    option: str
+    """Which says so, for messages."""
+    values: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Offsets, or milliseconds since 1970."""
+    time_ms: int | None = None
+    """Of every partition."""
+    group: str = ""
+    needs_match: bool = False
+    """A partition without a record of that time is an error; else its end is meant."""
+
+
+def wrong(option: str, what: str, todo: str) -> ConfigError:
+    """The error for a wrong option: which, what is wrong, what to do."""
+    return ConfigError(f'format("twinlog"): option {option}: {what}; {todo}')
+
+
+def parse_offsets(option: str, text: str, *, may_use_names: bool) -> Place:
+    """`earliest`, `latest` or JSON; with `may_use_names` also `group:NAME` and `time:ISO`."""
+    word = text.strip()
+    if word.lower() in ("earliest", "latest"):
+        return Place(kind=PlaceKind(word.lower()), option=option)
+    if may_use_names and word.startswith(GROUP_PREFIX):
+        group = word.removeprefix(GROUP_PREFIX).strip()
+        if not group:
+            raise wrong(option, "group: names no group", "write group:NAME")
+        return Place(kind=PlaceKind.GROUP, option=option, group=group)
+    if word.startswith(TIME_PREFIX):
+        return parse_time(option, word.removeprefix(TIME_PREFIX).strip())
+    forms = "earliest, latest, time:2026-01-31T12:00:00Z" + (
+        ", group:NAME" if may_use_names else ""
+    )
+    if not word.startswith("{"):
+        raise wrong(option, f"{word!r} is no place", f'write {forms} or {{"topic": {{"0": 23}}}}')
+    values = _by_partition(option, word)
+    low = [tp for tp, offset in values.items() if offset < JSON_EARLIEST]
+    if low:
+        raise wrong(option, f"{low[0]} has offset {values[low[0]]}", "-2 is earliest, -1 is latest")
+    return Place(kind=PlaceKind.OFFSETS, option=option, values=values)
+
+
+def parse_time(option: str, text: str) -> Place:
+    """One time for all partitions; where no record is so new, the end is meant."""
+    try:
+        at = to_milliseconds(text)
+    except NoTime as error:
+        raise wrong(option, error.what, error.todo) from None
+    return Place(kind=PlaceKind.TIMES, option=option, time_ms=at)
+
+
+def parse_timestamp(option: str, text: str, *, needs_match: bool) -> Place:
+    """Milliseconds since 1970 for all partitions, as Spark's `startingTimestamp`."""
+    word = text.strip()
+    if not word.isascii() or not word.isdigit() or int(word) > MOST_OFFSET:
+        raise wrong(option, f"{word!r} is no time", "write milliseconds since 1970")
+    return Place(kind=PlaceKind.TIMES, option=option, time_ms=int(word), needs_match=needs_match)
+
+
+def parse_timestamps(option: str, text: str, *, needs_match: bool) -> Place:
+    """Milliseconds since 1970 for each partition."""
+    values = _by_partition(option, text)
+    low = [tp for tp, at in values.items() if at < 0]
+    if low:
+        raise wrong(option, f"{low[0]} has {values[low[0]]}", "write milliseconds since 1970")
+    return Place(kind=PlaceKind.TIMES, option=option, values=values, needs_match=needs_match)
+
+
+def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
+    """The partitions of `{"orders": [0, 1]}`, sorted."""
+    todo = 'write {"topic": [0, 1]}'
+    found: set[TopicPartition] = set()
+    for topic, partitions in _object(option, text, todo).items():
+        if not isinstance(partitions, list) or not all(map(_is_partition, partitions)):
+            raise wrong(option, f"topic {topic} has no list of partition numbers", todo)
+        found.update(TopicPartition(topic, partition) for partition in partitions)
+    if not found:
+        raise wrong(option, "it names no partition", todo)
+    return tuple(sorted(found))
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as a Spark checkpoint has them, always in the same order."""
+    out: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        out.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return out
+
+
+def from_json(offsets: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Offsets of a Spark checkpoint: ours, or one that Spark's own Kafka source wrote."""
+    return _offsets("checkpoint", offsets)
+
+
+def _by_partition(option: str, text: str) -> dict[TopicPartition, int]:
+    return _offsets(option, _object(option, text, 'write {"topic": {"0": 23}}'))
+
+
+def _offsets(option: str, found: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    todo = 'write {"topic": {"0": 23}}'
+    out: dict[TopicPartition, int] = {}
+    for topic, partitions in found.items():
+        if not isinstance(partitions, dict):
+            raise wrong(option, f"topic {topic} has no object with partitions", todo)
+        for number, value in partitions.items():
+            if not (number.isascii() and number.isdigit() and _is_partition(int(number))):
+                raise wrong(option, f"topic {topic}: {number!r} is no partition", todo)
+            if type(value) is not int or not -MOST_OFFSET <= value <= MOST_OFFSET:
+                raise wrong(option, f"{topic}-{number}: {value!r} is no whole number", todo)
+            out[TopicPartition(topic, int(number))] = value
+    return out
+
+
+def _is_partition(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MOST_PARTITION
+
+
+def _object(option: str, text: str, todo: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise wrong(option, f"it is no JSON ({error})", todo) from None
+    if not isinstance(found, dict):
+        raise wrong(option, "it is no JSON object", todo)
+    return found

@@ -1,0 +1,200 @@
+"""What a read is: which partitions there are, and at which offsets places lie in them now.
+
+Asked once per read, by the process that plans it. Ends are asked before times are looked up, so a
+record that comes between is behind the end, and not passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import fetch_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, Isolation, OffsetResult, list_offsets
+from twinlog.cluster.net.metadata import TopicMetadata
+from twinlog.errors import ClusterError, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.records.gaps import LogBounds
+from twinlog.records.options import ReadOptions
+from twinlog.records.places import JSON_EARLIEST, JSON_LATEST, Place, PlaceKind, wrong
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Offsets = dict[TopicPartition, int]
+
+
+def find_partitions(client: ClusterClient, options: ReadOptions) -> list[TopicPartition]:
+    """All partitions that are read, sorted. Raises where a topic that is named is missing."""
+    if options.pattern:
+        topics = _matching(client, options)
+    else:
+        named = options.topics or sorted({tp.topic for tp in options.assigned})
+        topics = list(client.metadata(named, allow_missing=False).topics.values())
+    found = sorted(
+        TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions
+    )
+    if not options.assigned:
+        return found
+    missing = sorted(set(options.assigned) - set(found))
+    if missing:
+        raise wrong("assign", f"there is no partition {missing[0]}", "look at the topic")
+    return list(options.assigned)
+
+
+def _matching(client: ClusterClient, options: ReadOptions) -> list[TopicMetadata]:
+    """As Java's consumers: what brokers keep for themselves is not matched."""
+    names = options.names()
+    found = [
+        topic
+        for topic in client.metadata().topics.values()
+        if not topic.is_internal and names.matches(topic.name)
+    ]
+    # one whose leaders are being elected is asked for again: without it a read would look whole
+    unsure = [topic.name for topic in found if topic.error]
+    if unsure:
+        again = client.metadata(unsure, allow_missing=False).topics.values()
+        found = [topic for topic in found if not topic.error] + list(again)
+    return found
+
+
+def resolve(
+    client: ClusterClient,
+    place: Place,
+    tps: Iterable[TopicPartition],
+    isolation: Isolation,
+) -> Offsets:
+    """The offset of a place in each partition."""
+    wanted = list(tps)
+    match place.kind:
+        case PlaceKind.EARLIEST:
+            return _listed(client, wanted, EARLIEST, isolation)
+        case PlaceKind.LATEST:
+            return _listed(client, wanted, LATEST, isolation)
+        case PlaceKind.OFFSETS:
+            return _given(client, place, wanted, isolation)
+        case PlaceKind.TIMES:
+            return _timed(client, place, wanted, isolation)
+        case PlaceKind.GROUP:
+            return _of_group(client, place, wanted, isolation)
+
+
+def latest(client: ClusterClient, tps: Iterable[TopicPartition], isolation: Isolation) -> Offsets:
+    """Where readers of that isolation end now: the last stable offset or the high watermark."""
+    return _listed(client, list(tps), LATEST, isolation)
+
+
+def log_bounds(
+    client: ClusterClient, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, LogBounds]:
+    """Log start and high watermark of each partition."""
+    wanted = list(tps)
+    starts = _listed(client, wanted, EARLIEST, Isolation.READ_UNCOMMITTED)
+    ends = _listed(client, wanted, LATEST, Isolation.READ_UNCOMMITTED)
+    return {tp: LogBounds(start=starts[tp], end=ends[tp]) for tp in wanted}
+
+
+def first_of_time(
+    client: ClusterClient, tps: Iterable[TopicPartition], at_ms: int, isolation: Isolation
+) -> Offsets:
+    """An offset before which all records are older than that time: that of the first one that is
+    not, or the end where there is none. Behind the end an open transaction may have newer ones.
+    """
+    wanted = list(tps)
+    ends = latest(client, wanted, isolation)
+    found = _results(client, wanted, at_ms, isolation)
+    return {tp: ends[tp] if one.offset < 0 else one.offset for tp, one in found.items()}
+
+
+def _results(
+    client: ClusterClient, tps: list[TopicPartition], at: int, isolation: Isolation
+) -> dict[TopicPartition, OffsetResult]:
+    if not tps:
+        return {}
+    return _good(list_offsets(client, tps, at, isolation=isolation))
+
+
+def _listed(
+    client: ClusterClient, tps: list[TopicPartition], at: int, isolation: Isolation
+) -> Offsets:
+    return {tp: one.offset for tp, one in _results(client, tps, at, isolation).items()}
+
+
+def _good(answers: Mapping[TopicPartition, T | TwinlogError]) -> dict[TopicPartition, T]:
+    """All answers; the first error, where there is one: a part of a read looks like all of it."""
+    out: dict[TopicPartition, T] = {}
+    for tp in sorted(answers):
+        answer = answers[tp]
+        if isinstance(answer, TwinlogError):
+            raise answer
+        out[tp] = answer
+    return out
+
+
+def _check_complete(place: Place, tps: Iterable[TopicPartition]) -> None:
+    """As Spark: offsets are given for all partitions, and for no others."""
+    wanted, given = set(tps), set(place.values)
+    if wanted - given:
+        raise wrong(place.option, f"{min(wanted - given)} is missing", "give all partitions")
+    if given - wanted:
+        raise wrong(place.option, f"{min(given - wanted)} is not read", "remove it")
+
+
+def _given(
+    client: ClusterClient, place: Place, tps: list[TopicPartition], isolation: Isolation
+) -> Offsets:
+    _check_complete(place, tps)
+    out = dict(place.values)
+    for number, at in ((JSON_EARLIEST, EARLIEST), (JSON_LATEST, LATEST)):
+        out |= _listed(client, [tp for tp in tps if out[tp] == number], at, isolation)
+    return out
+
+
+def _timed(
+    client: ClusterClient, place: Place, tps: list[TopicPartition], isolation: Isolation
+) -> Offsets:
+    if place.time_ms is None:
+        _check_complete(place, tps)
+    by_time: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+    for tp in tps:
+        by_time[place.values[tp] if place.time_ms is None else place.time_ms].append(tp)
+    ends = latest(client, tps, isolation)
+    out: Offsets = {}
+    for at, some in by_time.items():
+        for tp, one in _results(client, some, at, isolation).items():
+            if one.offset < 0 and place.needs_match:
+                raise wrong(
+                    place.option,
+                    f"{tp} has no record as new as {at}",
+                    "write startingOffsetsByTimestampStrategy=latest to begin at its end",
+                )
+            out[tp] = ends[tp] if one.offset < 0 else one.offset
+    return out
+
+
+def _of_group(
+    client: ClusterClient, place: Place, tps: list[TopicPartition], isolation: Isolation
+) -> Offsets:
+    """Where a group has committed nothing it begins at the log start, so nothing is passed over."""
+    answer = fetch_offsets(Coordinators(client), [place.group])[place.group]
+    if isinstance(answer, TwinlogError):
+        raise answer
+    out = {tp: answer[tp].offset for tp in tps if tp in answer}
+    if not out:
+        raise ClusterError(
+            f"group {place.group} has committed nothing in {', '.join(_topics(tps))}: look at its "
+            f"name, or write {place.option}=earliest",
+            code="NO_OFFSETS",
+        )
+    rest = [tp for tp in tps if tp not in out]
+    if rest:
+        log.warning("group %s has no offset of %s: from the log start", place.group, rest[0])
+    return out | _listed(client, rest, EARLIEST, isolation)
+
+
+def _topics(tps: Iterable[TopicPartition]) -> list[str]:
+    return sorted({tp.topic for tp in tps})

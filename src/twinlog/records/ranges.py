@@ -1,0 +1,47 @@
+"""Offset ranges as Spark tasks: cut into more of them, or cut off where a limit ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from twinlog.model import TopicPartition
+from twinlog.records.gaps import OffsetRange
+
+
+def split(ranges: Sequence[OffsetRange], least: int | None) -> list[OffsetRange]:
+    """The ranges that have offsets, in at least that many parts where there are so many.
+
+    As Spark does it for `minPartitions`: larger ranges get more parts.
+    """
+    filled = [one for one in ranges if one.size]
+    if least is None or len(filled) >= least:
+        return filled
+    total = sum(one.size for one in filled)
+    out: list[OffsetRange] = []
+    for one in filled:
+        parts = min(one.size, max(1, math.ceil(one.size / total * least)))
+        bounds = [one.first + one.size * part // parts for part in range(parts + 1)]
+        out += (OffsetRange(tp=one.tp, first=first, end=end) for first, end in pairwise(bounds))
+    return out
+
+
+def limited(
+    ranges: Iterable[OffsetRange], most: int, weights: Mapping[TopicPartition, float] | None = None
+) -> dict[TopicPartition, int]:
+    """Ends such that all ranges together have about `most` offsets (or bytes, by `weights`).
+
+    Each gets a share by its size, and at least one offset: a small range beside large ones must
+    not wait for ever.
+    """
+    known = list(ranges)
+    weight = {one.tp: 1.0 if weights is None else weights.get(one.tp, 1.0) for one in known}
+    total = sum(one.size * weight[one.tp] for one in known)
+    if total <= most:
+        return {one.tp: max(one.first, one.end) for one in known}
+    out: dict[TopicPartition, int] = {}
+    for one in known:
+        share = int(most * one.size / total)
+        out[one.tp] = one.first + min(one.size, max(1, share)) if one.size else one.first
+    return out

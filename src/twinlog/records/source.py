@@ -1,0 +1,52 @@
+"""`format("twinlog")`, as Spark knows it.
+
+Schema and options are looked at when a DataFrame is made, so that a wrong option is an error there
+and not in a task. A schema that is given (`spark.read.schema(...)`) says which columns are read:
+PySpark does not tell a source of its kind which ones a query uses.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from twinlog.records.batch_reader import BatchReader
+from twinlog.records.columns import all_columns, ddl
+from twinlog.records.options import parse_options
+from twinlog.records.stream_reader import StreamReader
+from twinlog.records.tasks import columns_of
+
+FORMAT: Final = "twinlog"
+FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+class TwinlogSource(DataSource):
+    """A source of records of Kafka topics."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns as Spark's own Kafka source has them."""
+        given = str(self.options.get("includeHeaders", "false")).strip().lower()
+        return ddl(all_columns(headers=given == "true"))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(parse_options(self.options, is_stream=False), columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(parse_options(self.options, is_stream=True), columns_of(schema))
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("twinlog")` known to a session, classic or Spark Connect.
+
+    It also lets Spark pass filters to sources that are written in Python
+    (`spark.sql.python.filterPushdown.enabled`), which it does not by itself.
+    """
+    spark.conf.set(FILTER_PUSHDOWN, "true")
+    spark.dataSource.register(TwinlogSource)

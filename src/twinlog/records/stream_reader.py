@@ -1,0 +1,228 @@
+"""`spark.readStream.format("twinlog")`: micro-batches over offsets that Spark's checkpoint keeps.
+
+Spark writes the end of a micro-batch to its checkpoint before it asks for tasks, and asks again for
+the same range after a restart: so which rows a micro-batch has depends on its two offsets alone.
+This object keeps nothing that a restart would need.
+
+- It dies after `latestOffset`: the end is in the checkpoint or not; without, another is asked for.
+- It dies while tasks run: the same range is read again. What sinks make of it is Spark's.
+- It dies before `commit`: the group is behind until the next commit. Offsets of a group are for
+  people and tools; nothing here begins by them but `startingOffsets=group:NAME` of a new query.
+  Spark commits a micro-batch when it plans another behind it, so the last one of `AvailableNow`
+  never. But it asks where a micro-batch is to end only when the one before is in the sink: so the
+  start that it asks with is committed, too.
+- Two queries commit to one group: the last one wins. A group with members refuses (GROUP_ACTIVE).
+
+A partition that is not in the checkpoint is new: it is read from offset 0, as in Spark's own
+source, so nothing of it is passed over; what retention deleted before is reported. A partition that
+is not there any more keeps its place in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_refused_as_active
+from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.errors import ClusterError, Fate, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.records.gaps import OffsetRange, find_loss, report
+from twinlog.records.options import ReadOptions
+from twinlog.records.places import from_json, to_json
+from twinlog.records.planning import Offsets, find_partitions, latest, log_bounds, resolve
+from twinlog.records.ranges import limited, split
+from twinlog.records.tasks import RangePartition, present, read_partition
+from twinlog.wire.record_batch import read_headers
+
+log = logging.getLogger(__name__)
+
+PROBE_BYTES: Final = 256 << 10
+"""Read of each partition to learn how many bytes an offset has, for `maxBytesPerTrigger`."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in a process of its own beside the driver, reads in tasks."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._client: ClusterClient | None = None
+        self._target: Offsets | None = None
+        """Where `AvailableNow` ends."""
+        self._latest: Offsets = {}
+        self._committed: dict[str, Any] | None = None
+        """What the group has, or what this query began with."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins."""
+        client = self._connected()
+        tps = find_partitions(client, self._options)
+        begin = to_json(resolve(client, self._options.starting, tps, self._options.isolation))
+        self._committed = begin
+        return begin
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends where the logs end now."""
+        self._target = self._ends(self._connected())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next micro-batch; `start` where there is nothing new."""
+        client, begin = self._connected(), from_json(start)
+        self.commit(start)
+        self._latest = self._ends(client) if self._target is None else dict(self._target)
+        wanted = [
+            OffsetRange(tp=tp, first=begin.get(tp, 0), end=end) for tp, end in self._latest.items()
+        ]
+        behind = [one for one in wanted if one.end < one.first]
+        ends = {one.tp: one.end for one in wanted}
+        if behind:
+            ends |= self._behind(client, behind)
+        ready = [one for one in wanted if one.size]
+        if not isinstance(limit, ReadAllAvailable):
+            ends |= self._limited(client, ready)
+        # a partition that is not there now keeps its place
+        return to_json({**begin, **ends})
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return to_json(self._latest) or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges between two offsets of the checkpoint, each a task."""
+        begin = from_json(start)
+        ranges = [
+            OffsetRange(tp=tp, first=begin.get(tp, 0), end=last)
+            for tp, last in from_json(end).items()
+            if begin.get(tp, 0) < last
+        ]
+        if not ranges:
+            return []
+        fails = self._options.fails_on_data_loss
+        if not fails:
+            ranges = _still_there(self._connected(), ranges)
+        bounds = log_bounds(self._connected(), [one.tp for one in ranges])
+        found = present(ranges, bounds, fails=fails)
+        return [RangePartition(one) for one in split(found, self._options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, self._columns, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """All rows before these offsets are in the sink."""
+        group = self._options.commit_group
+        if not group or end == self._committed:
+            return
+        offsets = {tp: Committed(offset) for tp, offset in from_json(end).items()}
+        answer = commit_offsets(Coordinators(self._connected()), {group: offsets})[group]
+        found = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
+        for error in found:
+            if error is not None:
+                _refused(group, error)
+        if not any(found):
+            self._committed = end
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks, which connect by themselves."""
+        return {**self.__dict__, "_client": None}
+
+    def _connected(self) -> ClusterClient:
+        if self._client is None:
+            self._client = ClusterClient(self._options.cluster())
+        return self._client
+
+    def _ends(self, client: ClusterClient) -> Offsets:
+        tps = find_partitions(client, self._options)
+        return latest(client, tps, self._options.isolation)
+
+    def _behind(self, client: ClusterClient, behind: Sequence[OffsetRange]) -> Offsets:
+        """Ends of partitions that end before what was read already.
+
+        That is so for a while after `isolation` was changed to read_committed beside an open
+        transaction. Otherwise the log was cut, and goes on from its end.
+        """
+        bounds = log_bounds(client, [one.tp for one in behind])
+        out: Offsets = {}
+        for one in behind:
+            reached = OffsetRange(tp=one.tp, first=one.first, end=one.first)
+            whole = bounds[one.tp]
+            report(find_loss(reached, whole), fails=self._options.fails_on_data_loss)
+            out[one.tp] = min(one.first, whole.end)
+        return out
+
+    def _limited(self, client: ClusterClient, ready: Sequence[OffsetRange]) -> Offsets:
+        ends = {one.tp: one.end for one in ready}
+        if self._options.max_offsets is not None:
+            ends = limited(ready, self._options.max_offsets)
+        if self._options.max_bytes is not None:
+            cut = [OffsetRange(tp=one.tp, first=one.first, end=ends[one.tp]) for one in ready]
+            ends = limited(cut, self._options.max_bytes, _bytes_per_offset(client, cut))
+        return ends
+
+
+def _still_there(client: ClusterClient, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """Without partitions that were deleted since the micro-batch was planned; said for each."""
+    topics = client.metadata(sorted({one.tp.topic for one in ranges})).topics.values()
+    there = {TopicPartition(one.name, part.partition) for one in topics for part in one.partitions}
+    for one in ranges:
+        if one.tp not in there:
+            log.warning(
+                "%s: offsets [%d, %d) are gone with their topic", one.tp, one.first, one.end
+            )
+    return [one for one in ranges if one.tp in there]
+
+
+def _bytes_per_offset(
+    client: ClusterClient, ranges: Sequence[OffsetRange]
+) -> Mapping[TopicPartition, float]:
+    """How many bytes of a log there are for an offset, by the batches at the begin of each range.
+
+    Brokers do not tell where so many bytes end. Partitions that cannot be read now are left out.
+    """
+    wanted = {one.tp: (one.first, PROBE_BYTES) for one in ranges}
+    out: dict[TopicPartition, float] = {}
+    for tp, answer in fetch_records(client, wanted).items():
+        if isinstance(answer, TwinlogError):
+            continue  # where it is read, there is the right place to say so
+        headers = [header for header, _ in read_headers(answer.records)]
+        offsets = headers[-1].next_offset - wanted[tp][0] if headers else 0
+        if offsets > 0:
+            out[tp] = sum(header.length for header in headers) / offsets
+    return out
+
+
+def _refused(group: str, error: TwinlogError) -> None:
+    """The micro-batch is done whatever the group says: what may pass by itself is only said."""
+    if is_refused_as_active(error):
+        raise ClusterError(
+            f"group {group} has members, whose offsets are not overwritten: stop its consumers, "
+            "or write another commitGroup",
+            code="GROUP_ACTIVE",
+        )
+    if error.fate is not Fate.RETRIABLE:
+        raise error
+    log.warning("commitGroup: %s; the next commit tries again", error)

@@ -1,0 +1,26 @@
+"""How long the source keeps its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.errors import TwinlogError
+
+POLICY: Final = "cleanup.policy"
+RETENTION_MS: Final = "retention.ms"
+
+
+def retentions(source: ClusterClient, topics: Iterable[str]) -> dict[str, int]:
+    """retention.ms of topics that have one and whose configs may be read; raises TwinlogError."""
+    found: dict[str, int] = {}
+    for topic, configs in admin.describe_topic_configs(source, topics).items():
+        if isinstance(configs, TwinlogError):
+            continue
+        values = {entry.name: entry.value for entry in configs}
+        retention_ms = int(values.get(RETENTION_MS) or -1)
+        if "delete" in (values.get(POLICY) or "") and retention_ms >= 0:
+            found[topic] = retention_ms
+    return found

@@ -1,0 +1,91 @@
+"""Reads what the state topic says anew, again and again: what people want of a flow, and which
+producers write copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.errors import BrokerRefused
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.generations import producer_of
+from twinlog.mirror.state.held_producers import held_producers, is_held_row
+from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
+
+READ_TIMEOUT_S: Final = 5.0
+READ_ANEW_EVERY: Final = 60
+"""Looks: a topic that was made anew may be as long as the old one was. It is a small one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateNews:
+    """What the state topic says now."""
+
+    intents: FlowIntents
+    producers: frozenset[int]
+    """Every producer id that a flow was ever given."""
+    has_held_producers: bool = False
+    """The flow holds the source's producers back."""
+
+
+def has_state(target: ClusterClient, *, within_s: float) -> bool:
+    """Whether there is a state topic that can be read; who needs it says what is wrong with it."""
+    found = target.metadata([STATE_TOPIC], timeout_s=within_s).topics.get(STATE_TOPIC)
+    return found is not None and not found.error
+
+
+class StateReader:
+    """The state topic as one flow follows it, by a client of its own; not for several threads at
+    once.
+    """
+
+    def __init__(self, target: ClusterClient, flow: str) -> None:
+        self._target = target
+        self._flow = flow
+        self._position = 0
+        self._looks = 0
+        self._rows: dict[bytes, bytes | None] = {}
+        self._producers: set[int] = set()
+        self._held = False
+        self._news: StateNews | None = None
+        """Of the last look, while nothing was read since."""
+
+    def read(self) -> StateNews:
+        """What is so now. Raises CorruptData for a row that cannot be read, each time; other
+        TwinlogErrors where the topic cannot be read.
+        """
+        self._looks += 1
+        if self._looks % READ_ANEW_EVERY == 0:
+            self._position = 0
+        try:
+            self._read_on()
+        except BrokerRefused as refusal:
+            # the topic lost its end, or was made anew: what it said before is wanted still, since
+            # nobody took it back
+            self._position = 0
+            if refusal.code != "OFFSET_OUT_OF_RANGE":
+                raise
+            self._read_on()
+        if self._news is None:
+            intents = flow_intents(self._flow, self._rows.items())
+            self._news = StateNews(
+                intents=intents,
+                producers=frozenset(self._producers),
+                has_held_producers=self._held,
+            )
+        return self._news
+
+    def _read_on(self) -> None:
+        at = self._position
+        for record in read_to_end(self._target, STATE_TOPIC, 0, at, timeout_s=READ_TIMEOUT_S):
+            self._news = None
+            if record.key is not None and is_intent_row(record.key, self._flow):
+                self._rows[record.key] = record.value
+            elif record.key is not None and is_held_row(record.key, self._flow):
+                self._held = held_producers(record.key, record.value) is not None
+            elif (producer := producer_of(record.key, record.value)) is not None:
+                self._producers.add(producer)
+            self._position = record.offset + 1

@@ -1,0 +1,404 @@
+/* Loops over bytes of record batches that are too slow in Python; `twin.py` does the same there.
+ *
+ * Rules of this file:
+ * - No library, no allocation, no global that is written after `twinlog_prepare`: what is read and
+ *   written was given by the caller, with its size.
+ * - No byte is read before its position was compared with the end, and none is written before the
+ *   room was. A length is compared before it is added. Sums that may overflow are unsigned.
+ * - What looks wrong is not explained: the answer is BAD, and the twin finds the words.
+ *
+ * It knows nothing of Python: one file serves all its versions. `twinlog_version` must match
+ * `library.py`.
+ */
+
+#include <stdint.h>
+#include <stddef.h>
+
+typedef int64_t i64;
+typedef uint64_t u64;
+typedef uint32_t u32;
+typedef uint8_t u8;
+
+#define EXPORT __attribute__((visibility("default")))
+#define BAD (-1)
+
+/* columns of a table: `stride` values each */
+enum { OFFSET, TIMESTAMP, REST, KEY, KEY_SIZE, VALUE, VALUE_SIZE, HEADERS, END };
+
+/* numbers of `scan` that are kept between two calls */
+enum { POSITION, LEFT, LAST_DELTA, MOST_DELTA, BASE_OFFSET, BASE_TIME, HAS_TIME, TIME };
+
+/* most bytes of a record in front of its key length: length, attributes, two deltas */
+#define MOST_FRONT (5 + 1 + 10 + 5)
+
+EXPORT i64 twinlog_version(void) { return 1; }
+
+/* ---- integers ---- */
+
+/* Zigzag, at most `most` bytes (5 or 10) below `end`; 0 when it is cut short or too long. */
+static inline int read_int(const u8 *data, i64 *position, i64 end, int most, i64 *value) {
+    u64 raw = 0;
+    i64 at = *position;
+    for (int n = 0; n < most; n++) {
+        if (at >= end) return 0;
+        u8 byte = data[at++];
+        raw |= (u64)(byte & 0x7F) << (7 * n);
+        if (byte < 0x80) {
+            if (most == 5) raw &= 0xFFFFFFFFu;
+            *value = (i64)(raw >> 1) ^ -(i64)(raw & 1);
+            *position = at;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static inline int read32(const u8 *data, i64 *position, i64 end, i64 *value) {
+    if (*position < end && data[*position] < 0x80) {
+        i64 raw = data[(*position)++];
+        *value = (raw >> 1) ^ -(raw & 1);
+        return 1;
+    }
+    return read_int(data, position, end, 5, value);
+}
+
+static inline i64 size_of(i64 value) {
+    u64 raw = ((u64)value << 1) ^ (u64)(value >> 63);
+    i64 size = 1;
+    while (raw > 0x7F) {
+        raw >>= 7;
+        size++;
+    }
+    return size;
+}
+
+static inline u8 *write_int(u8 *out, i64 value) {
+    u64 raw = ((u64)value << 1) ^ (u64)(value >> 63);
+    while (raw > 0x7F) {
+        *out++ = (u8)(raw | 0x80);
+        raw >>= 7;
+    }
+    *out++ = (u8)raw;
+    return out;
+}
+
+static inline u64 big64(const u8 *at) {
+    u64 value;
+    __builtin_memcpy(&value, at, 8);
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap64(value) : value;
+}
+
+static inline u32 big32(const u8 *at) {
+    u32 value;
+    __builtin_memcpy(&value, at, 4);
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap32(value) : value;
+}
+
+static inline u64 little64(const u8 *at) {
+    u64 value;
+    __builtin_memcpy(&value, at, 8);
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? value : __builtin_bswap64(value);
+}
+
+static inline u32 little32(const u8 *at) {
+    u32 value;
+    __builtin_memcpy(&value, at, 4);
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? value : __builtin_bswap32(value);
+}
+
+/* A loop of our own would become a call of memcpy anyway. */
+static inline void copy(u8 *to, const u8 *from, i64 size) {
+    if (size > 0) __builtin_memcpy(to, from, (size_t)size);
+}
+
+/* ---- CRC32C ---- */
+
+static u32 crc_table[8][256];
+static int has_crc_instruction;
+
+EXPORT void twinlog_prepare(void) {
+    for (u32 n = 0; n < 256; n++) {
+        u32 crc = n;
+        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82F63B78u : crc >> 1;
+        crc_table[0][n] = crc;
+    }
+    for (u32 n = 0; n < 256; n++)
+        for (int k = 1; k < 8; k++)
+            crc_table[k][n] = crc_table[k - 1][n] >> 8 ^ crc_table[0][crc_table[k - 1][n] & 0xFF];
+#if defined(__x86_64__)
+    has_crc_instruction = __builtin_cpu_supports("sse4.2") != 0;
+#endif
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) static u32 crc_by_instruction(const u8 *data, i64 size, u32 crc) {
+    u64 wide = crc;
+    for (; size >= 8; data += 8, size -= 8) wide = __builtin_ia32_crc32di(wide, little64(data));
+    crc = (u32)wide;
+    for (; size > 0; data++, size--) crc = __builtin_ia32_crc32qi(crc, *data);
+    return crc;
+}
+#endif
+
+static u32 crc32c(const u8 *data, i64 size) {
+    u32 crc = 0xFFFFFFFFu;
+#if defined(__x86_64__)
+    if (has_crc_instruction) return ~crc_by_instruction(data, size, crc);
+#endif
+    for (; size >= 8; data += 8, size -= 8) {
+        u64 eight = little64(data) ^ crc;
+        crc = 0;
+        for (int k = 0; k < 8; k++) crc ^= crc_table[7 - k][eight >> (8 * k) & 0xFF];
+    }
+    for (; size > 0; data++, size--) crc = crc >> 8 ^ crc_table[0][(crc ^ *data) & 0xFF];
+    return ~crc;
+}
+
+/* ---- one record ---- */
+
+struct record {
+    i64 time_delta, delta, rest, key, key_size, value, value_size, headers, end;
+};
+
+static inline int read_bytes(const u8 *data, i64 *position, i64 end, i64 *at, i64 *size) {
+    if (!read32(data, position, end, size)) return 0;
+    *at = *position;
+    if (*size > end - *position) return 0;
+    if (*size > 0) *position += *size;
+    return 1;
+}
+
+/* The record at *position, and *position behind it; 0 when it is none. */
+static inline int read_record(const u8 *data, i64 *position, i64 size, struct record *one) {
+    i64 at = *position, length, count, where, ignored;
+    if (!read32(data, &at, size, &length) || length < 0 || length > size - at) return 0;
+    i64 end = at + length;
+    if (at >= end) return 0;
+    at++; /* attributes, of which none is defined */
+    if (!read_int(data, &at, end, 10, &one->time_delta)) return 0;
+    if (!read32(data, &at, end, &one->delta)) return 0;
+    one->rest = at;
+    if (!read_bytes(data, &at, end, &one->key, &one->key_size)) return 0;
+    if (!read_bytes(data, &at, end, &one->value, &one->value_size)) return 0;
+    one->headers = at;
+    if (!read32(data, &at, end, &count) || count < 0 || count > end - at) return 0;
+    for (; count > 0; count--) {
+        if (!read_bytes(data, &at, end, &where, &ignored) || ignored < 0) return 0;
+        if (!read_bytes(data, &at, end, &where, &ignored)) return 0;
+    }
+    if (at != end) return 0;
+    one->end = end;
+    *position = end;
+    return 1;
+}
+
+/* Writes it with these deltas; the caller has seen that there is room for MOST_FRONT and the rest. */
+static inline u8 *write_record(u8 *out, const u8 *data, i64 rest, i64 end, i64 time_delta, i64 delta) {
+    out = write_int(out, 1 + size_of(time_delta) + size_of(delta) + (end - rest));
+    *out++ = 0;
+    out = write_int(out, time_delta);
+    out = write_int(out, delta);
+    copy(out, data + rest, end - rest);
+    return out + (end - rest);
+}
+
+/* ---- a payload becomes a table ---- */
+
+/* At most `most` records from state[POSITION] on; how many, or BAD with the state as it was. */
+EXPORT i64 twinlog_scan(const u8 *data, i64 size, i64 *state, i64 most, i64 *table, i64 stride) {
+    i64 position = state[POSITION], left = state[LEFT], last_delta = state[LAST_DELTA], rows = 0;
+    struct record one;
+    if (position < 0 || position > size || most > stride) return BAD;
+    for (; left > 0 && rows < most; left--, rows++) {
+        if (!read_record(data, &position, size, &one)) return BAD;
+        if (one.delta <= last_delta || one.delta > state[MOST_DELTA]) return BAD;
+        last_delta = one.delta;
+        i64 *row = table + rows;
+        row[OFFSET * stride] = (i64)((u64)state[BASE_OFFSET] + (u64)one.delta);
+        row[TIMESTAMP * stride] =
+            state[HAS_TIME] ? state[TIME] : (i64)((u64)state[BASE_TIME] + (u64)one.time_delta);
+        row[REST * stride] = one.rest;
+        row[KEY * stride] = one.key;
+        row[KEY_SIZE * stride] = one.key_size;
+        row[VALUE * stride] = one.value;
+        row[VALUE_SIZE * stride] = one.value_size;
+        row[HEADERS * stride] = one.headers;
+        row[END * stride] = one.end;
+    }
+    state[POSITION] = position;
+    state[LEFT] = left;
+    state[LAST_DELTA] = last_delta;
+    return rows;
+}
+
+/* ---- rows of a table become a payload ---- */
+
+/* Of `count` rows, which `picked` names: bytes of their payload, where the first of them is record
+ * `number` of a batch that begins at timestamp `base`; least and greatest timestamp. */
+EXPORT i64 twinlog_measure(const i64 *table, i64 stride, const i64 *picked, i64 count, i64 number,
+                           i64 base, i64 *times) {
+    i64 total = 0, least = INT64_MAX, most = INT64_MIN;
+    for (i64 n = 0; n < count; n++) {
+        const i64 *row = table + picked[n];
+        i64 time = row[TIMESTAMP * stride];
+        if (time < least) least = time;
+        if (time > most) most = time;
+        i64 body = 1 + size_of((i64)((u64)time - (u64)base)) + size_of(number + n)
+                   + (row[END * stride] - row[REST * stride]);
+        total += size_of(body) + body;
+    }
+    times[0] = least;
+    times[1] = most;
+    return total;
+}
+
+/* Those rows as records of that batch, dense; bytes written, BAD without room. */
+EXPORT i64 twinlog_rebuild(const u8 *data, i64 size, const i64 *table, i64 stride,
+                           const i64 *picked, i64 count, i64 number, i64 base, u8 *out, i64 room) {
+    u8 *at = out;
+    for (i64 n = 0; n < count; n++) {
+        const i64 *row = table + picked[n];
+        i64 rest = row[REST * stride], end = row[END * stride];
+        if (rest < 0 || end < rest || end > size) return BAD;
+        i64 delta = (i64)((u64)row[TIMESTAMP * stride] - (u64)base);
+        i64 body = 1 + size_of(delta) + size_of(number + n) + (end - rest);
+        if (size_of(body) + body > room - (at - out)) return BAD;
+        at = write_record(at, data, rest, end, delta, number + n);
+    }
+    return at - out;
+}
+
+/* At which of the rows the offset is not the one behind that of the row before; how many. */
+EXPORT i64 twinlog_breaks(const i64 *offsets, const i64 *picked, i64 count, i64 *breaks) {
+    i64 found = 0;
+    for (i64 n = 1; n < count; n++)
+        if (offsets[picked[n]] - 1 != offsets[picked[n - 1]]) breaks[found++] = n;
+    return found;
+}
+
+/* ---- where keys go ---- */
+
+static u32 murmur2(const u8 *data, i64 size) {
+    const u32 m = 0x5BD1E995u;
+    u32 value = 0x9747B28Cu ^ (u32)size;
+    for (; size >= 4; data += 4, size -= 4) {
+        u32 part = little32(data) * m;
+        value = value * m ^ (part ^ part >> 24) * m;
+    }
+    if (size > 0) {
+        for (i64 n = 0; n < size; n++) value ^= (u32)data[n] << (8 * n);
+        value *= m;
+    }
+    value = (value ^ value >> 13) * m;
+    return value ^ value >> 15;
+}
+
+/* The rows in `picked`, by partition and in order: into `placed`, which has room for as many;
+ * counts[p + 1] ends partition p, and counts[0] is 0. */
+EXPORT i64 twinlog_place(const u8 *data, i64 size, const i64 *table, i64 stride, const i64 *picked,
+                         i64 count, i64 partitions, i64 *where, i64 *placed, i64 *counts) {
+    for (i64 p = 0; p <= partitions; p++) counts[p] = 0;
+    for (i64 n = 0; n < count; n++) {
+        const i64 *row = table + picked[n];
+        i64 key = row[KEY * stride], key_size = row[KEY_SIZE * stride];
+        u32 hash;
+        if (key_size >= 0) {
+            if (key < 0 || key > size || key_size > size - key) return BAD;
+            hash = murmur2(data + key, key_size);
+        } else {
+            u8 offset[8];
+            for (int b = 0; b < 8; b++) offset[b] = (u8)((u64)row[OFFSET * stride] >> (56 - 8 * b));
+            hash = murmur2(offset, 8);
+        }
+        where[n] = (i64)(hash & 0x7FFFFFFFu) % partitions;
+        counts[where[n] + 1]++;
+    }
+    for (i64 p = 0; p < partitions; p++) counts[p + 1] += counts[p];
+    for (i64 n = count - 1; n >= 0; n--) placed[--counts[where[n] + 1]] = picked[n];
+    /* each was counted down to its begin, which is the end of the one before */
+    for (i64 p = 0; p < partitions; p++) counts[p] = counts[p + 1];
+    counts[partitions] = count;
+    return count;
+}
+
+/* ---- columns of bytes ---- */
+
+/* Bytes of one column's rows, one behind the other, where each ends, and which are there (a bit
+ * each, as Arrow has them); how many are null, BAD without room. */
+EXPORT i64 twinlog_gather(const u8 *data, i64 size, const i64 *from, const i64 *sizes, i64 count,
+                          u8 *out, i64 room, int32_t *ends, u8 *present) {
+    i64 filled = 0, nulls = 0;
+    ends[0] = 0;
+    for (i64 n = 0; n < count; n++) {
+        if (sizes[n] < 0) {
+            nulls++;
+        } else {
+            if (from[n] < 0 || from[n] > size || sizes[n] > size - from[n]) return BAD;
+            if (sizes[n] > room - filled) return BAD;
+            copy(out + filled, data + from[n], sizes[n]);
+            filled += sizes[n];
+            present[n >> 3] |= (u8)(1u << (n & 7));
+        }
+        ends[n + 1] = (int32_t)filled;
+    }
+    return nulls;
+}
+
+/* ---- small batches become one ---- */
+
+#define HEADER_BYTES 61
+/* what joining is told, and behind it what it answers */
+enum { AT, NEXT_OFFSET, END_OFFSET, FEW, MOST_RECORDS, IS_CHECKED,
+       BATCHES, RECORDS, EPOCH, BASE, RECORD_TIME, BATCH_TIME, OLDEST };
+
+/* Batches from state[AT] on that follow each other and pass as they are (magic 2, no codec, dense,
+ * CreateTime, CRC right, one leader epoch), as one payload of at most `room` bytes; its size. */
+EXPORT i64 twinlog_join(const u8 *buffer, i64 size, i64 *state, u8 *out, i64 room) {
+    i64 at = state[AT], next = state[NEXT_OFFSET], records = 0, batches = 0, filled = 0;
+    i64 epoch = 0, base = 0, record_time = 0, batch_time = 0, oldest = 0;
+    const u8 forbidden = 0x07 | 0x08 | 0x20; /* codec, LogAppendTime, control */
+    struct record one;
+    if (at < 0) return BAD;
+    while (size - at >= HEADER_BYTES) {
+        const u8 *head = buffer + at;
+        i64 length = (int32_t)big32(head + 8) + (i64)12;
+        i64 offset = (i64)big64(head), count = (int32_t)big32(head + 57);
+        if (head[16] != 2 || length < HEADER_BYTES || length > size - at) break;
+        if (head[22] & forbidden || count < 1 || count > state[FEW]) break;
+        if (offset != next || offset >= state[END_OFFSET] || offset > INT64_MAX - count) break;
+        if ((i64)(int32_t)big32(head + 23) + 1 != count) break;
+        if (count > state[MOST_RECORDS] - records) break;
+        if (batches && (int32_t)big32(head + 12) != epoch) break;
+        if (!state[IS_CHECKED] && big32(head + 17) != crc32c(head + 21, length - 21)) break;
+        i64 position = HEADER_BYTES, full = filled, latest = record_time, n = 0;
+        u64 base_time = big64(head + 27);
+        i64 begin = base;
+        for (; n < count; n++) {
+            if (!read_record(head, &position, length, &one) || one.delta != n) break;
+            i64 time = (i64)(base_time + (u64)one.time_delta);
+            if (records + n == 0) begin = latest = time;
+            i64 delta = (i64)((u64)time - (u64)begin);
+            i64 body = 1 + size_of(delta) + size_of(records + n) + (one.end - one.rest);
+            if (size_of(body) + body > room - full) break;
+            full = write_record(out + full, head, one.rest, one.end, delta, records + n) - out;
+            if (time > latest) latest = time;
+        }
+        if (n < count || position != length) break;
+        i64 stamp = (i64)big64(head + 35);
+        if (!batches) epoch = (int32_t)big32(head + 12);
+        if (!batches || stamp > batch_time) batch_time = stamp;
+        if (!batches || stamp < oldest) oldest = stamp;
+        filled = full, record_time = latest, base = begin;
+        records += count, batches++, at += length, next += count;
+    }
+    state[AT] = at;
+    state[NEXT_OFFSET] = next;
+    state[BATCHES] = batches;
+    state[RECORDS] = records;
+    state[EPOCH] = epoch;
+    state[BASE] = base;
+    state[RECORD_TIME] = record_time;
+    state[BATCH_TIME] = batch_time;
+    state[OLDEST] = oldest;
+    return filled;
+}

@@ -1,0 +1,170 @@
+"""The compiled loops, as Python calls them.
+
+They are one shared library beside this file, made when Twinlog is installed (`build.py`): it knows
+nothing of Python, is mapped in some milliseconds, shares its pages between lanes, and nothing is
+compiled or written when a lane starts. Every call gives the size of each buffer with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from twinlog.wire.kernels.shapes import COLUMNS, JoinState, ScanState, Table
+from twinlog.wire.kernels.twin import TWIN
+
+NAME: Final = "kernels.so"
+VERSION: Final = 1
+"""Of the functions and their arguments; `kernels.c` says the same."""
+
+_BAD: Final = -1
+_AT, _SIZE, _BYTES = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
+_FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
+    "twinlog_version": (),
+    "twinlog_prepare": (),
+    "twinlog_scan": (_BYTES, _SIZE, _AT, _SIZE, _AT, _SIZE),
+    "twinlog_measure": (_AT, _SIZE, _AT, _SIZE, _SIZE, _SIZE, _AT),
+    "twinlog_rebuild": (_BYTES, _SIZE, _AT, _SIZE, _AT, _SIZE, _SIZE, _SIZE, _AT, _SIZE),
+    "twinlog_breaks": (_AT, _AT, _SIZE, _AT),
+    "twinlog_place": (_BYTES, _SIZE, _AT, _SIZE, _AT, _SIZE, _SIZE, _AT, _AT, _AT),
+    "twinlog_gather": (_BYTES, _SIZE, _AT, _AT, _SIZE, _AT, _SIZE, _AT, _AT),
+    "twinlog_join": (_AT, _SIZE, _AT, _AT, _SIZE),
+}
+
+
+class NotLoaded(Exception):
+    """There is no library that this machine can load; its text says why."""
+
+
+class Library:
+    """The kernels of one library file; the methods are `twin`'s functions."""
+
+    def __init__(self, path: Path) -> None:
+        if struct.calcsize("P") != 8:
+            raise NotLoaded("this Python is not of 64 bits")
+        try:
+            loaded = ctypes.CDLL(str(path))
+            for name, arguments in _FUNCTIONS.items():
+                function = getattr(loaded, name)
+                function.argtypes, function.restype = arguments, ctypes.c_int64
+        except (OSError, AttributeError) as error:
+            raise NotLoaded(str(error)) from None
+        if loaded.twinlog_version() != VERSION:
+            raise NotLoaded(f"{path} was made of another release")
+        loaded.twinlog_prepare()
+        self._scan, self._measure = loaded.twinlog_scan, loaded.twinlog_measure
+        self._rebuild, self._breaks = loaded.twinlog_rebuild, loaded.twinlog_breaks
+        self._place, self._gather = loaded.twinlog_place, loaded.twinlog_gather
+        self._join = loaded.twinlog_join
+
+    def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
+        # a record has 7 bytes or more, so a count that lies costs no memory
+        stride = min(most, state[1], len(data) // 7)
+        cells = array("q", bytes(8 * COLUMNS * stride))
+        at, _ = cells.buffer_info()
+        rows = self._scan(data, len(data), state.buffer_info()[0], stride, at, stride)
+        if rows == _BAD or (rows < most and state[1]):
+            return None
+        return Table(data, cells, stride, rows)
+
+    def measure(
+        self, table: Table, picked: array[int], number: int, base: int
+    ) -> tuple[int, int, int]:
+        times = array("q", (0, 0))
+        size = self._measure(
+            table.cells.buffer_info()[0],
+            table.stride,
+            *picked.buffer_info(),
+            number,
+            base,
+            times.buffer_info()[0],
+        )
+        return size, times[0], times[1]
+
+    def rebuild(
+        self,
+        table: Table,
+        picked: array[int],
+        number: int,
+        base: int,
+        out: bytearray,
+        start: int,
+    ) -> int:
+        written: int = self._rebuild(
+            table.data,
+            len(table.data),
+            table.cells.buffer_info()[0],
+            table.stride,
+            *picked.buffer_info(),
+            number,
+            base,
+            _address(out, start),
+            len(out) - start,
+        )
+        return written
+
+    def breaks(self, table: Table, picked: array[int]) -> array[int]:
+        found = array("q", bytes(8 * len(picked)))
+        count = self._breaks(
+            table.cells.buffer_info()[0], *picked.buffer_info(), found.buffer_info()[0]
+        )
+        return found[:count]
+
+    def place(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
+        where, placed = (array("q", bytes(8 * len(picked))) for _ in range(2))
+        counts = array("q", bytes(8 * (partitions + 1)))
+        self._place(
+            table.data,
+            len(table.data),
+            table.cells.buffer_info()[0],
+            table.stride,
+            *picked.buffer_info(),
+            partitions,
+            *(cells.buffer_info()[0] for cells in (where, placed, counts)),
+        )
+        return [placed[counts[p] : counts[p + 1]] for p in range(partitions)]
+
+    def gather(
+        self, table: Table, column: int, first: int, end: int
+    ) -> tuple[bytearray, bytearray, bytearray, int]:
+        count = end - first
+        cells, _ = table.cells.buffer_info()
+        from_at = cells + 8 * (column * table.stride + first)
+        sizes_at = cells + 8 * ((column + 1) * table.stride + first)
+        room = sum(size for size in table.column(column + 1, first, end) if size > 0)
+        out, ends = bytearray(room), bytearray(4 * (count + 1))
+        present = bytearray((count + 7) // 8)
+        nulls = self._gather(
+            table.data,
+            len(table.data),
+            from_at,
+            sizes_at,
+            count,
+            _address(out, 0),
+            room,
+            _address(ends, 0),
+            _address(present, 0),
+        )
+        return out, ends, present, nulls
+
+    def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
+        if buffer.readonly:
+            return TWIN.join(buffer, state, out, start)
+        filled: int = self._join(
+            ctypes.addressof(ctypes.c_char.from_buffer(buffer)),
+            len(buffer),
+            state.buffer_info()[0],
+            _address(out, start),
+            len(out) - start,
+        )
+        return filled
+
+
+def _address(buffer: bytearray, start: int) -> int | None:
+    return (
+        ctypes.addressof(ctypes.c_char.from_buffer(buffer, start)) if len(buffer) > start else None
+    )

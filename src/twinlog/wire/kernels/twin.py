@@ -1,0 +1,360 @@
+"""The kernels in Python: the oracle for the compiled ones, and the fallback without them.
+
+A record (KIP-98), all numbers zigzag varints:
+
+    length, attributes int8 (unused), timestampDelta, offsetDelta,
+    key length (negative: null), key, value length (negative: null), value,
+    number of headers, each: key length, key, value length (negative: null), value
+
+Nothing here trusts a length: a record ends where its length says and the batch where its last
+record does, or the batch is corrupt.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from twinlog.errors import CorruptData
+from twinlog.wire.kernels import shapes
+from twinlog.wire.kernels.murmur import murmur2
+from twinlog.wire.kernels.shapes import JoinState, ScanState, Table
+from twinlog.wire.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    read_headers,
+    verify_crc,
+)
+from twinlog.wire.varint import encode_varint, read_varint, read_varlong
+
+_INT64_SPAN: Final = 1 << 64
+_INT64_MAX: Final = (1 << 63) - 1
+_SAFE_TERM: Final = 1 << 62  # two terms below it cannot leave 64 bits
+_NOT_AS_IT_IS: Final = CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT
+_POSITIVE: Final = 0x7FFFFFFF
+
+
+def _length(number: int) -> int:
+    return len(encode_varint(number))
+
+
+_MANY: Final = 1 << 13
+_LENGTHS: Final = bytes(_length(number) for number in range(_MANY))
+"""Of integers as a record has them: bytes that each takes."""
+
+
+class Twin:
+    """All of them; it keeps nothing."""
+
+    def scan(self, data: bytes, state: ScanState[int], most: int) -> Table:
+        """Raises CorruptData; the state then says which record it met."""
+        columns: list[list[int]] = [[] for _ in range(shapes.COLUMNS)]
+        try:
+            _parse(data, state, most, columns)
+        except IndexError:
+            raise CorruptData("the data ends inside it") from None
+        times = columns[shapes.TIMESTAMP]
+        if times and not -_SAFE_TERM < min(times) <= max(times) < _SAFE_TERM:
+            columns[shapes.TIMESTAMP] = [wrapped(time) for time in times]
+        rows = len(times)
+        cells = array("q")
+        for column in columns:
+            cells.fromlist(column)
+        return Table(data, cells, rows, rows)
+
+    def measure(
+        self, table: Table, picked: array[int], number: int, base: int
+    ) -> tuple[int, int, int]:
+        size, length = 0, _LENGTHS
+        times, rests, ends = (
+            table.column(column) for column in (shapes.TIMESTAMP, shapes.REST, shapes.END)
+        )
+        for at, row in enumerate(picked, number):
+            delta = times[row] - base
+            body = 1 + ends[row] - rests[row]
+            body += length[delta] if 0 <= delta < _MANY else _length(wrapped(delta))
+            body += length[at] if at < _MANY else _length(at)
+            size += body + (length[body] if body < _MANY else _length(body))
+        picked_times = [times[row] for row in picked]
+        return size, min(picked_times), max(picked_times)
+
+    def rebuild(
+        self,
+        table: Table,
+        picked: array[int],
+        number: int,
+        base: int,
+        out: bytearray,
+        start: int,
+    ) -> int:
+        payload = _payload(table, picked, number, base)
+        if len(payload) > len(out) - start:
+            return -1
+        out[start : start + len(payload)] = payload
+        return len(payload)
+
+    def gather(
+        self, table: Table, column: int, first: int, end: int
+    ) -> tuple[bytearray, bytearray, bytearray, int]:
+        count = end - first
+        out, ends, present, nulls = bytearray(), array("i", [0]), bytearray((count + 7) // 8), 0
+        sizes = table.column(column + 1, first, end)
+        for row, (at, size) in enumerate(zip(table.column(column, first, end), sizes, strict=True)):
+            if size < 0:
+                nulls += 1
+            else:
+                out += table.data[at : at + size]
+                present[row >> 3] |= 1 << (row & 7)
+            ends.append(len(out))
+        return out, bytearray(ends.tobytes()), present, nulls
+
+    def breaks(self, table: Table, picked: array[int]) -> array[int]:
+        offsets = table.column(shapes.OFFSET)
+        return array(
+            "q",
+            (n for n in range(1, len(picked)) if offsets[picked[n]] - 1 != offsets[picked[n - 1]]),
+        )
+
+    def place(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
+        placed = [array("q") for _ in range(partitions)]
+        data, offsets = table.data, table.column(shapes.OFFSET)
+        keys, sizes = table.column(shapes.KEY), table.column(shapes.KEY_SIZE)
+        for row in picked:
+            size, at = sizes[row], keys[row]
+            # the offset itself is no good: markers of transactions leave only every other one
+            key = data[at : at + size] if size >= 0 else offsets[row].to_bytes(8, "big")
+            placed[(murmur2(key) & _POSITIVE) % partitions].append(row)
+        return placed
+
+    def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
+        joining = _Joining(state, len(out) - start)
+        try:
+            for header, at in read_headers(buffer, state[shapes.AT]):
+                if not joining.admits(header):
+                    break
+                if not state[shapes.IS_CHECKED]:
+                    verify_crc(buffer, at, header)
+                if not joining.add(header, bytes(buffer[at + HEADER_BYTES : at + header.length])):
+                    break
+        except CorruptData:
+            pass  # whoever takes this batch by itself says so
+        joining.answer(state)
+        out[start : start + len(joining.payload)] = joining.payload
+        return len(joining.payload)
+
+
+TWIN: Final = Twin()
+
+
+def wrapped(number: int) -> int:
+    """Java adds in 64 bits: a delta between extreme timestamps overflows there and back."""
+    return (number + _INT64_MAX + 1) % _INT64_SPAN - _INT64_MAX - 1
+
+
+class _Joining:
+    """One joined batch while it grows."""
+
+    def __init__(self, state: JoinState[int], room: int) -> None:
+        self.payload = bytearray()
+        self._room = room
+        self._at, self._next, self._end = state[0:3]
+        self._few, self._most = state[shapes.FEW], state[shapes.MOST_RECORDS]
+        self._headers: list[BatchHeader] = []
+        self._records = 0
+        self._first = self._latest = 0
+
+    def admits(self, header: BatchHeader) -> bool:
+        return (
+            header.magic == 2
+            and header.base_offset == self._next
+            and header.base_offset < self._end
+            and header.base_offset <= _INT64_MAX - header.count
+            and not header.attributes & 0xFF & _NOT_AS_IT_IS
+            and 1 <= header.count <= min(self._few, self._most - self._records)
+            and header.is_dense
+            and (not self._headers or header.leader_epoch == self._headers[0].leader_epoch)
+        )
+
+    def add(self, header: BatchHeader, data: bytes) -> bool:
+        state = scan_state(header)
+        table = TWIN.scan(data, state, header.count)
+        if state[shapes.POSITION] != len(data):
+            return False
+        times = table.column(shapes.TIMESTAMP)
+        first = self._first if self._headers else times[0]
+        more = bytearray()
+        for row, time in enumerate(times):
+            more += _record(table, row, wrapped(time - first), self._records + row)
+        if len(more) > self._room - len(self.payload):
+            return False
+        self._latest = max(*times, self._latest) if self._headers else max(times)
+        self._first = first
+        self.payload += more
+        self._headers.append(header)
+        self._records += header.count
+        self._at, self._next = self._at + header.length, header.next_offset
+        return True
+
+    def answer(self, state: JoinState[int]) -> None:
+        stamps = [header.max_timestamp for header in self._headers] or [0]
+        state[shapes.AT], state[shapes.NEXT_OFFSET] = self._at, self._next
+        state[shapes.BATCHES] = len(self._headers)
+        state[shapes.RECORDS] = self._records
+        state[shapes.EPOCH] = self._headers[0].leader_epoch if self._headers else 0
+        state[shapes.FIRST_TIMESTAMP] = self._first
+        state[shapes.MOST_TIMESTAMP] = self._latest
+        state[shapes.MOST_OF_BATCHES] = max(stamps)
+        state[shapes.LEAST_OF_BATCHES] = min(stamps)
+
+
+def scan_state(header: BatchHeader) -> ScanState[int]:
+    """What a scan of this batch's payload begins with."""
+    is_stamped = header.is_log_append_time
+    return array(
+        "q",
+        (
+            0,
+            header.count,
+            -1,
+            header.last_offset_delta,
+            header.base_offset,
+            header.base_timestamp,
+            is_stamped,
+            header.max_timestamp if is_stamped else 0,
+        ),
+    )
+
+
+def _payload(table: Table, picked: array[int], number: int, base: int) -> bytearray:
+    out, data = bytearray(), table.data
+    times, rests, ends = (
+        table.column(column) for column in (shapes.TIMESTAMP, shapes.REST, shapes.END)
+    )
+    for at, row in enumerate(picked, number):
+        time_delta = encode_varint(wrapped(times[row] - base))
+        delta, rest = encode_varint(at), data[rests[row] : ends[row]]
+        out += encode_varint(1 + len(time_delta) + len(delta) + len(rest))
+        out += b"\x00" + time_delta + delta + rest
+    return out
+
+
+def _record(table: Table, row: int, time_delta: int, delta: int) -> bytes:
+    """A row's bytes with these deltas."""
+    at = row + shapes.REST * table.stride
+    rest = table.data[table.cells[at] : table.cells[at + (shapes.END - shapes.REST) * table.stride]]
+    front = b"\x00" + encode_varint(time_delta) + encode_varint(delta)
+    return encode_varint(len(front) + len(rest)) + front + rest
+
+
+def _parse(  # noqa: C901, PLR0912, PLR0915 - one loop without calls, see below
+    data: bytes, state: ScanState[int], most: int, columns: list[list[int]]
+) -> None:
+    """Varints of one and two bytes are read in place: a call for each of a record's seven numbers
+    would double the time.
+    """
+    position, left, last_delta, most_delta, base_offset, base_time, has_time, time = state
+    offsets, timestamps, rests, keys, key_sizes, values, value_sizes, headers, ends = (
+        column.append for column in columns
+    )
+    size, last = len(data), max(0, left - most)
+    while left > last:
+        state[shapes.LEFT] = left
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+            length = (raw >> 1) ^ -(raw & 1)
+        elif (second := data[position + 1]) < 0x80:
+            position += 2
+            raw = raw & 0x7F | second << 7
+            length = (raw >> 1) ^ -(raw & 1)
+        else:
+            length, position = read_varint(data, position)
+        end = position + length
+        if length < 0 or end > size:
+            raise CorruptData(f"its length leads to byte {end} of {size}")
+
+        position += 1  # attributes, of which none is defined
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+            delta = (raw >> 1) ^ -(raw & 1)
+        elif (second := data[position + 1]) < 0x80:
+            position += 2
+            raw = raw & 0x7F | second << 7
+            delta = (raw >> 1) ^ -(raw & 1)
+        else:
+            delta, position = read_varlong(data, position)
+        timestamp = time if has_time else base_time + delta
+
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+            delta = (raw >> 1) ^ -(raw & 1)
+        elif (second := data[position + 1]) < 0x80:
+            position += 2
+            raw = raw & 0x7F | second << 7
+            delta = (raw >> 1) ^ -(raw & 1)
+        else:
+            delta, position = read_varint(data, position)
+        if not last_delta < delta <= most_delta:
+            raise CorruptData(f"its offset delta is {delta}, after {last_delta}")
+        last_delta, rest = delta, position
+
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+            key_size = (raw >> 1) ^ -(raw & 1)
+        else:
+            key_size, position = read_varint(data, position)
+        key = position
+        if key_size > 0:
+            position += key_size
+
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+            value_size = (raw >> 1) ^ -(raw & 1)
+        elif (second := data[position + 1]) < 0x80:
+            position += 2
+            raw = raw & 0x7F | second << 7
+            value_size = (raw >> 1) ^ -(raw & 1)
+        else:
+            value_size, position = read_varint(data, position)
+        value = position
+        if value_size > 0:
+            position += value_size
+
+        header = position
+        position = _pass_headers(data, position, end) if data[position] else position + 1
+        if position != end:
+            raise CorruptData(f"its fields end at byte {position}, its length says {end}")
+        offsets(base_offset + delta)
+        timestamps(timestamp)
+        rests(rest)
+        keys(key)
+        key_sizes(key_size)
+        values(value)
+        value_sizes(value_size)
+        headers(header)
+        ends(end)
+        left -= 1
+    state[shapes.POSITION], state[shapes.LEFT] = position, left
+    state[shapes.LAST_DELTA] = last_delta
+
+
+def _pass_headers(data: bytes, position: int, end: int) -> int:
+    count, position = read_varint(data, position)
+    if not 0 <= count <= end - position:
+        raise CorruptData(f"{count} headers in {end - position} bytes")
+    for _ in range(count):
+        length, position = read_varint(data, position)
+        if not 0 <= length <= end - position:
+            raise CorruptData(f"a header key of {length} bytes, {end - position} are left")
+        position += length
+        length, position = read_varint(data, position)
+        if length > 0:
+            position += length
+    return position

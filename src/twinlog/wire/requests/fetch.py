@@ -1,0 +1,259 @@
+"""Raw Fetch with incremental sessions (KIP-227): batches come back as the broker stores them.
+
+A session remembers on the broker what we want, so a request names only the partitions that changed
+since the last one: a thousand quiet partitions cost an empty request twice a second. Version 13
+names topics by id (KIP-516), so that a re-created topic is an error and not a surprise; version 12
+by name. Both carry `current_leader_epoch` and `last_fetched_epoch` (KIP-320, KIP-595): a source
+that was truncated and refilled answers with a diverging epoch.
+
+Layouts: FetchRequest.json and FetchResponse.json of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
+
+FETCH: Final = 1
+VERSION_BY_ID: Final = 13
+VERSION_BY_NAME: Final = 12
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+SESSION_ERRORS: Final = frozenset({70, 71, 106})
+"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a
+new session.
+"""
+
+_REQUEST_HEAD = struct.Struct(">iiiibii")
+_PARTITION = struct.Struct(">iiqiqi")
+_INT32 = struct.Struct(">i")
+_RESPONSE_HEAD = struct.Struct(">ihi")
+_ANSWER = struct.Struct(">ihqqq")
+_ABORTED = struct.Struct(">qq")
+_EPOCH_END = struct.Struct(">iq")
+_CURRENT_LEADER = struct.Struct(">ii")
+
+
+class FetchPosition(NamedTuple):
+    """Where to read next; epochs are -1 when unknown."""
+
+    offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    max_bytes: int
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of this producer from `first_offset` to its next abort marker were rolled back."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedPartition:
+    """One partition of a Fetch answer; `records` is a slice of the answer's own buffer,
+    writable.
+    """
+
+    tp: TopicPartition
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start: int
+    aborted: tuple[AbortedTransaction, ...]
+    diverging: tuple[int, int] | None
+    """(epoch, end offset of that epoch) where the broker's log leaves ours."""
+    preferred_replica: int
+    """Read from this one instead (KIP-392); -1: from the leader."""
+    records: memoryview | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAnswer:
+    """A whole Fetch answer; `error` is the session's, the partitions carry their own."""
+
+    throttle_ms: int
+    error: int
+    partitions: tuple[FetchedPartition, ...]
+
+
+class FetchSession:
+    """What one connection wants to read from one broker, and what the broker already knows of
+    it.
+    """
+
+    def __init__(self, version: int, isolation: int, rack: str = "") -> None:
+        self.version = version
+        self._isolation = isolation
+        self._tail = compact_string(rack) + EMPTY_TAGS
+        self._wanted: dict[TopicPartition, FetchPosition] = {}
+        self._known: dict[TopicPartition, FetchPosition] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        self._ids: dict[str, TopicId] = {}
+        self._names: dict[bytes, str] = {}
+        self._ends: dict[TopicPartition, tuple[int, int]] = {}
+        """High watermark and last stable offset, as the broker told them last."""
+        self._session_id = 0
+        self._session_epoch = 0
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self._wanted
+
+    def want(self, tp: TopicPartition, topic_id: TopicId, position: FetchPosition) -> None:
+        """Read this partition from here in the next request."""
+        if topic_id != NO_TOPIC_ID and self._ids.get(tp.topic) != topic_id:
+            before = self._ids.get(tp.topic)
+            if before is not None:
+                # the broker keeps the topic that was deleted in its session, and answers for it
+                # for ever: only a new session forgets it
+                self._names.pop(before.raw, None)
+                self.reset()
+            self._ids[tp.topic] = topic_id
+            self._names[topic_id.raw] = tp.topic
+        self._wanted[tp] = position
+        self._changed[tp] = None
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Leave this partition out until it is wanted again."""
+        if self._wanted.pop(tp, None) is not None:
+            self._changed[tp] = None
+
+    def end_told(self, tp: TopicPartition) -> int:
+        """The end that the broker told last, while it knows that we want the partition; else -1.
+
+        It tells an end when it changes. Who wants a partition again before a request has said that
+        it was left out is told nothing until then.
+        """
+        if tp not in self._known or tp not in self._ends:
+            return -1
+        high_watermark, last_stable = self._ends[tp]
+        return last_stable if self._isolation == READ_COMMITTED else high_watermark
+
+    def request(self, *, max_wait_ms: int, max_bytes: int) -> list[bytes]:
+        """The body of the next request; the answer of the one before must have been parsed."""
+        if self._session_epoch == 0:
+            named, forgotten = list(self._wanted), []
+        else:
+            changed = self._changed
+            named = [tp for tp in changed if self._differs(tp)]
+            forgotten = [tp for tp in changed if tp not in self._wanted and tp in self._known]
+        head = _REQUEST_HEAD.pack(
+            -1, max_wait_ms, 1, max_bytes, self._isolation, self._session_id, self._session_epoch
+        )
+        parts = [head, self._topics(named), self._forgotten(forgotten), self._tail]
+        for tp in forgotten:
+            del self._known[tp]
+            self._ends.pop(tp, None)
+        for tp in named:
+            self._known[tp] = self._wanted[tp]
+        self._changed.clear()
+        return parts
+
+    def _differs(self, tp: TopicPartition) -> bool:
+        wanted = self._wanted.get(tp)
+        return wanted is not None and wanted != self._known.get(tp)
+
+    def _topic(self, topic: str) -> bytes:
+        return self._ids[topic].raw if self.version >= VERSION_BY_ID else compact_string(topic)
+
+    def _topics(self, named: Iterable[TopicPartition]) -> bytes:
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for tp in named:
+            by_topic.setdefault(tp.topic, []).append(tp)
+        out = [uvarint(len(by_topic) + 1)]
+        for topic, tps in by_topic.items():
+            out += (self._topic(topic), uvarint(len(tps) + 1))
+            for tp in tps:
+                offset, leader_epoch, last_epoch, max_bytes = self._wanted[tp]
+                out.append(
+                    _PARTITION.pack(tp.partition, leader_epoch, offset, last_epoch, -1, max_bytes)
+                    + EMPTY_TAGS
+                )
+            out.append(EMPTY_TAGS)
+        return b"".join(out)
+
+    def _forgotten(self, forgotten: Iterable[TopicPartition]) -> bytes:
+        by_topic: dict[str, list[int]] = {}
+        for tp in forgotten:
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        out = [uvarint(len(by_topic) + 1)]
+        for topic, partitions in by_topic.items():
+            out += (self._topic(topic), uvarint(len(partitions) + 1))
+            out += [_INT32.pack(partition) for partition in partitions]
+            out.append(EMPTY_TAGS)
+        return b"".join(out)
+
+    def parse(self, view: memoryview) -> FetchAnswer:
+        """Read an answer and step the session; CorruptData when the bytes make no sense."""
+        reader = Reader(view)
+        throttle_ms, error, session_id = reader.unpack(_RESPONSE_HEAD)
+        partitions: list[FetchedPartition] = []
+        for _ in range(reader.array_length()):
+            topic = self._read_topic(reader)
+            some = [self._read_partition(reader, topic) for _ in range(reader.array_length())]
+            self._ends.update(
+                (one.tp, (one.high_watermark, one.last_stable_offset))
+                for one in some
+                if not one.error
+            )
+            partitions += some
+            reader.tags()
+        reader.tags()
+        self._step(error, session_id)
+        return FetchAnswer(throttle_ms=throttle_ms, error=error, partitions=tuple(partitions))
+
+    def _step(self, error: int, session_id: int) -> None:
+        if error or not session_id:
+            self.reset()
+            return
+        self._session_id = session_id
+        self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
+
+    def reset(self) -> None:
+        """Begin a new session with the next request: the broker has forgotten the old one."""
+        self._session_id = self._session_epoch = 0
+        self._known.clear()
+        self._ends.clear()
+
+    def _read_topic(self, reader: Reader) -> str:
+        if self.version < VERSION_BY_ID:
+            return reader.compact_text() or ""
+        raw = bytes(reader.take(16))
+        return self._names.get(raw, raw.hex())
+
+    @staticmethod
+    def _read_partition(reader: Reader, topic: str) -> FetchedPartition:
+        partition, error, high_watermark, last_stable, log_start = reader.unpack(_ANSWER)
+        aborted: list[AbortedTransaction] = []
+        for _ in range(reader.array_length()):
+            producer_id, first_offset = reader.unpack(_ABORTED)
+            aborted.append(AbortedTransaction(producer_id, first_offset))
+            reader.tags()
+        (preferred,) = reader.unpack(_INT32)
+        records = reader.compact_bytes()
+        tags = reader.tags()
+        diverging = None
+        if tags and 0 in tags:
+            epoch, end = Reader(tags[0]).unpack(_EPOCH_END)
+            diverging = (epoch, end)
+        return FetchedPartition(
+            tp=TopicPartition(topic, partition),
+            error=error,
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable,
+            log_start=log_start,
+            aborted=tuple(aborted),
+            diverging=diverging,
+            preferred_replica=preferred,
+            records=records,
+        )

@@ -1,0 +1,117 @@
+"""Raw Produce: whole record batches, one per partition and request, many partitions to a request.
+
+Version 13 names topics by id, so a batch meant for a topic that was deleted and created again is
+refused (UNKNOWN_TOPIC_ID) and not appended to the new one; version 9 by name. acks is always all: a
+producer id needs it.
+
+Layouts: ProduceRequest.json and ProduceResponse.json of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
+
+PRODUCE: Final = 0
+VERSION_BY_ID: Final = 13
+VERSION_BY_NAME: Final = 9
+ACKS_ALL: Final = -1
+
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_INT32 = struct.Struct(">i")
+_ANSWER = struct.Struct(">ihqqq")
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducedPartition:
+    """The broker's answer for one batch.
+
+    `log_append_time_ms` is -1 for an append to a CreateTime topic; for a batch that the broker
+    recognised as a repeat it is that batch's timestamp: so a dedupe is visible.
+    """
+
+    tp: TopicPartition
+    error: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start: int
+    message: str | None
+    record: int = -1
+    """Of a refused batch: the index of the first record that is at fault; -1: it is not said."""
+
+
+def produce_request(
+    version: int,
+    batches: Mapping[TopicPartition, Buffer],
+    topic_ids: Mapping[str, TopicId],
+    timeout_ms: int,
+) -> list[Buffer]:
+    """Parts of a request body; the batches themselves are not copied."""
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in batches:
+        by_topic.setdefault(tp.topic, []).append(tp)
+    head = b"\x00" + _ACKS_TIMEOUT.pack(ACKS_ALL, timeout_ms) + uvarint(len(by_topic) + 1)
+    parts: list[Buffer] = []
+    for topic, tps in by_topic.items():
+        name = topic_ids[topic].raw if version >= VERSION_BY_ID else compact_string(topic)
+        head += name + uvarint(len(tps) + 1)
+        for tp in tps:
+            batch = batches[tp]
+            parts.append(head + _INT32.pack(tp.partition) + uvarint(len(batch) + 1))
+            parts.append(batch)
+            head = EMPTY_TAGS
+        head += EMPTY_TAGS
+    parts.append(head + EMPTY_TAGS)
+    return parts
+
+
+def produce_answer(
+    version: int, view: memoryview, names: Mapping[bytes, str]
+) -> tuple[int, Sequence[ProducedPartition]]:
+    """(throttle in ms, one answer per batch); `names` turns raw topic ids back into names."""
+    reader = Reader(view)
+    answers: list[ProducedPartition] = []
+    for _ in range(reader.array_length()):
+        if version >= VERSION_BY_ID:
+            raw = bytes(reader.take(16))
+            topic = names.get(raw, raw.hex())
+        else:
+            topic = reader.compact_text() or ""
+        for _ in range(reader.array_length()):
+            partition, error, base_offset, append_time, log_start = reader.unpack(_ANSWER)
+            record, message = _record_errors(reader)
+            text = reader.compact_text()
+            reader.tags()
+            answers.append(
+                ProducedPartition(
+                    tp=TopicPartition(topic, partition),
+                    error=error,
+                    base_offset=base_offset,
+                    log_append_time_ms=append_time,
+                    log_start=log_start,
+                    message=text or message,
+                    record=record,
+                )
+            )
+        reader.tags()
+    (throttle_ms,) = reader.unpack(_INT32)
+    reader.tags()
+    return throttle_ms, answers
+
+
+def _record_errors(reader: Reader) -> tuple[int, str | None]:
+    first, message = -1, None
+    for _ in range(reader.array_length()):
+        (index,) = reader.unpack(_INT32)
+        text = reader.compact_text()
+        reader.tags()
+        if message is None:
+            first, message = int(index), f"record {index} of the batch: {text or 'refused'}"
+    return first, message

@@ -1,0 +1,279 @@
+"""Records that are still bytes: rows of tables, in order, perhaps of several batches.
+
+What takes records apart and puts them together again (holes, sizes, keys, joining) picks rows; an
+object is made only of the record that somebody wants to look at.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from twinlog.errors import CorruptData
+from twinlog.wire.kernels import shapes
+from twinlog.wire.kernels.chosen import CHOSEN
+from twinlog.wire.kernels.shapes import COLUMNS, Table
+from twinlog.wire.record import Headers, Record
+from twinlog.wire.varint import encode_varint, read_varint
+
+Part = tuple[Table, "array[int]"]
+
+_NULL_LENGTH: Final = encode_varint(-1)
+_SEEN: Final = (
+    shapes.OFFSET,
+    shapes.TIMESTAMP,
+    shapes.KEY,
+    shapes.KEY_SIZE,
+    shapes.VALUE,
+    shapes.VALUE_SIZE,
+    shapes.HEADERS,
+)
+"""Columns that make a record."""
+_MANY_ROWS: Final = 1 << 12
+_FIRST_ROWS: Final = array("q", range(_MANY_ROWS))
+"""A slice of it is copied many times faster than a range is counted."""
+_FRONT_BYTES: Final = 32
+"""What a record's own lengths, deltas and counts rarely exceed."""
+
+
+class Rows:
+    """Some records, in order; slices share the bytes."""
+
+    __slots__ = ("_count", "parts")
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self.parts = tuple(part for part in parts if part[1])
+        self._count = sum(len(picked) for _, picked in self.parts)
+
+    @classmethod
+    def of(cls, table: Table) -> Rows:
+        """All records of a table."""
+        count = table.rows
+        picked = _FIRST_ROWS[:count] if count <= _MANY_ROWS else array("q", range(count))
+        return cls(((table, picked),))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def slice(self, begin: int, end: int) -> Rows:
+        """The records [begin, end) of these."""
+        if begin <= 0 and end >= self._count:
+            return self
+        parts: list[Part] = []
+        at = 0
+        for table, picked in self.parts:
+            some = picked[max(0, begin - at) : max(0, end - at)]
+            if some:
+                parts.append((table, some))
+            at += len(picked)
+        return Rows(parts)
+
+    def behind(self, position: int) -> Rows:
+        """Those whose offset is at least `position`."""
+        parts: list[Part] = []
+        for table, picked in self.parts:
+            fresh = picked
+            if not table.is_rising or table.cells[picked[0]] < position:
+                offsets = table.column(shapes.OFFSET)
+                fresh = array("q", (row for row in picked if offsets[row] >= position))
+            if fresh:
+                parts.append((table, fresh))
+        return Rows(parts)
+
+    def where(self, keeps: Callable[[int], bool]) -> Rows:
+        """Those whose offset is one to keep."""
+        parts: list[Part] = []
+        for table, picked in self.parts:
+            offsets = table.cells  # its first column
+            parts.append((table, array("q", (row for row in picked if keeps(offsets[row])))))
+        return Rows(parts)
+
+    def placed(self, partitions: int) -> list[Rows]:
+        """Those of each partition, as Kafka's Java producer places keys."""
+        shares: list[list[Part]] = [[] for _ in range(partitions)]
+        for table, picked in self.parts:
+            placed = CHOSEN.kernels.place(table, picked, partitions)
+            for share, some in zip(shares, placed, strict=True):
+                if some:
+                    share.append((table, some))
+        return [Rows(share) for share in shares]
+
+    def breaks(self) -> list[tuple[int, int]]:
+        """(place, offset) of the first record, and of each that does not follow the one before."""
+        found: list[tuple[int, int]] = []
+        at, expected = 0, None
+        for table, picked in self.parts:
+            offsets = table.cells  # its first column
+            if offsets[picked[0]] != expected:
+                found.append((at, offsets[picked[0]]))
+            places = CHOSEN.kernels.breaks(table, picked)
+            found += [(at + place, offsets[picked[place]]) for place in places]
+            at, expected = at + len(picked), offsets[picked[-1]] + 1
+        return found
+
+    def offset(self, place: int) -> int:
+        """That of one record, -1 of the last."""
+        table, row = self._find(place)
+        return table.cells[row]
+
+    def record(self, place: int) -> Record:
+        """One record as an object."""
+        return record_of(*self._find(place))
+
+    def records(self) -> list[Record]:
+        """All as objects."""
+        return [record for table, picked in self.parts for record in records_of(table, picked)]
+
+    def sizes(self) -> list[int]:
+        """About how many bytes each has in a payload."""
+        return [
+            _FRONT_BYTES + ends[row] - rests[row]
+            for table, picked in self.parts
+            for rests, ends in ((table.column(shapes.REST), table.column(shapes.END)),)
+            for row in picked
+        ]
+
+    def first_timestamp(self) -> int:
+        table, picked = self.parts[0]
+        return table.cells[shapes.TIMESTAMP * table.stride + picked[0]]
+
+    def measure(self) -> tuple[int, int, int]:
+        """Bytes of their payload, least and greatest timestamp."""
+        base, size, number = self.first_timestamp(), 0, 0
+        least = most = base
+        for table, picked in self.parts:
+            more, low, high = CHOSEN.kernels.measure(table, picked, number, base)
+            size, number = size + more, number + len(picked)
+            least, most = min(least, low), max(most, high)
+        return size, least, most
+
+    def write(self, out: bytearray, start: int) -> None:
+        """Their payload, which fills `out` from `start` on."""
+        base, number = self.first_timestamp(), 0
+        for table, picked in self.parts:
+            written = CHOSEN.kernels.rebuild(table, picked, number, base, out, start)
+            if written < 0:
+                raise ValueError("records need more room than was measured")
+            start, number = start + written, number + len(picked)
+        if start != len(out):
+            raise ValueError("records need less room than was measured")
+
+    def _find(self, place: int) -> tuple[Table, int]:
+        if place < 0:
+            place += self._count
+        for table, picked in self.parts:
+            if place < len(picked):
+                return table, picked[place]
+            place -= len(picked)
+        raise IndexError(f"no record {place} behind the last one")
+
+
+def record_of(table: Table, row: int) -> Record:
+    """One row as an object."""
+    key, key_size, value, value_size, header = (
+        table.cells[column * table.stride + row]
+        for column in (shapes.KEY, shapes.KEY_SIZE, shapes.VALUE, shapes.VALUE_SIZE, shapes.HEADERS)
+    )
+    data = table.data
+    return Record(
+        table.cells[row],
+        table.cells[shapes.TIMESTAMP * table.stride + row],
+        data[key : key + key_size] if key_size >= 0 else None,
+        data[value : value + value_size] if value_size >= 0 else None,
+        headers_at(data, header) if data[header] else (),
+    )
+
+
+def records_of(table: Table, picked: Sequence[int]) -> list[Record]:
+    """Rows as objects, in the order of the table."""
+    data, make = table.data, tuple.__new__
+    columns = [table.column(column) for column in _SEEN]
+    if len(picked) != table.rows:
+        columns = [[column[row] for row in picked] for column in columns]
+    return [
+        make(
+            Record,
+            (
+                offset,
+                time,
+                data[key : key + key_size] if key_size >= 0 else None,
+                data[value : value + value_size] if value_size >= 0 else None,
+                headers_at(data, header) if data[header] else (),
+            ),
+        )
+        for offset, time, key, key_size, value, value_size, header in zip(*columns, strict=True)
+    ]
+
+
+def headers_at(data: bytes, position: int, errors: str = "surrogateescape") -> Headers:
+    """Headers of a record that was scanned; `errors`: what becomes of a key that is no UTF-8."""
+    count, position = read_varint(data, position)
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        length, position = read_varint(data, position)
+        key = data[position : position + length].decode("utf-8", errors)
+        position += length
+        length, position = read_varint(data, position)
+        value: bytes | None = None
+        if length >= 0:
+            value = data[position : position + length]
+            position += length
+        headers.append((key, value))
+    return tuple(headers)
+
+
+def rows_of(records: Sequence[Record]) -> Rows:
+    """Records that were objects, as rows: of old formats, and what Twinlog writes itself."""
+    return Rows.of(table_of(records))
+
+
+def table_of(records: Sequence[Record]) -> Table:
+    """The same as a table; CorruptData where an offset or a timestamp leaves 64 bits."""
+    data = bytearray()
+    columns: list[list[int]] = [[] for _ in range(COLUMNS)]
+    for offset, timestamp, key, value, headers in records:
+        rest = len(data)
+        key_at = _append(data, key)
+        value_at = _append(data, value)
+        headers_begin = len(data)
+        data += encode_headers(headers) if headers else b"\x00"
+        cells = (offset, timestamp, rest, key_at, _size(key), value_at, _size(value))
+        for column, cell in zip(columns, (*cells, headers_begin, len(data)), strict=True):
+            column.append(cell)
+    flat = array("q")
+    try:
+        for column in columns:
+            flat.fromlist(column)
+    except OverflowError:
+        first = records[0].offset
+        raise CorruptData(
+            f"messages at offset {first}: an offset or a timestamp leaves 64 bits"
+        ) from None
+    offsets = columns[shapes.OFFSET]
+    is_rising = all(offset < behind for offset, behind in pairwise(offsets))
+    return Table(bytes(data), flat, len(records), len(records), is_rising=is_rising)
+
+
+def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """Their count, then each."""
+    out = bytearray(encode_varint(len(headers)))
+    for key, value in headers:
+        raw = key.encode("utf-8", "surrogateescape")
+        out += encode_varint(len(raw))
+        out += raw
+        _append(out, value)
+    return bytes(out)
+
+
+def _append(data: bytearray, value: bytes | None) -> int:
+    """Length and bytes; where the bytes begin."""
+    data += _NULL_LENGTH if value is None else encode_varint(len(value))
+    at = len(data)
+    data += value or b""
+    return at
+
+
+def _size(value: bytes | None) -> int:
+    return -1 if value is None else len(value)

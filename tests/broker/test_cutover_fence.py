@@ -1,0 +1,120 @@
+"""The fence of a switchover, which others take away or put up meanwhile, on real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client import eventually, produce
+from tests.support.cutover import killed
+from tests.support.groups import numbered
+from tests.support.mirror import Mirror
+from tests.support.rights import SecuredPair, guarded
+from tests.support.switchover_case import CREATE_ACLS, Case
+from tests.support.topics import allow, forbid, topic_names
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.config.load import load
+from twinlog.control.cutover import switchover
+from twinlog.control.cutover.fence import AclFence, fence_acl
+from twinlog.control.cutover.promotion import promote
+from twinlog.control.flow.setups import flow_setup
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("switchover")]
+
+
+@pytest.fixture
+def case(
+    switchover_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Case]:
+    made = Case(switchover_pair, tmp_path, capsys)
+    with Mirror(made.file) as mirror:
+        produce(switchover_pair.source, made.orders, numbered(0, 10))
+        eventually(lambda: made.copied(made.orders) == 10)
+        eventually(lambda: made.commands.look("plan")[0] == 0)
+        yield made
+        mirror.stop()
+
+
+def test_gates_are_asked_again_where_somebody_took_the_fence_away(case: Case) -> None:
+    """Its intents stay behind an end with Kafka's tool: they say nothing of a later switchover."""
+    setup = flow_setup(load(case.file, environment={}).flows[0])
+    killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
+    assert {*case.commands.look("plan")[1]["plan"]["fenced"]} == {case.orders, case.sales}
+    with ClusterClient(setup.source) as client:
+        admin.delete_topic_acls(client, [fence_acl(case.orders), fence_acl(case.sales)])
+    eventually(lambda: case.commands.look("plan")[1]["plan"]["fenced"] == [])
+    produce(case.pair.target, case.remote(case.orders), numbered(0, 1))
+    eventually(lambda: case.commands.look("plan")[0] == 1)
+    code, out, err = case.commands.do("run", "--yes")
+    assert (code, "[GATE_CLOSED]" in err) == (1, True), (out, err)
+
+
+def test_whoever_aborts_and_whoever_promotes_see_each_other(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def promoted_late(*words: Any) -> None:
+        assert case.commands.do("abort")[0] == 0
+        promote(*words)
+
+    monkeypatch.setattr(switchover, "promote", promoted_late)
+    code, out, err = case.commands.do("run", "--yes")
+    assert code == 0, (out, err)
+    assert "it is put up again" in out
+    eventually(lambda: case.fences() == {case.orders, case.sales})
+    assert case.is_refused()
+
+
+def test_an_abort_that_comes_a_moment_late_leaves_the_fence(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_down = AclFence.take_down
+
+    def taken_late(self: AclFence) -> list[str]:
+        promote(self._scope, [])
+        return take_down(self)
+
+    killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
+    monkeypatch.setattr(AclFence, "take_down", taken_late)
+    code, _, err = case.commands.do("abort")
+    assert (code, "[PROMOTED]" in err) == (1, True)
+    eventually(lambda: case.fences() == {case.orders, case.sales})
+
+
+def test_an_abort_by_hook_takes_our_acls_away_too(case: Case) -> None:
+    """A run with another fence was before it."""
+    killed("behind", CREATE_ACLS, "switchover", "run", str(case.file), "--yes")
+    code, _, err = case.commands.do("abort", "--fence", "hook", "--fence-hook", "true")
+    assert code == 0, err
+    eventually(lambda: case.fences() == set())
+
+
+def test_a_fence_that_would_keep_readers_out_is_refused(
+    switchover_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where topics without ACLs are open to all, the first ACL closes them to all others."""
+    config = {"allow.everyone.if.no.acl.found": "true"}
+    with guarded("open-source", config) as source:
+        case = Case(SecuredPair(source=source, target=switchover_pair.target), tmp_path, capsys)
+        forbid(source, case.user, ["write", "describe"], topic=case.orders)
+
+        def gate() -> tuple[bool, str]:
+            _, found = case.commands.look("plan")
+            (one,) = (one for one in found["plan"]["gates"] if one["gate"] == "acls")
+            return one["is_open"], " ".join(one["evidence"])
+
+        eventually(lambda: not gate()[0])
+        assert gate()[1] == f"{case.orders} is open without ACLs: a fence keeps readers out too"
+        with Mirror(case.file) as mirror:
+            produce(source, case.orders, numbered(0, 10))
+            eventually(lambda: case.copied(case.orders) == 10)
+            eventually(lambda: case.remote(case.sales) in topic_names(switchover_pair.target))
+            code, _, err = case.commands.do("run", "--yes", "--accept", "acls")
+            assert (code, "[FENCE_SHUTS_OUT]" in err) == (1, True), err
+            assert case.fences() == set()
+            allow(source, case.user, ["read"], topic=case.orders)
+            eventually(lambda: case.commands.look("plan")[0] == 0)
+            mirror.stop()

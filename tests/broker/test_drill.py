@@ -1,0 +1,217 @@
+"""`twinlog drill` on brokers: green where all is well, red for each record that is not, and nothing
+left behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.mirror import EmittingMirror
+from tests.support.settings import settings_of
+from tests.support.topics import create_topic, topic_names
+from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.membership import Membership
+from twinlog.control.drill import drill
+from twinlog.control.drill.cleaning import leftovers
+from twinlog.control.drill.clients import Writer
+from twinlog.control.drill.names import PREFIX
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+# one after the other: `clean` takes what any drill left
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("spark")]
+
+
+class Case:
+    """A flow of three topics."""
+
+    def __init__(
+        self, source: LocalCluster, target: LocalCluster, topic: str, folder: Path
+    ) -> None:
+        self.source, self.target, self.topic = source, target, topic
+        self.file = folder / "mm2.properties"
+        self.file.write_text(
+            f"clusters = A, B\nA.bootstrap.servers = {source.bootstrap}\n"
+            f"B.bootstrap.servers = {target.bootstrap}\nA->B.enabled = true\n"
+            f"topics = {topic}-.*\nreplication.factor = 1\n"
+            "emit.checkpoints.interval.seconds = 1\nlisteners = http://127.0.0.1:1\n"
+        )
+        for number in range(3):
+            create_topic(source, f"{topic}-{number}")
+
+    def left(self) -> list[str]:
+        """Lines of what drills have left."""
+        lines = []
+        for cluster in (self.source, self.target):
+            with ClusterClient(settings_of(cluster)) as client:
+                lines += list(leftovers(client).lines())
+        return lines
+
+
+@pytest.fixture
+def case(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
+) -> Case:
+    return Case(source_cluster, target_cluster, fresh_topic, tmp_path)
+
+
+def drilled(
+    case: Case, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, dict[str, Any]]:
+    """(exit code, its object for programs)"""
+    capsys.readouterr()
+    code = run(["drill", "run", str(case.file), "--yes", "--format", "json", *words])
+    said = capsys.readouterr()
+    assert said.out, said.err
+    return code, json.loads(said.out)
+
+
+@pytest.mark.spark
+def test_both_rehearsals_are_green_and_leave_a_signed_report(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = Ed25519PrivateKey.generate()
+    pem, reports = tmp_path / "key.pem", tmp_path / "reports"
+    pem.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    words = ("--seconds", "1", "--rate", "300", "--report", str(reports), "--sign", str(pem))
+    code, found = drilled(case, capsys, *words)
+    assert code == 0, found
+    switched, failed = found["result"]["rehearsals"]
+    assert (switched["part"], failed["part"]) == ("switchover", "failover")
+    assert switched["lost_records"] == switched["records_read_again"] == 0
+    assert min(one["written_records"] for one in (switched, failed)) > 100
+    assert found["result"]["verdict"] == "green"
+    written = {path.suffix: path for path in reports.iterdir()}
+    sums = written[".sha256"].read_text()
+    for path in (written[".json"], written[".html"]):
+        assert f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" in sums
+    key.public_key().verify(written[".sig"].read_bytes(), sums.encode())
+    assert json.loads(written[".json"].read_text())["id"].startswith(PREFIX)
+    assert "<span class=green>green</span>" in written[".html"].read_text()
+    assert case.left() == []
+
+
+class InProcess(EmittingMirror):
+    """A mirror without Spark in place of the drill's process."""
+
+    def __init__(self, config: Path, folder: Path, *_words: str) -> None:
+        del folder
+        super().__init__(config)
+        self.start()
+
+    def check(self) -> None:
+        """It has not ended."""
+
+    def kill(self) -> None:
+        self.__exit__(None, None, None)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drill, "MirrorProcess", InProcess)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
+    case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each in a topic of its own; what the producer believes to have written is right."""
+    changes = {
+        0: lambda numbers: [n for n in numbers if n != 3],
+        1: lambda numbers: [m for n in numbers for m in ([n, n] if n == 3 else [n])],
+        2: lambda numbers: [{3: 4, 4: 3}.get(n, n) for n in numbers],
+    }
+
+    def batch(self: Writer, tp: TopicPartition) -> bytes:
+        first = self.written[tp]
+        numbers = list(range(first, first + self._at_once))
+        which = int(tp.topic.removesuffix(".internal")[-1])
+        records = [
+            Record(offset=at, timestamp=0, key=b"%d" % number, value=b"")
+            for at, number in enumerate(changes[which](numbers))
+        ]
+        return bytes(encode_batch(records, codec=Codec.NONE))
+
+    monkeypatch.setattr(Writer, "_batch", batch)
+    words = ("--part", "switchover", "--seconds", "1", "--rate", "600")
+    code, found = drilled(case, capsys, *words)
+    assert code == 1
+    assert found["result"]["verdict"] == "red"
+    (rehearsal,) = found["result"]["rehearsals"]
+    said = {(one["where"][-12:-2], one["what"]) for one in rehearsal["findings"]}
+    wanted = ["1 record lost: 3", "1 record doubled: 3", "1 record moved: 3"]
+    assert said == {(f"{number}.internal", what) for number, what in enumerate(wanted)}
+    assert case.left() == []
+
+
+@pytest.fixture
+def killed(case: Case) -> Iterator[Case]:
+    """A drill that died of SIGKILL when its topics were there."""
+    command = "import sys; from twinlog.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "drill", "run", str(case.file), "--yes", "--format", "json"]
+    )
+    try:
+        eventually(lambda: any(PREFIX in name for name in topic_names(case.source)))
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+    yield case
+
+
+def test_what_a_killed_drill_left_is_shown_and_removed(
+    killed: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(killed.file)
+    assert run(["drill", "clean", file, "--dry-run"]) == 0
+    assert "of drills: twinlog-drill-" in capsys.readouterr().out
+    assert killed.left() != []
+    of_another = Membership(settings_of(killed.source), f"{PREFIX}89abcdefs-0")
+    of_another.start()
+    try:
+        assert of_another.wait_until_leading(PATIENCE_S)
+        assert run(["drill", "clean", file, "--yes"]) == 1
+        assert f"a drill runs: {PREFIX}89abcdef" in capsys.readouterr().out
+    finally:
+        of_another.leave()
+    assert any("topic" in line for line in killed.left())
+    eventually(lambda: run(["drill", "clean", file, "--yes"]) == 0)
+    assert "all of it is gone" in capsys.readouterr().out
+    assert killed.left() == []
+    assert {f"{killed.topic}-{number}" for number in range(3)} <= topic_names(killed.source)
+
+
+def test_bad_input_is_one_line(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(case.file)
+    assert run(["drill", "run", file, "--dry-run"]) == 0
+    assert "a topic like" in capsys.readouterr().out
+    assert run(["drill", "run", file, "--dry-run", "--topics", "nothing"]) == 1
+    assert "[NOTHING_TO_DRILL]" in capsys.readouterr().err
+    assert run(["drill", "run", file, "--yes", "--sign", str(tmp_path / "no.pem")]) == 2
+    assert "give it with --report" in capsys.readouterr().err
+    words = ["--report", str(tmp_path), "--sign", file]
+    assert run(["drill", "run", file, "--yes", *words]) == 2
+    assert "no private key in PEM" in capsys.readouterr().err
+    assert case.left() == []

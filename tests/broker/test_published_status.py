@@ -1,0 +1,130 @@
+"""A flow's status as another host sees it: by what its leader writes to the target."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, eventually, produce
+from tests.support.mirror import EmittingMirror
+from tests.support.settings import settings_for
+from tests.support.snapshots import PUBLISHED
+from tests.support.topics import create_topic
+from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append_rows, read_to_end
+from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
+from twinlog.codes import FlowState, PartitionState
+from twinlog.config.load import load
+from twinlog.control.check.offline_status import offline_status
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.mirror.names.naming import STATUS_TOPIC
+from twinlog.mirror.state.published import PublishedStatus, published_status
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+
+class Flow:
+    """A flow that runs here and is seen from elsewhere: files of this host are not looked at."""
+
+    def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
+        mark = f"{time.time_ns():x}"[-8:]
+        self.source, self.target = source, target
+        self.topic, self.name = f"orders-{mark}", f"s{mark}->t"
+        self.file = folder / "mm2.properties"
+        self.file.write_text(
+            f"clusters = s{mark}, t\n"
+            f"s{mark}.bootstrap.servers = {source.bootstrap}\n"
+            f"t.bootstrap.servers = {target.bootstrap}\n"
+            f"{self.name}.enabled = true\n"
+            f"topics = {self.topic}\nreplication.factor = 1\n"
+            "emit.heartbeats.enabled = false\nemit.offset-syncs.enabled = false\n"
+            "heartbeats.replication.enabled = false\n"
+            "twinlog.status.interval.seconds = 1\n"
+        )
+        create_topic(source, self.topic, 2)
+
+    def seen(self) -> FlowSnapshot:
+        (found,) = offline_status(load(self.file, environment={}))
+        return found
+
+    def newest(self) -> PublishedStatus:
+        with ClusterClient(settings_for(self.target.bootstrap)) as client:
+            rows = read_to_end(client, STATUS_TOPIC, 0)
+            found = published_status(self.name, [(row.key, row.value) for row in rows])
+        assert found is not None
+        return found
+
+    def write(self, status: PublishedStatus) -> None:
+        with ClusterClient(settings_for(self.target.bootstrap)) as client:
+            ensure_mm2_topic(client, STATUS_TOPIC, 1)
+            home = TopicPartition(STATUS_TOPIC, 0)
+            append_rows(client, home, [status.encode()], int(time.time() * 1000))
+
+
+@pytest.fixture
+def flow(source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path) -> Flow:
+    return Flow(source_cluster, target_cluster, tmp_path)
+
+
+def test_other_hosts_see_the_flow_its_pause_and_its_end(
+    flow: Flow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    produce(flow.source, flow.topic, [Outgoing(value=b"x", partition=n % 2) for n in range(10)])
+    with EmittingMirror(flow.file) as mirror:
+        eventually(lambda: flow.seen().state is FlowState.RUNNING)
+        eventually(lambda: (flow.seen().loss_records, flow.seen().loss_unknown) == (0, 0))
+        found = flow.seen()
+        assert found.where.startswith(f"{socket.gethostname()} (process ")
+        assert found.since_ms == mirror.snapshots[0].since_ms
+        assert [(p.state, p.lag, p.records) for p in found.partitions] == [
+            (PartitionState.AT_END, 0, 5)
+        ] * 2
+        assert run(["flow", "pause", str(flow.file), "--reason", "brokers are upgraded"]) == 0
+        eventually(lambda: {p.state for p in flow.seen().partitions} == {PartitionState.PAUSED})
+        assert flow.seen().state is FlowState.PAUSED
+        produce(flow.source, flow.topic, [Outgoing(value=b"y", partition=0)])
+        eventually(lambda: flow.seen().loss_records == 1, what="it is told on during the pause")
+        found = flow.seen()
+        assert "brokers are upgraded" in found.reason
+        assert {(p.state, p.lag) for p in found.partitions} == {
+            (PartitionState.PAUSED, 1),
+            (PartitionState.PAUSED, 0),
+        }
+        capsys.readouterr()
+        assert run(["status", str(flow.file)]) == 0
+        text = capsys.readouterr().out
+        assert f"  on {found.where}, as of " in text
+        assert "  PAUSED  since" in text
+        mirror.stop()
+    assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended in order"
+
+
+def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> None:
+    with EmittingMirror(flow.file) as mirror:
+        eventually(lambda: flow.seen().state is FlowState.RUNNING)
+        row = flow.newest()
+        mirror.stop()
+    assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended"
+    now_ms = int(time.time() * 1000)
+    flow.write(replace(row, at_ms=now_ms, generation=row.generation - 1))
+    assert flow.seen().state is FlowState.NOT_RUNNING, "as one that had lost its lead"
+    flow.write(replace(row, at_ms=now_ms))
+    assert flow.seen().state is FlowState.RUNNING, "as one that was killed a moment ago"
+    flow.write(replace(row, at_ms=now_ms, state="FLYING"))
+    assert flow.seen().state is FlowState.RUNNING
+    flow.write(replace(row, generation=row.generation + 1, at_ms=now_ms - row.lives_ms - 1))
+    assert flow.seen().state is FlowState.NOT_RUNNING
+
+
+def test_a_row_that_cannot_be_read_is_said_beside_what_the_clusters_show(flow: Flow) -> None:
+    flow.write(replace(PUBLISHED, flow=flow.name, at_ms=int(time.time() * 1000), state="FLYING"))
+    found = flow.seen()
+    assert found.state is FlowState.NOT_RUNNING
+    assert "cannot be read" in found.reason

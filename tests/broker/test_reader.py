@@ -1,0 +1,382 @@
+"""`format("twinlog")` on a real Spark and a real broker: what it reads is what another client sees.
+
+One session serves all of them; each has a topic of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import col, lit
+
+from tests.support.client import (
+    CREATE_TIME,
+    Outgoing,
+    Seen,
+    eventually,
+    produce,
+    produce_transaction,
+    read_all,
+)
+from tests.support.groups import CLEAN_SOON, commit, committed
+from tests.support.topics import (
+    alter_topic_configs,
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+)
+from twinlog.records import register
+from twinlog.sandbox import LocalCluster
+from twinlog.spark.session import forget_gateway
+from twinlog.wire.record_batch import Codec
+
+pytestmark = pytest.mark.broker
+
+ROOT = Path(__file__).resolve().parents[2]
+NOW_MS = 1_790_000_000_000
+
+Options = Mapping[str, object]
+Read = Callable[..., DataFrame]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        register(session)
+        yield session
+        gateway: Any = SparkContext._gateway
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # at whose end the JVM ends
+        gateway.proc.wait()
+        forget_gateway()
+
+
+@pytest.fixture
+def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
+    create_topic(source_cluster, fresh_topic, 2)
+    yield fresh_topic
+    delete_topic(source_cluster, fresh_topic)
+
+
+@pytest.fixture
+def read(spark: SparkSession, source_cluster: LocalCluster, topic: str) -> Read:
+    def load(schema: str | None = None, **options: object) -> DataFrame:
+        reader = spark.read.format("twinlog").option("subscribe", topic)
+        reader = reader.option("kafka.bootstrap.servers", source_cluster.bootstrap)
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return (reader if schema is None else reader.schema(schema)).load()
+
+    return load
+
+
+def numbers(first: int, end: int, partition: int | None = None) -> list[Outgoing]:
+    """Records whose values are these numbers, alternately in two partitions or in one."""
+    return [
+        Outgoing(b"k", b"%d" % at, partition=at % 2 if partition is None else partition)
+        for at in range(first, end)
+    ]
+
+
+def values(frame: DataFrame) -> list[int]:
+    return sorted(int(row["value"]) for row in frame.select("value").collect())
+
+
+def as_seen(row: Row) -> Seen:
+    """A row as the other client's record, of which a topic's times are all of one kind."""
+    return Seen(
+        partition=row["partition"],
+        offset=row["offset"],
+        key=None if row["key"] is None else bytes(row["key"]),
+        value=None if row["value"] is None else bytes(row["value"]),
+        headers=tuple(
+            (one["key"], None if one["value"] is None else bytes(one["value"]))
+            for one in row["headers"] or ()
+        ),
+        timestamp=row["ms"],
+        timestamp_type=row["timestampType"] + CREATE_TIME,
+    )
+
+
+def all_of(frame: DataFrame) -> list[Seen]:
+    rows = frame.withColumn("ms", (col("timestamp").cast("double") * 1000).cast("long")).collect()
+    return sorted(as_seen(row) for row in rows)
+
+
+def test_columns_are_what_was_written_with_every_codec(
+    source_cluster: LocalCluster, topic: str, read: Read
+) -> None:
+    for at, codec in enumerate(Codec):
+        headers = (("trace", b"%d" % at), ("trace", None)) if at % 2 else ()
+        records = [
+            Outgoing(b"k", b"v" * 3000, headers, NOW_MS + at, 0),
+            Outgoing(None, b"", (), NOW_MS - at, 1),
+            Outgoing(b"", None, headers, NOW_MS, 1),
+        ]
+        produce(source_cluster, topic, records, codec=codec.name.lower())
+    frame = read(includeHeaders=True)
+    assert all_of(frame) == sorted(read_all(source_cluster, topic))
+    assert {row["topic"] for row in frame.select("topic").collect()} == {topic}
+    assert read().columns == frame.columns[:-1]
+    narrow = read(schema="offset bigint, value binary")
+    assert narrow.columns == ["offset", "value"]
+    assert narrow.count() == 15
+
+
+def test_times_of_the_broker(source_cluster: LocalCluster, topic: str, read: Read) -> None:
+    alter_topic_configs(source_cluster, topic, {"message.timestamp.type": "LogAppendTime"})
+    produce(source_cluster, topic, [Outgoing(b"k", b"v", (), NOW_MS, 0)])
+    (seen,) = all_of(read(includeHeaders=True))
+    assert seen.timestamp_type == 2
+    assert [seen] == list(read_all(source_cluster, topic))
+
+
+def test_what_was_rolled_back_never_appears(
+    source_cluster: LocalCluster, topic: str, read: Read
+) -> None:
+    produce(source_cluster, topic, numbers(0, 10))
+    produce_transaction(source_cluster, topic, numbers(10, 20), commit=False)
+    produce_transaction(source_cluster, topic, numbers(20, 30), commit=True)
+    produce_transaction(source_cluster, topic, numbers(30, 40), commit=False)
+    assert values(read()) == [*range(10), *range(20, 30)]
+    assert values(read(minPartitions=9)) == [*range(10), *range(20, 30)]
+    assert values(read(isolation="read_uncommitted")) == list(range(40))
+
+
+def test_a_compacted_log(source_cluster: LocalCluster, topic: str, read: Read) -> None:
+    alter_topic_configs(source_cluster, topic, CLEAN_SOON)
+    for at in range(12):
+        produce(source_cluster, topic, [Outgoing(b"%d" % (at % 3), b"%d" % at, partition=0)])
+
+    def is_compacted() -> bool:
+        produce(source_cluster, topic, [Outgoing(b"last", b"0", partition=0)])
+        seen = read_all(source_cluster, topic)
+        return len(seen) < seen[-1].offset and all_of(read(includeHeaders=True)) == seen
+
+    eventually(is_compacted, what="compaction")
+
+
+def test_where_a_batch_begins_and_ends(
+    source_cluster: LocalCluster, topic: str, read: Read
+) -> None:
+    records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + 1000 * at, 0) for at in range(10)]
+    produce(source_cluster, topic, records)
+    offsets = f'{{"{topic}": {{"0": 3, "1": -2}}}}'
+    assert values(read(startingOffsets=offsets)) == list(range(3, 10))
+    assert values(read(endingOffsets=f'{{"{topic}": {{"0": 4, "1": -1}}}}')) == list(range(4))
+    at = f"time:{NOW_MS + 6500}"
+    assert values(read(startingOffsets=at)) == [7, 8, 9]
+    assert values(read(endingOffsets=at)) == list(range(7))
+    assert values(read(startingOffsets=f"time:{NOW_MS + 60_000}")) == []
+    times = f'{{"{topic}": {{"0": {NOW_MS + 8000}, "1": 0}}}}'
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert values(read(startingOffsetsByTimestamp=times, **strategy)) == [8, 9]
+    with pytest.raises(Exception, match=f"{topic}-1 has no record as new as 0"):
+        read(startingOffsetsByTimestamp=times).collect()
+    commit(source_cluster, "a-group", topic, 5)
+    assert values(read(startingOffsets="group:a-group")) == [5, 6, 7, 8, 9]
+    with pytest.raises(Exception, match="group nobody has committed nothing") as error:
+        read(startingOffsets="group:nobody").collect()
+    assert "[NO_OFFSETS]" in str(error.value)
+    with pytest.raises(Exception, match=f"{topic}-1 is missing; give all partitions"):
+        read(startingOffsets=f'{{"{topic}": {{"0": 3}}}}').collect()
+    with pytest.raises(Exception, match="did you mean startingOffsets") as error:
+        read(startingOffset="earliest").collect()
+    assert "[CONFIG_INVALID]" in str(error.value)
+
+
+def test_topics_by_pattern_and_partitions_by_number(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str
+) -> None:
+    produce(source_cluster, topic, numbers(0, 10))
+    reader = spark.read.format("twinlog").option(
+        "kafka.bootstrap.servers", source_cluster.bootstrap
+    )
+    pattern = f"(?:{topic[:-1]}|__consumer).+"
+    assert values(reader.option("subscribePattern", pattern).load()) == list(range(10))
+    reader = spark.read.format("twinlog").option(
+        "kafka.bootstrap.servers", source_cluster.bootstrap
+    )
+    assert values(reader.option("assign", f'{{"{topic}": [1]}}').load()) == [1, 3, 5, 7, 9]
+
+
+def test_filters_decide_what_is_read(source_cluster: LocalCluster, topic: str, read: Read) -> None:
+    records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
+    produce(source_cluster, topic, records)
+    late = lit((NOW_MS + 15) / 1000).cast("timestamp")
+    frame = read()
+    for filtered, wanted, tasks in (
+        (frame.where("partition = 1"), range(1, 20, 2), 1),
+        (frame.where("partition = 1 AND offset >= 7"), [15, 17, 19], 1),
+        (frame.where("topic = 'other'"), [], 1),
+        (frame.where(col("timestamp") >= late), range(15, 20), 2),
+        (frame.where("partition = 0").where(col("timestamp") > late), [16, 18], 1),
+        (frame.where("value = '3'"), [3], 2),
+    ):
+        assert values(filtered) == list(wanted)
+        assert filtered.rdd.getNumPartitions() == tasks
+    # what is not read cannot fail: the rest of the topic is gone
+    delete_records(source_cluster, topic, before=5)
+    begun = {"startingOffsets": f'{{"{topic}": {{"0": 0, "1": 5}}}}'}
+    assert values(read(**begun).where("partition = 1")) == [11, 13, 15, 17, 19]
+    assert values(read(**begun).where("offset >= 6")) == [12, 13, 14, 15, 16, 17, 18, 19]
+
+
+def test_what_retention_deleted_has_its_range(
+    source_cluster: LocalCluster, topic: str, read: Read
+) -> None:
+    produce(source_cluster, topic, numbers(0, 20, partition=0))
+    delete_records(source_cluster, topic, before=8)
+    begun = {"startingOffsets": f'{{"{topic}": {{"0": 3, "1": -2}}}}'}
+    with pytest.raises(Exception, match=rf"{topic}-0: offsets \[3, 8\) were deleted") as error:
+        read(**begun).collect()
+    assert "[RETENTION]" in str(error.value)
+    assert values(read(**begun, failOnDataLoss=False)) == list(range(8, 20))
+    planned = read()
+    assert values(planned) == list(range(8, 20))
+
+
+class Stream:
+    """A query from a topic into files, begun again and again from one checkpoint."""
+
+    def __init__(self, spark: SparkSession, options: Options, folder: Path) -> None:
+        self.spark = spark
+        self.options = dict(options)
+        self.folder = folder
+
+    def run(self, **more: object) -> list[int]:
+        """To the end of what there is; rows of each micro-batch that had some."""
+        reader = self.spark.readStream.format("twinlog")
+        for name, value in {**self.options, **more}.items():
+            reader = reader.option(name, str(value))
+        query = (
+            reader.load()
+            .select("value")
+            .writeStream.format("parquet")
+            .option("path", str(self.folder / "rows"))
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
+
+    def values(self) -> list[int]:
+        return values(self.spark.read.schema("value binary").parquet(str(self.folder / "rows")))
+
+    @property
+    def checkpoint(self) -> str:
+        """The newest offsets."""
+        files = (self.folder / "checkpoint" / "offsets").glob("[0-9]*")
+        return max(files, key=lambda file: int(file.name)).read_text().splitlines()[-1]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, source_cluster: LocalCluster, topic: str, tmp_path: Path) -> Stream:
+    options = {
+        "kafka.bootstrap.servers": source_cluster.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+    return Stream(spark, options, tmp_path)
+
+
+def test_a_stream_goes_on_from_its_checkpoint(
+    source_cluster: LocalCluster, topic: str, stream: Stream
+) -> None:
+    produce(source_cluster, topic, numbers(0, 20))
+    stream.options |= {"maxOffsetsPerTrigger": 8, "commitGroup": f"g-{topic}"}
+    assert stream.run() == [8, 8, 4]
+    assert stream.values() == list(range(20))
+    assert stream.checkpoint == f'{{"{topic}": {{"0": 10, "1": 10}}}}'
+    assert committed(source_cluster, f"g-{topic}", topic) == 10
+    produce_transaction(source_cluster, topic, numbers(20, 30), commit=False)
+    produce_transaction(source_cluster, topic, numbers(30, 36), commit=True)
+    stream.run()
+    assert stream.values() == [*range(20), *range(30, 36)]
+    ends = end_offsets(source_cluster, topic)
+    assert stream.checkpoint == f'{{"{topic}": {{"0": {ends[0]}, "1": {ends[1]}}}}}'
+
+
+def test_a_micro_batch_has_about_so_many_bytes(
+    source_cluster: LocalCluster, topic: str, stream: Stream
+) -> None:
+    for first in range(0, 40, 10):
+        records = [
+            Outgoing(None, b"%d" % at, (("pad", os.urandom(1000)),), partition=0)
+            for at in range(first, first + 10)
+        ]
+        produce(source_cluster, topic, records)
+    counts = stream.run(maxBytesPerTrigger=11_000)
+    assert len(counts) == 4
+    assert sum(counts) == 40
+    assert stream.values() == list(range(40))
+
+
+def test_a_stream_says_what_retention_deleted(
+    source_cluster: LocalCluster, topic: str, stream: Stream
+) -> None:
+    produce(source_cluster, topic, numbers(0, 10, partition=0))
+    stream.run()
+    produce(source_cluster, topic, numbers(10, 20, partition=0))
+    delete_records(source_cluster, topic, before=14)
+    with pytest.raises(Exception, match=rf"{topic}-0: offsets \[10, 14\) were deleted") as error:
+        stream.run()
+    assert "[RETENTION]" in str(error.value)
+    stream.run(failOnDataLoss=False)
+    assert stream.values() == [*range(10), *range(14, 20)]
+
+
+def test_a_stream_says_what_was_cut_off(
+    source_cluster: LocalCluster, topic: str, stream: Stream
+) -> None:
+    produce(source_cluster, topic, numbers(0, 10, partition=0))
+    stream.run()
+    delete_topic(source_cluster, topic)
+    create_topic(source_cluster, topic, 2)
+    produce(source_cluster, topic, numbers(100, 104, partition=0))
+    with pytest.raises(Exception, match=rf"{topic}-0: offsets \[4, 10\) are not there") as error:
+        stream.run()
+    assert "[TRUNCATED]" in str(error.value)
+    stream.run(failOnDataLoss=False)
+    produce(source_cluster, topic, numbers(104, 106, partition=0))
+    stream.run()
+    assert stream.values() == [*range(10), 104, 105]
+
+
+def test_the_page_does_what_it_says(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "dataframes.md").read_text()
+    (script,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    for said, meant in (
+        ("localhost:9092", source_cluster.bootstrap),
+        ('"subscribe": "orders"', f'"subscribe": "{topic}"'),
+        ('"path", "orders"', f'"path", "{tmp_path}/orders"'),
+        ('"orders-checkpoint"', f'"{tmp_path}/checkpoint"'),
+    ):
+        assert script.count(said) == 1
+        script = script.replace(said, meant)
+    produce(source_cluster, topic, numbers(0, 10))
+    exec(compile(script, "dataframes.md", "exec"), {})  # noqa: S102 (our own page)
+    assert values(spark.read.parquet(f"{tmp_path}/orders")) == list(range(10))
+    assert committed(source_cluster, "orders-to-parquet", topic) == 5

@@ -1,0 +1,127 @@
+"""REST of two processes: any of them answers for a flow that one of them leads, and steers it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client import Outgoing, eventually, produce
+from tests.support.mirror import EmittingMirror
+from tests.support.rest import Rest, rest_of
+from tests.support.topics import create_topic
+from twinlog.cli.main import run
+from twinlog.config.load import load
+from twinlog.control.watch.monitor import Monitor
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+AT_END = [(0, "AT_END", 0, 5), (1, "AT_END", 0, 5)]
+
+
+def flow_of(rest: Rest) -> Any:
+    (flow,) = rest.get("/api/v1/flows")["flows"]
+    return flow
+
+
+def states(rest: Rest, path: str) -> list[tuple[int, str, int | None, int | None]]:
+    found = rest.get(f"{path}/partitions")["partitions"]
+    return [(one["partition"], one["state"], one["lag"], one["nextOffset"]) for one in found]
+
+
+def kinds(rest: Rest) -> set[tuple[str, str | None]]:
+    return {(one["intent"], one["topic"]) for one in flow_of(rest)["wanted"]}
+
+
+def steer_as_connect(leader: Rest, other: Rest, mark: str, topic: str) -> None:
+    """What scripts of Connect see and do."""
+    connector = f"/s{mark}/t/connectors/MirrorSourceConnector"
+    eventually(lambda: other.get(f"{connector}/status")["connector"]["state"] == "PAUSED")
+    wanted = [
+        {
+            "partition": {"cluster": f"s{mark}", "partition": number, "topic": topic},
+            "offset": {"offset": 4},
+        }
+        for number in (0, 1)
+    ]
+    eventually(lambda: other.get(f"{connector}/offsets")["offsets"] == wanted)
+    assert other.ask(f"{connector}/resume", "PUT").status == 202
+    eventually(lambda: flow_of(leader)["state"] == "RUNNING")
+
+
+def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> None:
+    limited = other.post(f"{path}/limit", bytesPerSecond=50_000_000)
+    assert limited["changes"][0]["bytesPerSecond"] == 50_000_000
+    other.post(f"{path}/topics/pause", topics=["orders-.*"], reason="a consumer is repaired")
+    eventually(lambda: {one[1] for one in states(leader, path)} == {"PAUSED"})
+    eventually(lambda: kinds(other) == {("limit", None), ("pause", topic)})
+    nothing = other.ask(f"{path}/topics/pause", "POST", {"topics": ["nothing-like-this"]})
+    assert (nothing.status, nothing.json["code"]) == (400, "USAGE")
+    other.post(f"{path}/topics/resume", topics=[topic])
+    eventually(lambda: states(leader, path) == AT_END)
+
+
+def test_any_process_answers_for_the_flow_and_steers_it(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mark = f"{time.time_ns():x}"[-8:]
+    topic, name = f"orders-{mark}", f"s{mark}->t"
+    path = f"/api/v1/flows/s{mark}-%3Et"
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        f"clusters = s{mark}, t\n"
+        f"s{mark}.bootstrap.servers = {source_cluster.bootstrap}\n"
+        f"t.bootstrap.servers = {target_cluster.bootstrap}\n"
+        f"{name}.enabled = true\ntopics = {topic}\nreplication.factor = 1\n"
+        "emit.heartbeats.enabled = false\nemit.offset-syncs.enabled = false\n"
+        "heartbeats.replication.enabled = false\ntwinlog.status.interval.seconds = 1\n"
+    )
+    create_topic(source_cluster, topic, 2)
+    records = [Outgoing(value=b"x", partition=number % 2) for number in range(10)]
+    produce(source_cluster, topic, records)
+    config, here, there = load(file, environment={}), Monitor(), Monitor()
+    with (
+        rest_of(config, file, here) as leader,
+        rest_of(config, file, there) as other,
+        EmittingMirror(file, on_snapshot=here.update) as mirror,
+    ):
+        eventually(lambda: states(leader, path) == AT_END)
+        # the other process leads nothing: it hears the leader by its row, and asks both clusters
+        eventually(lambda: flow_of(other)["state"] == "RUNNING")
+        eventually(lambda: flow_of(other)["loss"]["records"] == 0)
+        told, led = flow_of(other), flow_of(leader)
+        assert (led["toldBy"], "(process " in told["toldBy"]) == ("here", True)
+        assert told["sinceMs"] == led["sinceMs"]
+        assert (told["records"], told["partitions"], told["problem"]) == (10, 2, "")
+        eventually(lambda: states(other, path) == AT_END)
+        # a dry run writes nothing; a pause is one intent, whoever says it again
+        reason = "brokers are upgraded"
+        dry = other.post(f"{path}/pause", reason=reason, dryRun=True)
+        assert [(one["isNeeded"], one["isSet"]) for one in dry["changes"]] == [(True, True)]
+        assert flow_of(other)["wanted"] == []
+        assert other.post(f"{path}/pause", reason=reason)["changes"][0]["isNeeded"]
+        eventually(lambda: len(flow_of(other)["wanted"]) == 1)
+        (wanted,) = flow_of(other)["wanted"]
+        assert (wanted["intent"], wanted["topic"], wanted["reason"]) == ("pause", None, reason)
+        assert wanted["who"].startswith("local (REST)@")
+        for rest in (leader, other):
+            eventually(lambda rest=rest: flow_of(rest)["state"] == "PAUSED")  # type: ignore[misc]
+            assert reason in flow_of(rest)["reason"]
+        capsys.readouterr()
+        assert run(["flow", "pause", str(file), "--dry-run"]) == 0
+        assert "paused already, by local (REST)@" in capsys.readouterr().out
+        steer_as_connect(leader, other, mark, topic)
+        limit_and_pause_topics(leader, other, path, topic)
+        # both clusters are asked
+        diff = other.get(f"{path}/diff?topics={topic}")
+        assert (diff["flow"], diff["isEqual"]) == (name, True)
+        assert other.get(f"{path}/groups")["flow"] == name
+        assert other.get(f"{path}/doctor")["flow"] == name
+        mirror.stop()
+        eventually(lambda: flow_of(other)["state"] == "NOT_RUNNING", what="it ended in order")

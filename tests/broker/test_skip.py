@@ -1,0 +1,245 @@
+"""`twinlog topic skip` on real clusters: a copy leaves out exactly one record, and stays exact."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import raw, surgery
+from tests.faults.rig import Rig
+from tests.support.client import eventually, read_all
+from tests.support.cutover import killed
+from tests.support.groups import commit, committed, goes_on
+from tests.support.mirror import EmittingMirror
+from tests.support.topics import alter_topic_configs, delete_topic, end_offsets, topic_names
+from twinlog.cli.main import run
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic, quarantine_topic
+from twinlog.mirror.skips import Poison, Skip
+from twinlog.mirror.state.intents import flow_intents
+from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+pytestmark = [pytest.mark.broker]
+
+PUT = "twinlog.client.quarantine:produce_batch"
+WRITE = "twinlog.client.steering:append_rows"
+KEYS = {
+    "twinlog.status.interval.seconds": "1",
+    "refresh.topics.interval.seconds": "1",
+    "refresh.groups.interval.seconds": "1",
+    "sync.group.offsets.enabled": "true",
+    "sync.group.offsets.interval.seconds": "1",
+    "emit.checkpoints.interval.seconds": "1",
+}
+LIMIT = "max.message.bytes"
+MORE = ("--quarantine", "--reason", "a picture")
+
+
+@pytest.fixture(autouse=True)
+def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twinlog.control.lanes.partitions.RETRY_FAILED_S", 1.0)
+
+
+@pytest.fixture
+def rig(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Rig]:
+    with Rig(source_cluster, target_cluster, tmp_path) as made:
+        yield made
+
+
+def put(rig: Rig, *records: Record) -> None:
+    """One batch of the source."""
+    raw.send(rig.source_client, rig.here, encode_batch(records, codec=Codec.NONE)).expect_ok()
+
+
+def words(rig: Rig, offset: int, *more: str) -> list[str]:
+    file = str(rig.config(KEYS))
+    return ["topic", "skip", file, rig.topic, "--partition", "0", "--offset", str(offset), *more]
+
+
+def refused(rig: Rig, offset: int, capsys: pytest.CaptureFixture[str]) -> str:
+    """Why the record is not left out; nothing changed."""
+    before = skips(rig)
+    capsys.readouterr()
+    assert run(words(rig, offset)) == 1
+    said = capsys.readouterr().err
+    assert "nothing was changed [SKIP_REFUSED]" in said
+    assert skips(rig) == before
+    return said
+
+
+def skips(rig: Rig) -> tuple[WantedSkip, ...]:
+    if STATE_TOPIC not in topic_names(rig.target):
+        return ()
+    rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
+    return flow_intents(rig.flow, ((row.key, row.value) for row in rows)).skips
+
+
+def stands_at(mirror: EmittingMirror, rig: Rig, skip: Skip, code: str) -> None:
+    """Told by the mirror, and where others read it."""
+    topic_id = rig.source_client.metadata([rig.topic]).topics[rig.topic].topic_id
+    wanted = Poison(skip=skip, topic_id=topic_id)
+    mirror.eventually(lambda parts: [(p.poison, p.code) for p in parts] == [(wanted, code)])
+    eventually(lambda: run(words(rig, skip.first, "--dry-run")) == 0, what="its status row")
+
+
+def goes_on_at(rig: Rig, group: str) -> int:
+    """Where the group is set on the target; -1: not yet."""
+    return committed(rig.target, group, rig.remote)
+
+
+def test_record_that_is_too_large_is_left_out_whatever_dies(
+    rig: Rig, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    events = logging.getLogger("twinlog.control.lanes.partitions")
+    events.addHandler(caplog.handler)  # commands that run here set up logging anew
+    rig.create()
+    rig.put(range(10))
+    large = rig.record(11, size=4000)
+    groups = {offset: f"g{offset}-{rig.topic}" for offset in (10, 11, 12)}
+    with EmittingMirror(rig.config(KEYS), lanes=1) as mirror:
+        rig.copied(10)
+        assert "does not stand still" in refused_once_told(rig, capsys)
+        alter_topic_configs(rig.target, rig.remote, {LIMIT: "3000"})
+        put(rig, rig.record(10), large, rig.record(12), rig.record(13))
+        for offset, group in groups.items():
+            commit(rig.source, group, rig.topic, offset)
+        skip = Skip(first=11, next=12)
+        stands_at(mirror, rig, skip, "RECORD_TOO_LARGE")
+        assert "stands still at offset 11, not 10" in refused(rig, 10, capsys)
+        assert skips(rig) == ()
+        quarantine = quarantine_topic(rig.alias)
+        assert quarantine not in topic_names(rig.target)
+        killed_at_each_step(rig, 11, *MORE)
+        rig.copied(13)
+        capsys.readouterr()
+        assert run(words(rig, 11, *MORE, "--format", "json")) == 0
+        said: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert said["change"]["is_needed"] is False
+        assert said["quarantine"]["offsets"] == [0]
+        mirror.eventually(lambda parts: [(p.code, p.lag) for p in parts] == [("", 0)])
+        # a group at the record before stands there, one at the record itself at the next
+        places = {10: 10, 11: 11, 12: 11}
+        eventually(lambda: {at: goes_on_at(rig, groups[at]) for at in groups} == places)
+        assert goes_on(rig.target, groups[11], rig.remote)[0].startswith(b"u12")
+        (flow,) = mirror.snapshots
+        assert flow.errors["RECORD_SKIPPED"] == 1
+        mirror.stop()
+    (event,) = [line for line in caplog.messages if "[RECORD_SKIPPED]" in line]
+    assert "record 11 left out" in event
+    assert "(RECORD_TOO_LARGE): a picture" in event
+    is_in_quarantine(rig, large)
+    left = [n for n in range(14) if n != 11]
+    assert rig.numbers() == left
+    rig.offsets_are_exact()
+
+    # whatever the topic takes now: every later start, and a map that is made anew, leave it out
+    alter_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
+    delete_topic(rig.target, offset_map_topic(rig.alias))
+    assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 0
+    assert [(r.ordinal, r.upstream) for r in rig.map().runs] == [(0, 0), (11, 12)]
+    rig.put([14])
+    rig.copy_once()
+    assert rig.numbers() == [*left, 14]
+    rig.offsets_are_exact()
+    delete_topic(rig.target, rig.remote)
+    rig.copy_once()
+    assert rig.numbers() == [*left, 14]
+
+
+def killed_at_each_step(rig: Rig, offset: int, *more: str) -> None:
+    """It is wanted only once the last step is done."""
+    for moment, where in (("before", PUT), ("behind", PUT), ("before", WRITE), ("behind", WRITE)):
+        killed(moment, where, *words(rig, offset, *more))
+        assert bool(skips(rig)) is ((moment, where) == ("behind", WRITE)), (moment, where)
+
+
+def is_in_quarantine(rig: Rig, record: Record) -> None:
+    """Once, with all that it was and where."""
+    (kept,) = read_all(rig.target, quarantine_topic(rig.alias))
+    assert (kept.key, kept.value, kept.headers[:2]) == (record.key, record.value, record.headers)
+    place = {name: (value or b"").decode() for name, value in kept.headers[2:]}
+    assert place["twinlog.topic"] == rig.topic
+    assert (place["twinlog.partition"], place["twinlog.offset"]) == ("0", str(record.offset))
+    assert (place["twinlog.code"], place["twinlog.reason"]) == ("RECORD_TOO_LARGE", "a picture")
+    assert place["twinlog.timestamp"] == str(record.timestamp)
+
+
+def refused_once_told(rig: Rig, capsys: pytest.CaptureFixture[str]) -> str:
+    """As soon as the mirror has written a status."""
+    said = ""
+
+    def is_told() -> bool:
+        nonlocal said
+        said = refused(rig, 5, capsys)
+        return "no mirror has told" not in said
+
+    eventually(is_told, what="a status row")
+    return said
+
+
+def test_record_that_the_target_refuses_is_left_out_under_the_same_name(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Identity policy: one of three records of a batch has no key, and the target is compacted."""
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(3))
+    with EmittingMirror(rig.config(KEYS), lanes=1) as mirror:
+        rig.copied(3)
+        alter_topic_configs(rig.target, rig.remote, {"cleanup.policy": "compact"})
+        put(rig, rig.record(3), rig.record(4)._replace(key=None), rig.record(5))
+        stands_at(mirror, rig, Skip(first=4, next=5), "RECORD_REFUSED")
+        assert end_offsets(rig.target, rig.remote) == {0: 3}
+        capsys.readouterr()
+        assert run(words(rig, 4, "--reason", "no key")) == 0
+        assert f"{rig.topic}-0: record 4 is left out [RECORD_REFUSED]" in capsys.readouterr().out
+        rig.copied(5)
+        mirror.eventually(lambda parts: [(p.code, p.lag) for p in parts] == [("", 0)])
+        mirror.stop()
+    assert rig.numbers() == [0, 1, 2, 3, 5]
+    rig.offsets_are_exact()
+    rig.put([6])
+    rig.copy_once()
+    assert rig.numbers() == [0, 1, 2, 3, 5, 6]
+    assert quarantine_topic(rig.alias) not in topic_names(rig.target)
+    assert "is gone since" in refused(rig, 6, capsys)
+
+
+def test_corrupt_batch_is_left_out_as_a_whole(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.create()
+    for start in range(0, 30, 10):
+        rig.put(range(start, start + 10))
+    surgery.flip_byte(rig.source, rig.here, 10)
+    bytes_of = surgery.log_file(rig.source, rig.here).read_bytes()
+    with EmittingMirror(rig.config(KEYS), lanes=1) as mirror:
+        stands_at(mirror, rig, Skip(first=10, next=20, is_batch=True), "CORRUPT_BATCH")
+        capsys.readouterr()
+        assert run(words(rig, 10, "--quarantine")) == 0
+        assert "batch [10, 20) is left out [CORRUPT_BATCH]" in capsys.readouterr().out
+        rig.copied(20)
+        mirror.eventually(lambda parts: [(p.code, p.lag) for p in parts] == [("", 0)])
+        mirror.stop()
+    left = [*range(10), *range(20, 30)]
+    assert rig.numbers() == left
+    (kept,) = read_all(rig.target, quarantine_topic(rig.alias))
+    assert kept.key is None
+    assert kept.value is not None
+    assert kept.value[61:] in bytes_of
+    assert dict(kept.headers)["twinlog.content"] == b"batch"
+    # later starts look at the log right there, and a rebuilt map says the same
+    delete_topic(rig.target, offset_map_topic(rig.alias))
+    assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 0
+    assert [(r.ordinal, r.upstream) for r in rig.map().runs] == [(0, 0), (10, 20)]
+    rig.put([30])
+    rig.copy_once()
+    assert rig.numbers() == [*left, 30]

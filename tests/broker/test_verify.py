@@ -1,0 +1,256 @@
+"""`twinlog verify` on real clusters: targets written by hand with one thing wrong, and copies."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.rig import COMPACTED, Rig
+from tests.support.client import Outgoing, eventually, produce, produce_transaction
+from tests.support.groups import commit
+from tests.support.settings import HURRIED, settings_for
+from tests.support.topics import create_topic
+from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append
+from twinlog.control.verify import verification
+from twinlog.control.verify.result import digest
+from twinlog.mirror.map.offset_map import (
+    MAP_PARTITIONS,
+    ChunkRow,
+    PartitionKey,
+    Run,
+    Term,
+    map_partition,
+)
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.model import TopicPartition
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+pytestmark = [pytest.mark.broker]
+
+NOW = 1_750_000_000_000
+COUNT = 40
+WHOLE = (Run(0, 0, 0),)
+
+
+def verify(
+    capsys: pytest.CaptureFixture[str], file: Path, *words: str
+) -> tuple[int, dict[str, Any]]:
+    """(exit code, the one flow of the report)"""
+    capsys.readouterr()
+    code = run(["verify", str(file), "--format", "json", *words])
+    report = json.loads(capsys.readouterr().out)
+    assert report["sha256"] == digest(report)
+    (flow,) = report["flows"]
+    assert report["answer"] == flow["answer"]
+    return code, flow
+
+
+class ByHand:
+    """Topics of a flow that no mirror ever ran: both logs and the map are ours to write."""
+
+    def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
+        self.mark = f"v{uuid.uuid4().hex[:8]}"
+        self.alias = f"a{self.mark}"
+        self.source, self.target = source, target
+        self.file = folder / "mm2.properties"
+        self.file.write_text(
+            f"clusters = {self.alias}, B\n{self.alias}.bootstrap.servers = {source.bootstrap}\n"
+            f"B.bootstrap.servers = {target.bootstrap}\n{self.alias}->B.enabled = true\n"
+            f"topics = {self.mark}-.*\ngroups = {self.mark}.*\nreplication.factor = 1\n"
+            "heartbeats.replication.enabled = false\n"
+        )
+        self.here = ClusterClient(settings_for(source.bootstrap, "s"), patience=HURRIED)
+        self.there = ClusterClient(settings_for(target.bootstrap, "t"), patience=HURRIED)
+        create_topic(target, offset_map_topic(self.alias), MAP_PARTITIONS)
+
+    def records(self) -> list[Record]:
+        return [
+            Record(0, NOW + n, b"k%d" % n, b"value %d" % n, (("n", b"%d" % n),))
+            for n in range(COUNT)
+        ]
+
+    def put(self, name: str, there: Sequence[Record], runs: tuple[Run, ...] = WHOLE) -> None:
+        """A topic whose copy holds these records, under these rows of the map."""
+        topic = f"{self.mark}-{name}"
+        remote = f"{self.alias}.{topic}"
+        create_topic(self.source, topic)
+        create_topic(self.target, remote)
+        _fill(self.here, TopicPartition(topic, 0), self.records())
+        _fill(self.there, TopicPartition(remote, 0), there)
+        ids = (
+            self.here.metadata([topic]).topics[topic].topic_id,
+            self.there.metadata([remote]).topics[remote].topic_id,
+        )
+        key = PartitionKey(*ids, 0)
+        row = ChunkRow(key=key, term=Term(1, 0), chunk=0, topic=topic, runs=runs)
+        name_of_row, value = row.encode()
+        home = map_partition(TopicPartition(topic, 0), MAP_PARTITIONS)
+        append(
+            self.there,
+            TopicPartition(offset_map_topic(self.alias), home),
+            [Record(0, NOW, name_of_row, value)],
+        )
+
+    def close(self) -> None:
+        self.here.close()
+        self.there.close()
+
+
+def _fill(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> None:
+    for at in range(0, len(records), 10):
+        batch = encode_batch(records[at : at + 10], codec=Codec.LZ4)
+        raw.send(client, tp, batch).expect_ok()
+
+
+@pytest.fixture
+def by_hand(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> Iterator[ByHand]:
+    made = ByHand(source_cluster, target_cluster, tmp_path)
+    yield made
+    made.close()
+
+
+def test_each_fault_is_found_at_its_place(
+    by_hand: ByHand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = by_hand.records()
+    flipped = records[:]
+    flipped[17] = flipped[17]._replace(value=b"valuf 17")
+    swapped = records[:]
+    swapped[23], swapped[24] = swapped[24], swapped[23]
+    by_hand.put("clean", records)
+    by_hand.put("flipped", flipped)
+    by_hand.put("lost", records[:-1])
+    by_hand.put("twice", records[:12] + records[11:])
+    by_hand.put("swapped", swapped)
+    by_hand.put("row", records, (Run(0, 0, 0), Run(30, 31, 30)))
+
+    code, flow = verify(capsys, by_hand.file)
+    parts = {one["topic"].partition("-")[2]: one for one in flow["partitions"]}
+    found = {
+        name: [(d["kind"], d["source"], d["target"]) for d in one["differences"]]
+        for name, one in parts.items()
+    }
+    assert (code, flow["answer"]) == (1, "different")
+    assert found == {
+        "clean": [],
+        "flipped": [("different", [17, 18], [17, 18])],
+        "lost": [("missing", [39, 40], None)],
+        "twice": [("extra", None, [12, 13]), ("shifted", [12, 40], [13, 41])],
+        "swapped": [("reordered", [23, 25], [23, 25])],
+        # the row begins one too late: record 30 has no place, all behind it a wrong one
+        "row": [("shifted", [30, 31], [30, 31]), ("shifted", [31, 40], [31, 40])],
+    }
+    assert parts["clean"]["compared_as_bytes"] == COUNT
+
+    only = f"{by_hand.mark}-clean"
+    code, flow = verify(capsys, by_hand.file, "--topics", only, "--deep")
+    assert (code, flow["answer"]) == (0, "identical")
+    assert flow["partitions"][0]["compared_as_bytes"] == 0
+    between = ("--since", str(NOW + 10), "--until", str(NOW + 15))
+    for name, expected in (("clean", 0), ("flipped", 0), ("twice", 1)):
+        code, flow = verify(capsys, by_hand.file, "--topics", f".*-{name}", *between)
+        assert code == expected, flow
+    code, flow = verify(capsys, by_hand.file, "--topics", only, *between)
+    assert flow["partitions"][0]["equal_records"] == 5
+
+    # a group that would skip record 20
+    group, remote = f"{by_hand.mark}-g", f"{by_hand.alias}.{only}"
+    commit(by_hand.source, group, only, 20)
+    commit(by_hand.target, group, remote, 20)
+    assert verify(capsys, by_hand.file, "--topics", only)[0] == 0
+    commit(by_hand.target, group, remote, 21)
+    code, flow = verify(capsys, by_hand.file, "--topics", only)
+    (standing,) = [one for one in flow["groups"] if one["standing"] != "equal"]
+    assert (code, standing["wanted"], standing["stands"]) == (1, 20, 21)
+    commit(by_hand.target, group, remote, 7)
+    code, flow = verify(capsys, by_hand.file, "--topics", only)
+    assert (code, [one["standing"] for one in flow["groups"]]) == (0, ["behind"])
+
+    capsys.readouterr()
+    assert run(["verify", str(by_hand.file)]) == 1
+    said = capsys.readouterr().out
+    assert f"different: {by_hand.mark}-flipped-0 [17, 18) / " in said, said
+
+
+def test_what_cannot_be_told_is_not_identical(
+    by_hand: ByHand, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand.put("never", [])
+    create_topic(by_hand.source, f"{by_hand.mark}-alone")
+    assert verify(capsys, by_hand.file, "--topics", ".*-alone")[0] == 0  # nothing to copy
+    assert run(["verify", str(by_hand.file), "--topics", "nothing-.*"]) == 2
+    assert "no flow mirrors a topic that matches" in capsys.readouterr().err
+    code, flow = verify(capsys, by_hand.file, "--topics", ".*-never")
+    assert [d["source"] for d in flow["partitions"][0]["differences"]] == [[0, COUNT]]
+    assert code == 1
+    by_hand.put("no-row", by_hand.records(), ())
+    code, flow = verify(capsys, by_hand.file, "--topics", ".*-no-row")
+    assert (code, flow["answer"]) == (2, "not compared")
+    assert "MAP_MISSING" in flow["partitions"][0]["why_not"]
+
+    capsys.readouterr()
+    monkeypatch.setattr(verification, "GIVES_UP_S", 0.5)
+    by_hand.file.write_text(
+        by_hand.file.read_text().replace(by_hand.source.bootstrap, "127.0.0.1:1")
+    )
+    assert run(["verify", str(by_hand.file)]) == 2
+    assert "UNREACHABLE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("policy", ["default", "identity"])
+def test_copy_of_transactions_compaction_and_codecs_is_identical(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    policy: str,
+) -> None:
+    with Rig(source_cluster, target_cluster, tmp_path) as rig:
+        rig.prefixed = policy == "default"
+        rig.create(**COMPACTED)
+        # every even one gives way to the odd one behind it
+        rig.put(range(40), keys={n: n + 1 for n in range(0, 40, 2)})
+        for n, codec in enumerate(("gzip", "snappy", "lz4", "zstd")):
+            first = 40 + 10 * n
+            produce(rig.source, rig.topic, [rig.outgoing(m) for m in range(first, first + 10)],
+                    codec=codec)  # fmt: skip
+        produce_transaction(rig.source, rig.topic, [rig.outgoing(80)], commit=False)
+        produce_transaction(rig.source, rig.topic, [rig.outgoing(81)], commit=True)
+        rig.put([82])
+        rig.compacted([*range(1, 40, 2), *range(40, 80), 81, 82])
+        if not rig.prefixed:
+            create_topic(target_cluster, rig.topic)
+            produce(target_cluster, rig.topic, [Outgoing(key=b"of", value=b"others")])
+        rig.copy_once()
+        file = rig.config()
+        for words in ((), ("--deep",)):
+            code, flow = verify(capsys, file, *words)
+            assert (code, flow["answer"]) == (0, "identical"), flow
+            (part,) = flow["partitions"]
+            assert part["equal_records"] == 62
+            assert (part["compared_as_bytes"] > 0) is not bool(words)
+
+        rig.put([83])  # which nobody copies
+        code, flow = verify(capsys, file)
+        (part,) = flow["partitions"]
+        (lacks,) = part["differences"]
+        assert (code, lacks["kind"], lacks["records"]) == (1, "missing", 1)
+        with rig.mirror():
+            eventually(lambda: rig.record(83).value in {one.value for one in rig.on_target()})
+            code, flow = verify(capsys, file)
+            assert (code, flow["is_led"]) == (0, True), flow
+        if not rig.prefixed:
+            produce(target_cluster, rig.topic, [Outgoing(key=b"of", value=b"others")])
+            assert verify(capsys, file)[0] == 0

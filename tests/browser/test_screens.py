@@ -1,0 +1,246 @@
+"""The page in a real Chromium, served as `twinlog mirror` serves it; tests set its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import CHROMIUM, Browser
+from tests.support.eventually import eventually
+from tests.support.rest import Rest, rest_of
+from tests.support.snapshots import flow, partition
+from twinlog.client import steering
+from twinlog.config.load import load
+from twinlog.control.check import offline_status
+from twinlog.control.cutover import scope
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.web.address import Address
+from twinlog.control.web.api import leaders
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: scripts/browser installs it"),
+    pytest.mark.xdist_group("browser"),
+]
+
+FILE = (
+    "clusters = A, B, C\n"
+    "A.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+    "C.bootstrap.servers = 127.0.0.1:3\n"
+    "A->B.enabled = true\nC->B.enabled = true\ntopics = orders.*\n"
+)
+CHECKS = Path(__file__).with_name("checks.js").read_text().strip()
+HOSTILE = "<img src=x onerror=alert(1)>"
+PLACES = {
+    "Overview": "#/",
+    "Flow": "#/flow/A-%3EB",
+    "Topics": "#/flow/A-%3EB/topics",
+    "Groups": "#/flow/A-%3EB/groups",
+    "Cut-over": "#/flow/A-%3EB/cutover",
+    "Compare": "#/flow/A-%3EB/compare",
+    "Events": "#/events",
+}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters that are away are given up at once."""
+    for module in (steering, leaders, offline_status, scope):
+        monkeypatch.setattr(module, "GIVES_UP_S", 0.3)
+    monkeypatch.setattr(scope, "SOURCE_ANSWERS_WITHIN_S", 0.3)
+    monkeypatch.setattr(leaders, "WAITED_S", 0.05)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    yield chromium
+    chromium.close_tabs()
+
+
+@pytest.fixture
+def monitor() -> Monitor:
+    monitor = Monitor()
+    good = [partition("orders", number, lag=0, records=100) for number in range(300)]
+    monitor.update(
+        [flow(*good, loss_records=0, loss_ms=0), flow(flow="C->B", loss_records=0, loss_ms=0)]
+    )
+    return monitor
+
+
+@pytest.fixture
+def rest(monitor: Monitor, tmp_path: Path) -> Iterator[Rest]:
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE)
+    with rest_of(load(file, environment={}), file, monitor) as rest:
+        yield rest
+
+
+def test_one_sentence_says_whether_it_is_all_right(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("Yes: all 2 flows copy; nothing would be lost if the sources died now.", "#verdict")
+    page.shows("RUNNING")
+    assert page.run("document.querySelectorAll('svg.map .edge').length") == 2
+    broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message=HOSTILE)
+    monitor.update(
+        [
+            flow(broken, state="PARTLY_FAILED", reason=HOSTILE, loss_records=3, loss_ms=2500),
+            flow(flow="C->B", loss_records=0, loss_ms=0),
+        ]
+    )
+    page.shows("No: A->B is PARTLY_FAILED; 3 records would be lost", "#verdict")
+    page.shows(HOSTILE)  # as text
+    assert page.run("document.querySelectorAll('main img').length") == 0
+
+
+def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None:
+    before = len(browser.errors)
+    titles = {"Overview": "Is it all right?", "Events": "Events of this process"}
+    for name, place in PLACES.items():
+        page = browser.open(f"http://{rest.address}/page/{place}")
+        page.shows(titles.get(name, "A->B"), "h1")
+        page.shows(name, "nav a[aria-current]")
+    # clusters that are away are told by a code of ours, which a browser notes as an error as well
+    errors = [one for one in browser.errors[before:] if "/api/v1/" not in one]
+    assert errors == []
+
+
+def test_topics_are_filtered_sorted_and_paged(rest: Rest, browser: Browser) -> None:
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page.shows("300 partitions, 1 to 200")
+    page.click("Next")
+    page.shows("300 partitions, 201 to 300")
+    page.click("Topic")
+    page.shows("300 partitions, 1 to 200")
+    page.press("/")
+    assert page.run("document.activeElement.type") == "search"
+    page.run(
+        "document.activeElement.value = 'nothing',"
+        "document.activeElement.dispatchEvent(new Event('input'))"
+    )
+    page.shows("0 partitions")
+
+
+def test_a_code_says_what_to_do(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+    broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
+    monitor.update([flow(broken, state="PARTLY_FAILED")])
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page.click("RECORD_TOO_LARGE")
+    page.shows("max.message.bytes")
+
+
+def test_a_change_is_looked_at_first_and_errors_are_told(rest: Rest, browser: Browser) -> None:
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}")
+    page.click("Pause", "main button")
+    page.shows("Pause A->B", "dialog")
+    assert page.run("document.querySelector('dialog button.first').disabled")
+    page.click("What would it do?")
+    page.shows("[UNREACHABLE]", "dialog")
+    page.click("Close")
+    assert page.run("!document.querySelector('dialog').open")
+
+
+def test_a_token_is_asked_for(monitor: Monitor, tmp_path: Path, browser: Browser) -> None:
+    from twinlog.config.rest import Role
+    from twinlog.control.web.tokens import append, new_token
+
+    made, tokens = new_token("oncall", Role.OPERATE), tmp_path / "tokens"
+    append(tokens, "oncall", made.line)
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"{FILE}twinlog.rest.tokens.file = {tokens}\n")
+    with rest_of(load(file, environment={}), file, monitor, Address("127.0.0.1", 0)) as rest:
+        page = browser.open(f"http://{rest.address}/page/")
+        page.shows("Who are you?")
+        page.run(f"document.querySelector('input').value = '{made.token}'")
+        page.click("Come in")
+        page.shows("Yes: all 2 flows copy")
+
+
+@pytest.mark.parametrize(
+    ("wide", "dark"),
+    [
+        (360, True),
+        (1200, False),
+        pytest.param(360, False, marks=pytest.mark.long),
+        pytest.param(1200, True, marks=pytest.mark.long),
+    ],
+)
+def test_it_fits_and_can_be_read(rest: Rest, browser: Browser, *, dark: bool, wide: int) -> None:
+    """No screen is wider than the window, and text stands out from its ground (WCAG 1.4.3)."""
+    for place in PLACES.values():
+        page = browser.open(f"http://{rest.address}/page/{place}", wide=wide, dark=dark)
+        eventually(partial(page.text, "h1"))
+        assert page.run("document.documentElement.scrollWidth") <= wide, place
+        assert page.run(f"{CHECKS}.unreadable()") == [], place
+        assert page.run(f"{CHECKS}.nameless()") == [], place
+
+
+def test_what_is_not_known_is_no_yes(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+    monitor.update(
+        [
+            flow(partition(), loss_records=0, loss_ms=0, loss_unknown=3),
+            flow(flow="C->B", loss_records=0, loss_ms=0),
+        ]
+    )
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("nothing is known that would be lost if the sources died now", "#verdict")
+    page.shows("(of 3 partitions it is not known)", "#verdict")
+    page.shows("not known of 3 partitions", "main table")
+    monitor.update(
+        [
+            flow(loss_records=0, loss_ms=0),
+            flow(flow="C->B", state="STANDBY", generation=-1),
+        ]
+    )
+    page.shows("Look at C->B (STANDBY, and no leader is heard of)", "#verdict")
+
+
+def test_an_address_that_is_none_of_ours_opens_all_the_same(rest: Rest, browser: Browser) -> None:
+    page = browser.open(f"http://{rest.address}/page/#/%E0%A4%A")
+    page.shows("Yes: all 2 flows copy")
+
+
+def test_the_end_of_the_process_is_told_beside_its_last_numbers(
+    monitor: Monitor, tmp_path: Path, browser: Browser
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE)
+    with rest_of(load(file, environment={}), file, monitor) as rest:
+        page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}")
+        page.shows("RUNNING")
+    page.shows("this process does not answer", "main > div")
+
+
+def test_who_is_shut_out_sees_nothing_more(
+    monitor: Monitor, tmp_path: Path, browser: Browser
+) -> None:
+    from twinlog.config.rest import Role
+    from twinlog.control.web.tokens import append, new_token
+
+    made, tokens = new_token("oncall", Role.OPERATE), tmp_path / "tokens"
+    append(tokens, "oncall", made.line)
+    append(tokens, "other", new_token("other", Role.READ).line)
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"{FILE}twinlog.rest.tokens.file = {tokens}\n")
+    with rest_of(load(file, environment={}), file, monitor, Address("127.0.0.1", 0)) as rest:
+        page = browser.open(f"http://{rest.address}/page/")
+        page.shows("Who are you?")
+        page.run(f"document.querySelector('input').value = '{made.token}'")
+        page.click("Come in")
+        page.shows("Yes: all 2 flows copy")
+        tokens.write_text(tokens.read_text().splitlines(keepends=True)[1])
+        page.shows("Who are you?")
+        page.run(f"location.hash = '{PLACES['Flow']}'")
+        page.run("new Promise((done) => setTimeout(done, 100))")
+        assert "Who are you?" in page.text()
+        assert "A->B" not in page.text("body")
+        assert page.run("sessionStorage.getItem('twinlog-token')") == ""

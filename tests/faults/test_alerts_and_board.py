@@ -1,0 +1,291 @@
+"""Alert rules and board, evaluated by Prometheus itself on what a real mirror serves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.faults.rig import Rig
+from tests.support.board import queries
+from tests.support.client import Outgoing, eventually, produce
+from tests.support.groups import commit
+from tests.support.mirror import Mirror
+from tests.support.monitor import Series, ask, series, served
+from tests.support.prometheus import RULES, Prometheus, check, promtool, steady
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.web.server import WebServer
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+STRIMZI: Final = {
+    "namespace": "kafka",
+    "strimzi_io_kind": "KafkaMirrorMaker2",
+    "strimzi_io_cluster": "shop",
+    "kubernetes_pod_name": "shop-0",
+}
+"""Labels that the scrape configuration of Strimzi's examples gives to every series of a pod."""
+
+STRIMZI_SERIES: Final = (
+    "kafka_connect_worker_connector_count",
+    "kafka_connect_worker_task_count",
+    "kafka_connect_coordinator_assigned_connectors",
+    "kafka_connect_coordinator_assigned_tasks",
+    'kafka_consumer_fetch_manager_records_lag{clientid=~".*replication-consumer\\""}',
+    *(
+        f"kafka_connect_mirror_mirrorsourceconnector_{name}{end}"
+        for name in ("record_age_ms", "replication_latency_ms")
+        for end in ("", "_avg", "_min", "_max")
+    ),
+    "kafka_connect_mirror_mirrorsourceconnector_record_rate",
+    "kafka_connect_mirror_mirrorsourceconnector_byte_rate",
+    "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms",
+)
+"""Those that docs/monitoring.md says its panels are filled from."""
+
+
+@contextmanager
+def mirrored(rig: Rig) -> Iterator[WebServer]:
+    """A mirror that has copied ten records, and writes checkpoints of a group at their end."""
+    rig.create()
+    rig.put(range(10))
+    group = f"shop-{rig.alias}"
+    commit(rig.source, group, rig.topic, 10)
+    keys = {
+        f"{rig.flow}.groups": group,
+        "emit.checkpoints.interval.seconds": "1",
+        "refresh.groups.interval.seconds": "1",
+        "twinlog.rpo.seconds": "300",
+    }
+    monitor = Monitor()
+    with Mirror(rig.config(keys), lanes=1, on_snapshot=monitor.update), served(monitor) as server:
+        rig.copied(10)
+        yield server
+
+
+def stop_partition(rig: Rig) -> None:
+    """Somebody else writes to the remote topic."""
+    produce(rig.target, rig.remote, [Outgoing(b"x", b"u900")])
+    rig.put(range(10, 15))
+
+
+def when(server: WebServer, name: str) -> Series:
+    """All series, once there is one of this name."""
+
+    def look() -> Series:
+        found = series(ask(server.address, "/metrics").body)
+        assert any(one == name for one, _ in found)
+        return found
+
+    return eventually(look)
+
+
+def test_every_panel_shows_something_of_a_real_flow(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BEHIND_FOR_S", "BEHIND_EVERY_S"):  # retention is asked of what is behind at all
+        monkeypatch.setattr(f"twinlog.control.risk.source_watch.{name}", 1)
+    promtool()  # or skip, before anything is started
+    with (
+        mirrored(rig) as server,
+        Prometheus(tmp_path, server.address, labels=STRIMZI) as prometheus,
+    ):
+        stop_partition(rig)
+        for query in queries():
+            yields(prometheus, query.of(rig.alias, rig.target_alias))
+        for name in STRIMZI_SERIES:
+            selected = name if "{" in name else f"{name}{{}}"
+            chosen = '{strimzi_io_kind=~"KafkaMirrorMaker2",strimzi_io_cluster="shop",'
+            yields(prometheus, selected.replace("{", chosen))
+        (code,) = prometheus.query("twinlog_partition_error == 1")
+        assert (code.labels["topic"], code.labels["code"]) == (rig.topic, "EXTRA_RECORDS")
+
+        def evaluated() -> list[Mapping[str, Any]]:
+            rules = prometheus.rules()
+            assert all(rule["health"] != "unknown" for rule in rules)
+            return rules
+
+        assert {rule["name"]: rule.get("lastError", "") for rule in eventually(evaluated)} == {
+            rule["alert"]: "" for rule in rules_of_file()
+        }
+
+
+def yields(prometheus: Prometheus, expression: str) -> None:
+    """Sooner or later: rates need two scrapes, some series come late."""
+    eventually(lambda: prometheus.query(expression), what=expression)
+
+
+def rules_of_file() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
+SCRAPE: Final = {"job": "twinlog", "instance": "localhost:9405"}
+MINUTES: Final = 300
+"""Longer than every alert waits."""
+ENDS_AFTER: Final = 250
+LATER: Final = "280m"
+"""A series that ended then is told for an hour."""
+
+
+def unchanged(found: Series) -> Series:
+    return found
+
+
+def all_are(name: str, value: float) -> Callable[[Series], Series]:
+    """Every series of that name has this value."""
+    return lambda found: {key: value if key[0] == name else was for key, was in found.items()}
+
+
+def in_state(state: str) -> Callable[[Series], Series]:
+    """The flow is in another state."""
+    name = "twinlog_flow_state"
+    return lambda found: {
+        key: float(("state", state) in key[1]) if key[0] == name else was
+        for key, was in found.items()
+    }
+
+
+def topics_are_paused(found: Series) -> Series:
+    """One partition waits as somebody wants it."""
+    name = "twinlog_partitions"
+    ((key, labels),) = (key for key in found if key[0] == name)
+    paused = tuple(sorted((dict(labels) | {"state": "PAUSED"}).items()))
+    return {one: was for one, was in found.items() if one[0] != name} | {(key, paused): 1.0}
+
+
+def rpo_is_exceeded(found: Series) -> Series:
+    changed = all_are("twinlog_flow_loss_seconds", 600)(found)
+    return all_are("twinlog_flow_rpo_exceeded", 1)(changed)
+
+
+def retention_is_near(found: Series) -> Series:
+    """Records have waited for so long that they will be deleted."""
+    waiting = (labels for name, labels in found if name == "twinlog_lag_records")
+    return {**found, **{("twinlog_retention_left_seconds", one): 600.0 for one in waiting}}
+
+
+def certificate_ends(found: Series) -> Series:
+    """The time of these tests begins in 1970."""
+    (source,) = {dict(labels)["source"] for name, labels in found if name == "twinlog_flow_ready"}
+    labels = (("cluster", source), ("what", CERTIFICATE))
+    return {**found, ("twinlog_certificate_expiry_timestamp_seconds", labels): 280 * 60.0 + 600}
+
+
+CERTIFICATE: Final = "client certificate"
+FLOW: Final = ("source", "target")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What raises one alert, and no other; `labels` are those that the alert carries."""
+
+    change: Callable[[Series], Series]
+    labels: tuple[str, ...] = FLOW
+    value: str = "1"
+    """As its description shows it."""
+    ends: str | None = None
+    """Series with this in them end, after a while."""
+    with_it: tuple[str, ...] = ()
+    """Alerts that come with it."""
+
+
+TROUBLES: Final = {
+    "TwinlogStandsStill": Trouble(
+        change=all_are("twinlog_flow_ready", 0), labels=(*FLOW, *SCRAPE), value="0"
+    ),
+    "TwinlogPartitionStopped": Trouble(change=unchanged, labels=(*FLOW, "topic", "code")),
+    "TwinlogLag": Trouble(
+        change=all_are("twinlog_lag_seconds", 600), labels=(*FLOW, "topic"), value="10m 0s"
+    ),
+    "TwinlogRpo": Trouble(change=rpo_is_exceeded, labels=(*FLOW, *SCRAPE), value="10m 0s"),
+    "TwinlogRetention": Trouble(change=retention_is_near, labels=(*FLOW, "topic"), value="10m 0s"),
+    "TwinlogNoLeader": Trouble(change=in_state("STANDBY"), value="0"),
+    "TwinlogFlowGone": Trouble(change=unchanged, ends="source="),
+    "TwinlogGone": Trouble(change=unchanged, labels=(), ends="", with_it=("TwinlogFlowGone",)),
+    "TwinlogCertificateEnds": Trouble(
+        change=certificate_ends, labels=("cluster", "what"), value="10m 0s"
+    ),
+    "TwinlogPaused": Trouble(change=in_state("PAUSED")),
+    "TwinlogTopicsPaused": Trouble(change=topics_are_paused),
+    "TwinlogDegraded": Trouble(change=in_state("DEGRADED")),
+    "TwinlogThrottled": Trouble(change=in_state("THROTTLED")),
+}
+
+
+def test_each_alert_fires_for_its_trouble_and_no_other(rig: Rig, tmp_path: Path) -> None:
+    check("check", "rules", RULES)
+    with mirrored(rig) as server:
+        eventually(lambda: ask(server.address, "/readyz").status == 200)
+        sound = when(server, "twinlog_flow_loss_seconds")
+        stop_partition(rig)
+        stopped = when(server, "twinlog_partition_error")
+    known = {
+        **SCRAPE,
+        **{"source": rig.alias, "target": rig.target_alias},
+        **{"topic": rig.topic, "code": "EXTRA_RECORDS"},
+        **{"cluster": rig.alias, "what": CERTIFICATE},
+    }
+    rules = {rule["alert"]: rule for rule in rules_of_file()}
+    assert set(TROUBLES) == set(rules)
+    tests = [rule_test("nothing is wrong", sound, Trouble(change=unchanged), [])]
+    for alert, trouble in TROUBLES.items():
+        rule = rules[alert]
+        labels = {name: known[name] for name in trouble.labels}
+        notes = {
+            name: rendered(text, labels, trouble.value)
+            for name, text in rule["annotations"].items()
+        }
+        scrape = stopped if alert == "TwinlogPartitionStopped" else sound
+        test = rule_test(alert, trouble.change(scrape), trouble, [alert, *trouble.with_it])
+        test["alert_rule_test"] = [
+            {
+                "eval_time": LATER,
+                "alertname": alert,
+                "exp_alerts": [{"exp_labels": labels | rule["labels"], "exp_annotations": notes}],
+            }
+        ]
+        tests.append(test)
+    file = tmp_path / "tests.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
+    check("test", "rules", file)
+
+
+def rule_test(name: str, scrape: Series, trouble: Trouble, firing: list[str]) -> dict[str, Any]:
+    """One test of promtool's: the scrape again and again, and which alerts fire in the end."""
+    return {
+        "name": name,
+        "interval": "1m",
+        "input_series": [
+            {
+                "series": one,
+                "values": f"{value:f}+0x{ENDS_AFTER} stale"
+                if trouble.ends is not None and trouble.ends in one
+                else f"{value:f}+0x{MINUTES}",
+            }
+            for one, value in steady(scrape, SCRAPE).items()
+        ],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": LATER,
+                "exp_samples": [
+                    {"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(firing)
+                ],
+            }
+        ],
+    }
+
+
+def rendered(text: str, labels: Mapping[str, str], value: str) -> str:
+    """An annotation; one that names a label which the alert does not have is an error."""
+    text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], text)
+    return re.sub(r"\{\{ \$value[^}]*\}\}", value, text)

@@ -1,0 +1,78 @@
+"""A lane whose connection broke at the driver's end only lives, and copies on for up to 10 s: the
+next one is given a map that lacks what it wrote meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.rig import Rig
+from tests.support.client import eventually, produce_transaction
+from tests.support.cuttable import Cuttable
+from tests.support.stopwatch import Stopwatch
+from tests.support.topics import create_topic
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+WAITS_BEFORE_IT_LOOKS = """
+import os, time
+import twinlog.lane.sides.log_view as v
+asked = v.ClusterLogView.ends
+def ask(self, tps, *rest):
+    if any(tp == ({topic!r}, 0) for tp in tps):
+        try:
+            os.rename({flag!r}, {flag!r} + ".seen")
+        except FileNotFoundError:
+            pass
+        else:
+            while os.path.exists({flag!r} + ".seen"):
+                time.sleep(0.02)
+    return asked(self, tps, *rest)
+v.ClusterLogView.ends = ask
+"""
+"""Once, between the Take with its map and the question for the target's end."""
+
+
+def one(rig: Rig, number: int) -> None:
+    """A transaction of one record: a marker behind each."""
+    produce_transaction(rig.source, rig.topic, [rig.outgoing(number)], commit=True)
+
+
+@pytest.mark.parametrize("prefixed", [True, False], ids=["ours alone", "shared"])
+def test_what_it_wrote_behind_the_map_of_the_next_is_not_copied_again(
+    rig: Rig, tmp_path: Path, prefixed: bool
+) -> None:
+    rig.prefixed = prefixed
+    flag = tmp_path / "wait"
+    create_topic(rig.source, rig.topic, 2)  # else the flow has one lane
+    for number in range(5):
+        one(rig, number)
+    mirror = rig.mirror(lanes=2)
+    port = Cuttable(mirror, WAITS_BEFORE_IT_LOOKS.format(topic=rig.remote, flag=str(flag)))
+    with mirror:
+        rig.copied(5)
+        mirror.eventually(lambda parts: sum(part.records for part in parts) == 5)
+        flag.touch()
+        lost = mirror.partition(rig.here).lane
+        assert lost is not None
+        port.cut(lost.lease, lost.lane)
+        waits = flag.with_name(flag.name + ".seen")
+        eventually(waits.exists, what="the other lane's look")
+        one(rig, 5)  # its place, behind a marker, is in no row of the map that the other has
+        with Stopwatch() as since:
+            rig.copied(6)
+        assert since.seconds < 8, "by the lane that lives"
+        os.kill(port.pids[lost.lease, lost.lane], signal.SIGKILL)
+        waits.unlink()
+        one(rig, 6)
+        rig.copied(7)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
+        mirror.stop()
+    port.close()
+    assert rig.numbers() == list(range(7))
+    rig.same()
+    rig.offsets_are_exact()

@@ -1,0 +1,72 @@
+"""`format("twinlog")` over Spark Connect, with a server that a process starts for itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import Outgoing, produce
+from tests.support.eventually import PATIENCE_S
+from tests.support.topics import create_topic
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
+
+CONNECT = """
+import sys
+from pyspark.sql import SparkSession
+from twinlog.records import register
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+register(spark)
+given = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2]}
+frame = spark.read.format("twinlog").options(**given).load().where("partition = 1")
+print(type(spark).__module__, sorted(int(row.value) for row in frame.collect()))
+"""
+STREAM = """
+query = (
+    spark.readStream.format("twinlog").options(**given).option("startingOffsets", "earliest").load()
+    .writeStream.format("parquet").option("path", sys.argv[3] + "/rows")
+    .option("checkpointLocation", sys.argv[3] + "/checkpoint").trigger(availableNow=True).start()
+)
+query.awaitTermination()
+print(spark.read.parquet(sys.argv[3] + "/rows").count())
+"""
+
+
+def over_connect(script: str, *arguments: str) -> list[str]:
+    """What a script says that ends with its server."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}spark.stop()", *arguments],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def topic(source_cluster: LocalCluster, fresh_topic: str) -> str:
+    create_topic(source_cluster, fresh_topic, 2)
+    records = [Outgoing(b"k", b"%d" % at, partition=at % 2) for at in range(10)]
+    produce(source_cluster, fresh_topic, records)
+    return fresh_topic
+
+
+def test_a_batch_over_spark_connect(source_cluster: LocalCluster, topic: str) -> None:
+    said = over_connect(CONNECT, source_cluster.bootstrap, topic)
+    assert said == ["pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
+
+
+@pytest.mark.long
+def test_a_stream_over_spark_connect(
+    source_cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    said = over_connect(CONNECT + STREAM, source_cluster.bootstrap, topic, str(tmp_path))
+    assert said[1:] == ["10"]

@@ -1,0 +1,41 @@
+"""What the board asks Prometheus, panel by panel."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+__all__ = ["BOARD", "Query", "board", "queries"]
+
+BOARD: Final = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "twinlog-mirror.json"
+
+
+class Query(NamedTuple):
+    """One expression, as it stands in the file."""
+
+    panel: str
+    expression: str
+
+    def of(self, source: str, target: str) -> str:
+        """With the variables replaced as Grafana does; over ten scrapes of a second each."""
+        values = {"$source": source, "$target": target, "$__rate_interval": "10s"}
+        expression = self.expression
+        for name, value in values.items():
+            expression = expression.replace(name, value)
+        assert "$" not in expression, expression
+        return expression
+
+
+def board() -> Any:
+    """The file."""
+    return json.loads(BOARD.read_text())
+
+
+def queries() -> list[Query]:
+    """Every expression of every panel."""
+    return [
+        Query(panel["title"], target["expr"])
+        for panel in board()["panels"]
+        for target in panel.get("targets", ())
+    ]

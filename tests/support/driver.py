@@ -1,0 +1,325 @@
+"""A flow's run without a process around it: a clock that a test moves, a host that starts no Spark,
+lanes that are a list of what they were told.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, TypeVar, cast
+
+from twinlog.channel.frames import LaneIdentity
+from twinlog.channel.peer import Peer
+from twinlog.clock import Clock
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.flow.start import Starts
+from twinlog.config.flow.tuning import Tuning
+from twinlog.control.flow.flow_run import FlowRun
+from twinlog.control.lanes.lanes import Lane
+from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
+from twinlog.errors import TwinlogError
+from twinlog.lane.messages import (
+    HandOver,
+    PartitionProgress,
+    Progress,
+    Ready,
+    Release,
+    Released,
+    ReleasedPartition,
+    Stop,
+    Take,
+    Troubled,
+    Work,
+)
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.start_point import StartPoint
+from twinlog.model import StartKind, TopicId, TopicPartition
+from twinlog.survey.map_reader import Maps
+
+__all__ = ["Driver", "HandClock", "LaneStub", "plan_of", "work_of"]
+
+M = TypeVar("M")
+
+
+class HandClock(Clock):
+    """Stands still until it is moved; all three at once."""
+
+    def __init__(self) -> None:
+        self.now = 10_000.0
+        self._set_by_s = 0.0
+
+    def set_by(self, seconds: float) -> None:
+        """Somebody sets the machine's clock: that on the wall alone."""
+        self._set_by_s += seconds
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def boot(self) -> float:
+        return self.now + 500.0
+
+    def wall_ms(self) -> int:
+        return int((self.now + self._set_by_s + 1_800_000_000) * 1000)
+
+
+@dataclass
+class JobStub:
+    """A Spark job that ends when a test says so."""
+
+    is_done: bool = False
+    error: TwinlogError | None = None
+    cancelled: int = 0
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def plan_of(number: int, topic: str = "orders", **more: Any) -> PartitionPlan:
+    """A partition of a topic with ids that stay."""
+    return PartitionPlan(
+        source=TopicPartition(topic, number),
+        target=TopicPartition(f"A.{topic}", number),
+        source_topic_id=TopicId(sha256(f"source {topic}".encode()).hexdigest()[:32]),
+        target_topic_id=TopicId(sha256(f"target {topic}".encode()).hexdigest()[:32]),
+        limit_bytes=1_000_000,
+        stamps_own_time=False,
+        is_picky=False,
+        **more,
+    )
+
+
+def work_of(**changes: Any) -> Work:
+    """What a lane is told first; no two are the same."""
+    usual: dict[str, Any] = {
+        "flow": "A->B",
+        "source": ClusterSettings(alias="A", bootstrap=(("source", 9092),)),
+        "target": ClusterSettings(alias="B", bootstrap=(("target", 9092),)),
+        "producer_id": secrets.randbits(40),
+        "is_ours_alone": True,
+        "read_committed": False,
+        "producer_expiry_ms": None,
+        "known_producers": (),
+        "unmapped_targets": (),
+        "map_topic": "mm2-twinlog-offset-map.A.internal",
+        "map_topic_id": TopicId("c" * 32),
+        "map_partitions": 1,
+        "source_topics": ("orders",),
+        "target_topics": ("A.orders",),
+        "memory_bytes": 1 << 20,
+        "accept_source_loss": False,
+        "has_budget": False,
+        "tuning": Tuning(),
+        "silence_ms": 10_000,
+    }
+    return Work(**(usual | changes))
+
+
+@dataclass
+class LaneStub:
+    """The driver's end of a lane's channel, and what the lane says over it."""
+
+    driver: Driver
+    identity: LaneIdentity
+    told: list[Any] = field(default_factory=list)
+    closed: str = ""
+    lane: Lane | None = None
+    is_frozen: bool = False
+    """It says nothing, and its connection stays."""
+    last_heard: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last_heard = self.driver.clock.boot()
+
+    def send(self, message: object) -> None:
+        self.told.append(message)
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
+
+    def all_told(self, kind: type[M]) -> list[M]:
+        return [one for one in self.told if isinstance(one, kind)]
+
+    def is_closed(self) -> bool:
+        """The driver has given it up."""
+        return bool(self.closed)
+
+    @property
+    def lane_key(self) -> LaneKey | None:
+        return None if self.lane is None else self.lane.key
+
+    @property
+    def taken(self) -> list[TopicPartition]:
+        """Everything it was ever given."""
+        return [one.source for take in self.all_told(Take) for one in take.partitions]
+
+    def holds(self, tp: TopicPartition) -> bool:
+        """It has the partition now."""
+        return self.lane is not None and tp in self.lane.partitions
+
+    @property
+    def asked_back(self) -> list[TopicPartition]:
+        return [tp for release in self.all_told(Release) for tp in release.partitions]
+
+    @property
+    def is_stopped(self) -> bool:
+        return bool(self.all_told(Stop))
+
+    def say(self, message: object) -> None:
+        """And it is heard of now."""
+        self.last_heard = self.driver.clock.boot()
+        if self.lane is not None:
+            self.driver.run.on_message(self.lane, message)
+
+    def ready(self) -> LaneStub:
+        self.say(Ready())
+        return self
+
+    def progress(
+        self,
+        *tps: TopicPartition,
+        ordinal: int = 0,
+        end: int = 100,
+        last_timestamp: int | None = None,
+    ) -> None:
+        now_ms = self.driver.clock.wall_ms()
+        one = [
+            PartitionProgress(
+                source=tp,
+                state="COPYING",
+                ordinal=ordinal,
+                upstream=ordinal,
+                downstream=ordinal,
+                source_end=end,
+                log_start=0,
+                records=ordinal,
+                bytes=100 * ordinal,
+                last_timestamp=now_ms if last_timestamp is None else last_timestamp,
+                is_protected=True,
+                target_epoch=0,
+            )
+            for tp in tps
+        ]
+        self.say(Progress(partitions=tuple(one), throttle_ms=0, degraded=""))
+
+    def gives_back(self, *tps: TopicPartition, done: bool = False, ordinal: int = 7) -> None:
+        assert self.lane is not None
+        handed = HandOver(
+            start=StartPoint(
+                ordinal=ordinal,
+                upstream=ordinal,
+                k=0,
+                last_fetched_epoch=-1,
+                is_protected=True,
+                last_timestamp=-1,
+            ),
+            chunk=0,
+            runs=(),
+            durable_ordinal=ordinal,
+        )
+        back = tuple(
+            ReleasedPartition(
+                source=tp,
+                term=self.lane.partitions[tp].term,
+                handed=None if done else handed,
+                done=done,
+            )
+            for tp in tps
+        )
+        self.say(Released(partitions=back))
+
+    def troubled(
+        self, tp: TopicPartition, code: str, *, retriable: bool = False, wait_ms: int = 0
+    ) -> None:
+        said = f"{tp}: {code}"
+        self.say(
+            Troubled(source=tp, code=code, message=said, is_retriable=retriable, wait_ms=wait_ms)
+        )
+
+    def goes(self) -> None:
+        """Its connection ends."""
+        assert self.lane is not None
+        self.driver.run.on_gone(self.lane)
+
+
+class Driver:
+    """One flow's run, its host and its lanes."""
+
+    def __init__(
+        self,
+        plans: Iterable[PartitionPlan],
+        *,
+        lanes: int = 2,
+        lease_s: float = 300.0,
+        once: bool = False,
+        clean: bool = True,
+    ) -> None:
+        self.clock = HandClock()
+        self.jobs: list[JobStub] = []
+        self._stubs: list[LaneStub] = []
+        self.map_readings: list[Callable[[Maps], None]] = []
+        self.maps = Maps({}, {}, 1)
+        self.reads_map = True
+        self.run = FlowRun(
+            name="A->B",
+            host=self,
+            work=work_of(),
+            generation=3,
+            plans=plans,
+            lane_count=lambda partitions: min(lanes, partitions),
+            lease_s=lease_s,
+            first_change_s=lease_s,
+            start=Starts.everywhere(StartKind.EARLIEST),
+            once=once,
+            clean=clean,
+            clock=self.clock,
+        )
+
+    # -- the host
+
+    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, JobStub]:
+        self.jobs.append(JobStub())
+        return len(self.jobs), self.jobs[-1]
+
+    def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
+        if self.reads_map:
+            then(self.maps)
+        else:
+            self.map_readings.append(then)
+
+    # -- what a test does
+
+    def pass_time(self, seconds: float) -> None:
+        """Second by second, with a turn of the run in each; lanes that are not frozen are heard."""
+        until = self.clock.now + seconds
+        while self.clock.now < until:
+            self.clock.now = min(self.clock.now + 1, until)
+            for stub in self._stubs:
+                if not stub.is_frozen:
+                    stub.last_heard = self.clock.boot()
+            self.run.tick()
+
+    def connect(self, lease: int, number: int, attempt: int = 0) -> LaneStub:
+        """A lane of a lease says hello."""
+        stub = LaneStub(self, LaneIdentity(lease=lease, lane=number, attempt=attempt, pid=1))
+        self._stubs.append(stub)
+        stub.lane = self.run.on_connected(cast("Peer", stub))
+        return stub
+
+    def lanes_of(self, lease: int, count: int = 2) -> list[LaneStub]:
+        """All lanes of a lease come up and are ready."""
+        stubs = [self.connect(lease, number) for number in range(count)]
+        for stub in stubs:
+            stub.ready()
+        self.run.tick()
+        return stubs
+
+    def placement(self, tp: TopicPartition) -> Placement:
+        return self.run.partitions[tp].placement
+
+    def is_stopping(self) -> bool:
+        return self.run.is_stopping
+
+    def partition(self, number: int, topic: str = "orders") -> Partition:
+        return self.run.partitions[TopicPartition(topic, number)]

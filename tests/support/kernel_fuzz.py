@@ -1,0 +1,462 @@
+"""Damages real batches and gives them to the kernels and to their twin: the same verdict, the same
+bytes, nothing but CorruptData.
+
+    python -m tests.support.kernel_fuzz --inputs 1000000
+
+An input is a batch, or several, of every codec and format, with some bytes changed, cut out, put
+in, or replaced by numbers that have hurt decoders before. Where the CRC would hide the damage it is
+set right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import cramjam
+from crc32c import crc32c
+
+from tests.support.records import NOW_MS, message
+from twinlog.errors import CorruptData, TwinlogError
+from twinlog.mirror.copy.intake import Intake
+from twinlog.wire.compression import compress
+from twinlog.wire.kernels import shapes
+from twinlog.wire.kernels.chosen import CHOSEN
+from twinlog.wire.kernels.library import NAME, Library
+from twinlog.wire.kernels.shapes import Kernels, Table
+from twinlog.wire.kernels.twin import TWIN, scan_state
+from twinlog.wire.record_batch import CRC, HEADER_BYTES, Codec, read_headers
+from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
+from twinlog.wire.varint import encode_varint
+
+LIMIT: Final = 1 << 20
+FOREVER: Final = (1 << 63) - 1
+NUMBERS: Final = [
+    encode_varint(value)
+    for value in (-1, -2, 0, 1, 63, 64, 8192, 2**31 - 1, -(2**31), 2**32, 2**63 - 1, -(2**63))
+] + [
+    b"\x80\x00",
+    b"\xff" * 4 + b"\x0f",
+    b"\x82" + b"\x80" * 3 + b"\x70",
+    b"\xff" * 5,
+    b"\xff" * 9 + b"\x01",
+    b"\xff" * 11,
+]
+TIMES: Final = [NOW_MS, NOW_MS + 3, NOW_MS + 2_200_000_000, -1, 0, 2**62, 2**63 - 1, -(2**63)]
+NASTY: Final = [b"\x00", b"\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 8]
+
+
+class Difference(Exception):
+    """Kernel and twin disagree, or one of them raised what nobody may raise."""
+
+
+@contextmanager
+def use(kernels: Kernels) -> Iterator[None]:
+    """This process decodes with these meanwhile."""
+    before = CHOSEN.kernels, CHOSEN.why_slow
+    CHOSEN.kernels, CHOSEN.why_slow = kernels, "a test" if kernels is TWIN else None
+    try:
+        yield
+    finally:
+        CHOSEN.kernels, CHOSEN.why_slow = before
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A real batch: its header, and its payload as it was before compression."""
+
+    batch: bytes
+    payload: bytes
+
+
+class Fuzzer:
+    """Inputs of one seed; the same seed makes the same ones."""
+
+    def __init__(self, seed: int, library: Kernels | None = None) -> None:
+        self.random = random.Random(seed)
+        self.library = CHOSEN.kernels if library is None else library
+        self.accepted = self.refused = 0
+        self._seeds = [self._seed(codec) for codec in Codec for _ in range(6)]
+        self._small = [(n, self._plain(self._records(n))) for n in (1, 1, 2, 8, 9) * 4]
+        self._kinds: list[tuple[int, Callable[[], None]]] = [
+            (40, self.payloads),
+            (25, self.joins),
+            (20, self.answers),
+            (10, self.compressed),
+            (5, self.legacy),
+        ]
+
+    def run(self, inputs: int) -> None:
+        """Raises Difference."""
+        weights = [weight for weight, _ in self._kinds]
+        steps = [step for _, step in self._kinds]
+        for step in self.random.choices(steps, weights, k=inputs):
+            step()
+
+    # -- seeds
+
+    def _records(self, count: int) -> list[Record]:
+        draw = self.random
+        parts = [None, b"", b"k", b"key-1234", b"x" * 63, b"y" * 64, b"z" * 300]
+        headers = [(), (), (), (("trace", b"1"),), (("", None), ("\udcff", b"v" * 70))]
+        return [
+            Record(
+                at, draw.choice(TIMES[:4]), draw.choice(parts), draw.choice(parts),
+                draw.choice(headers),
+            )
+            for at in range(count)
+        ]  # fmt: skip
+
+    def _seed(self, codec: Codec) -> Seed:
+        records = self._records(self.random.choice((1, 1, 2, 5, 12, 40)))
+        plain = bytes(encode_batch(records, codec=Codec.NONE))
+        payload = self._wide(records) if self.random.random() < 0.3 else plain[HEADER_BYTES:]
+        return Seed(bytes(encode_batch(records, codec=codec)), payload)
+
+    @staticmethod
+    def _plain(records: list[Record]) -> Seed:
+        plain = bytes(encode_batch(records, codec=Codec.NONE))
+        return Seed(plain, plain[HEADER_BYTES:])
+
+    def _wide(self, records: list[Record]) -> bytes:
+        """As no client writes them, and every reader takes them: numbers of more bytes than they
+        need, and bits above the 32nd.
+        """
+        out = bytearray()
+        for delta, record in enumerate(records):
+            body = bytearray(b"\x00") + encode_varint(3) + wide(delta)
+            for part in (record.key, record.value):
+                body += wide(-1 if part is None else len(part)) + (part or b"")
+            body += wide(0)
+            out += wide(len(body)) + body
+        return bytes(out)
+
+    # -- damage
+
+    def damaged(self, data: bytes, most: int = 4) -> bytes:
+        """`data` with up to so many faults, perhaps none."""
+        draw, out = self.random, bytearray(data)
+        for _ in range(draw.randrange(most + 1)):
+            at = draw.randrange(len(out) + 1)
+            match draw.randrange(6):
+                case 0 if at < len(out):
+                    out[at] ^= 1 << draw.randrange(8)
+                case 1:
+                    out[at : at + 1] = draw.choice(NUMBERS)
+                case 2:
+                    del out[at : at + draw.choice((1, 1, 2, 7, 100))]
+                case 3:
+                    out[at:at] = draw.choice(NUMBERS + NASTY)
+                case 4:
+                    nasty = draw.choice(NASTY)
+                    out[at : at + len(nasty)] = nasty
+                case _ if at < len(out):
+                    out[at] = draw.randrange(256)
+        return bytes(out)
+
+    def header(self, batch: bytes, length: int) -> bytearray:
+        """A batch's header for a payload of that length, with other numbers here and there."""
+        draw, head = self.random, bytearray(batch[:HEADER_BYTES])
+        struct.pack_into(">i", head, 8, HEADER_BYTES - 12 + length)
+        if draw.random() < 0.3:
+            struct.pack_into(">q", head, 27, draw.choice(TIMES))
+            struct.pack_into(">q", head, 35, draw.choice(TIMES))
+        if draw.random() < 0.2:
+            head[22] ^= draw.choice((0x08, 0x10, 0x20, 0x40))
+        if draw.random() < 0.2:
+            (count,) = struct.unpack_from(">i", head, 57)
+            count += draw.choice((-1, 1, 3, 1 << 30))
+            struct.pack_into(">i", head, 57, count)
+            struct.pack_into(">i", head, 23, count - 1 + draw.choice((0, 0, 5)))
+        return head
+
+    def batch(self, seed: Seed, codec: Codec, most: int = 4) -> bytes:
+        """A batch whose payload is damaged, under a right CRC as a rule."""
+        payload = bytes(compress(codec, self.damaged(seed.payload, most)))
+        head = self.header(seed.batch, len(payload))
+        head[22] = head[22] & 0xF8 | codec
+        out = head + payload
+        return bytes(sealed(out) if self.random.random() < 0.95 else out)
+
+    # -- what is tried
+
+    def payloads(self) -> None:
+        """A damaged payload becomes a table, and some of its rows a payload."""
+        seed, draw = self.random.choice(self._seeds), self.random
+        data = self.damaged(seed.payload)
+        head = bytes(self.header(seed.batch, len(data)))
+        try:
+            ((header, _),) = read_headers(memoryview(head + data))
+        except (CorruptData, ValueError):
+            return
+        if header.last_offset > FOREVER:
+            return
+        most = draw.choice((header.count, header.count, 1, 3))
+        ours, theirs = scan_state(header), scan_state(header)
+        table = self.library.scan(data, ours, most)
+        try:
+            other = TWIN.scan(data, theirs, most)
+        except CorruptData:
+            same(table, None, "the twin refuses", data)
+            self.refused += 1
+            return
+        if table is None:
+            raise Difference(f"the kernel refuses {data.hex()} of {header}")
+        self.accepted += 1
+        same(ours, theirs, "state", data)
+        for column in range(shapes.COLUMNS):
+            same(table.column(column), other.column(column), f"column {column}", data)
+        if table.rows:
+            self._rows(table, other)
+
+    def _rows(self, table: Table, other: Table) -> None:
+        draw = self.random
+        picked = array("q", (row for row in range(table.rows) if draw.random() < 0.7))
+        if not picked:
+            return
+        number = draw.choice((0, 63, 64, 9000))
+        base = table.cells[shapes.TIMESTAMP * table.stride + picked[0]]
+        measured = self.library.measure(table, picked, number, base)
+        same(measured, TWIN.measure(other, picked, number, base), "measure", table.data)
+        room = measured[0] + draw.choice((0, 0, -1, 5))
+        outs = [bytearray(max(0, room) + 3) for _ in range(2)]
+        written = [
+            one.rebuild(rows, picked, number, base, out, 3)
+            for one, rows, out in ((self.library, table, outs[0]), (TWIN, other, outs[1]))
+        ]
+        same(written[0], written[1], "rebuild", table.data)
+        if written[0] >= 0:
+            same(outs[0], outs[1], "rebuilt bytes", table.data)
+        same(self.library.breaks(table, picked), TWIN.breaks(other, picked), "breaks", table.data)
+        shares = self.library.place(table, picked, 6), TWIN.place(other, picked, 6)
+        same(*shares, "place", table.data)
+        for column in (shapes.KEY, shapes.VALUE):
+            found = [
+                one.gather(rows, column, 0, rows.rows)
+                for one, rows in ((self.library, table), (TWIN, other))
+            ]
+            same(found[0], found[1], "gather", table.data)
+
+    def _answer(self) -> tuple[bytes, int]:
+        """A Fetch answer of small batches, and where the damage was last."""
+        draw, out, offset = self.random, bytearray(), draw_offset(self.random)
+        first = offset
+        for _ in range(draw.randrange(1, 8)):
+            count, seed = draw.choice(self._small)
+            codec = draw.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.LZ4, Codec.SNAPPY))
+            one = bytearray(self.batch(seed, codec, draw.choice((0, 0, 0, 1))))
+            struct.pack_into(">q", one, 0, min(offset, FOREVER))
+            struct.pack_into(">i", one, 12, 3 + (draw.random() < 0.1))
+            out += one
+            offset += count + draw.choice((0, 0, 0, 2))
+        return (self.damaged(bytes(out), 2) if draw.random() < 0.3 else bytes(out)), first
+
+    def joins(self) -> None:
+        """Small batches become one payload."""
+        data, first = self._answer()
+        draw = self.random
+        end, most = draw.choice((FOREVER, first + 3)), draw.choice((2**31, 5))
+        begin = (0, first, end, 8, most, draw.random() < 0.2)
+        room = draw.choice((4096, 200, 70))
+        states = [array("q", (*begin, *[0] * (shapes.JOIN_NUMBERS - 6))) for _ in range(2)]
+        outs = [bytearray(room) for _ in range(2)]
+        sizes = [
+            one.join(memoryview(bytearray(data)), state, out, 7)
+            for one, state, out in zip((self.library, TWIN), states, outs, strict=True)
+        ]
+        same((sizes[0], list(states[0])), (sizes[1], list(states[1])), "join", data)
+        same(outs[0][7 : 7 + sizes[0]], outs[1][7 : 7 + sizes[1]], "joined bytes", data)
+        self.accepted += states[0][shapes.BATCHES] > 1
+        self.refused += states[0][shapes.BATCHES] < 1
+
+    def answers(self) -> None:
+        """All of a copy's way in: what is sent on, or what is said."""
+        data, first = self._answer()
+        if self.random.random() < 0.5:
+            seed = self.random.choice(self._seeds)
+            data = self.batch(seed, self.random.choice(list(Codec)), 1) + data
+            first = 0
+        position = first + self.random.choice((0, 0, 1))
+        limit, join = self.random.choice((LIMIT, 300)), self.random.choice((0, 1000))
+        taken = []
+        for kernels in (self.library, TWIN):
+            with use(kernels):
+                taken.append(take(data, position, limit, join))
+        same(taken[0], taken[1], f"intake at {position}, limit {limit}, join {join}", data)
+        self.accepted += not isinstance(taken[0], str)
+        self.refused += isinstance(taken[0], str)
+
+    def compressed(self) -> None:
+        """Compressed bytes are damaged, of this library's frames and of other clients'."""
+        seed, draw = self.random.choice(self._seeds), self.random
+        codec = draw.choice(list(Codec)[1:])
+        packed = self.damaged(foreign(codec, seed.payload, draw.randrange(4)))
+        head = bytearray(seed.batch[:HEADER_BYTES])
+        struct.pack_into(">i", head, 8, HEADER_BYTES - 12 + len(packed))
+        head[22] = codec
+        self._both(lambda: decode_batch(memoryview(bytes(head + packed)), LIMIT), packed)
+
+    def legacy(self) -> None:
+        """Message formats 0 and 1: no kernel of their own, and no other error."""
+        draw = self.random
+        magic, codec = draw.choice((0, 1)), draw.choice(list(Codec)[:4])
+        inner = b"".join(
+            message(
+                magic=magic,
+                offset=at + draw_offset(draw) // 2,
+                key=b"k",
+                value=b"v" * at,
+                timestamp=draw.choice(TIMES),
+            )
+            for at in range(draw.randrange(1, 5))
+        )
+        if codec is not Codec.NONE:
+            packed = bytes(compress(codec, self.damaged(inner, 1)))
+            inner = message(
+                magic=magic, offset=9, key=None, value=packed, attributes=codec, timestamp=NOW_MS
+            )
+        data = self.damaged(inner, 1)
+        self._both(lambda: decode_legacy(memoryview(data), LIMIT), data)
+        take(data, 0, LIMIT, 0)  # nothing but TwinlogError
+
+    def _both(self, decode: Callable[[], list[Record]], data: bytes) -> None:
+        verdicts: list[tuple[list[Record], str | None]] = []
+        for kernels in (self.library, TWIN):
+            with use(kernels):
+                try:
+                    verdicts.append((decode(), None))
+                except CorruptData as error:
+                    verdicts.append(([], error.message))
+        same(verdicts[0], verdicts[1], "records", data)
+        self.accepted += verdicts[0][1] is None
+        self.refused += verdicts[0][1] is not None
+
+
+def wide(value: int) -> bytes:
+    """A zigzag integer of 32 bits in five bytes, with bits that a reader drops."""
+    raw = (value << 1) ^ (value >> 63)
+    low = bytes(raw >> shift & 0x7F | 0x80 for shift in (0, 7, 14, 21))
+    return low + bytes((raw >> 28 & 0x0F | 0x70,))
+
+
+def draw_offset(draw: random.Random) -> int:
+    return draw.choice((0, 0, 5, 2**40, FOREVER - 3))
+
+
+def take(data: bytes, position: int, limit: int, join: int) -> object:
+    """What the way in makes of a Fetch answer; of an error its text."""
+    intake = Intake(
+        position=position, ordinal=7, k=100, last_run=None, producer_id=9, read_committed=True,
+        limit_bytes=limit, join_bytes=join,
+    )  # fmt: skip
+    try:
+        out = intake.take(memoryview(bytearray(data)), (), FOREVER)
+    except TwinlogError as error:
+        return error.message
+    return [replace(one, data=memoryview(bytes(one.data))) for one in out], (
+        intake.position,
+        intake.ordinal,
+        intake.last_fetched_epoch,
+        intake.batches,
+    )
+
+
+def sealed(batch: bytearray) -> bytearray:
+    """With a right CRC."""
+    CRC.pack_into(batch, 17, crc32c(bytes(batch[21:])))
+    return batch
+
+
+def foreign(codec: Codec, data: bytes, kind: int) -> bytes:
+    """Compressed as other clients do it: raw snappy, linked lz4 blocks, several members."""
+    half = len(data) // 2
+    match codec:
+        case Codec.SNAPPY if kind:
+            return bytes(cramjam.snappy.compress_raw(data))
+        case Codec.LZ4 if kind:
+            return bytes(cramjam.lz4.compress(data, level=kind))
+        case Codec.GZIP if kind:
+            return gzip.compress(data[:half], 1) + gzip.compress(data[half:], 9)
+        case Codec.ZSTD if kind:
+            return bytes(cramjam.zstd.compress(data[:half], level=1)) + bytes(
+                cramjam.zstd.compress(data[half:], level=kind)
+            )
+    return bytes(compress(codec, data))
+
+
+def same(ours: Any, theirs: Any, what: str, data: bytes) -> None:
+    if ours != theirs:
+        raise Difference(f"{what}: {ours!r} is not {theirs!r}, for {data.hex()}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/fuzz", description=(__doc__ or "").split("\n\n", maxsplit=1)[0]
+    )
+    parser.add_argument("--inputs", type=int, default=20_000, help="how many (default: 20000)")
+    parser.add_argument("--seed", type=int, default=1, help="other inputs (default: 1)")
+    parser.add_argument(
+        "--sanitize",
+        action="store_true",
+        help="with the compiler's checks of addresses and undefined behaviour (gcc, Linux)",
+    )
+    parser.add_argument("--library", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.sanitize and given.library is None:
+        return sanitized()
+    library = CHOSEN.kernels if given.library is None else Library(given.library)
+    if library is TWIN:
+        sys.exit(f"fuzz: the kernels are not loaded: {CHOSEN.why_slow}; run scripts/setup")
+    began, step, done = time.monotonic(), 10_000, 0
+    accepted = refused = 0
+    while done < given.inputs:
+        fuzzer = Fuzzer(given.seed * 1_000_003 + done, library)
+        count = min(step, given.inputs - done)
+        fuzzer.run(count)
+        done, accepted, refused = done + count, accepted + fuzzer.accepted, refused + fuzzer.refused
+        sys.stdout.write(
+            f"fuzz: {done} inputs, {accepted} taken, {refused} refused, "
+            f"{time.monotonic() - began:.0f} s\n"
+        )
+        sys.stdout.flush()
+    return 0
+
+
+def sanitized() -> int:
+    """The same in a process whose kernels, and whose memory, are watched."""
+    source = Path(sys.modules[Library.__module__].__file__ or "").with_name("kernels.c")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, NAME)
+        flags = ["-O1", "-g", "-std=c11", "-shared", "-fPIC", "-fsanitize=address,undefined"]
+        stop = "-fno-sanitize-recover=all"
+        subprocess.run(["gcc", *flags, stop, "-o", str(library), str(source)], check=True)
+        asan = subprocess.run(
+            ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        watched = {
+            "LD_PRELOAD": asan,
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "PYTHONMALLOC": "malloc",  # an allocation for each object, so that its end is seen
+        }
+        arguments = [one for one in sys.argv[1:] if one != "--sanitize"]
+        command = [sys.executable, "-m", "tests.support.kernel_fuzz", *arguments]
+        return subprocess.run(
+            [*command, "--library", str(library)], env={**os.environ, **watched}, check=False
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Prometheus itself: checks rules, scrapes as it does in production, and answers queries."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import urlencode
+
+import psutil
+import pytest
+import yaml
+
+from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.monitor import Series, ask
+from twinlog.control.web.address import Address
+
+__all__ = ["RULES", "Found", "Prometheus", "check", "promtool", "steady"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DOWNLOADED_WITHIN_S: Final = 120.0
+RULES: Final = ROOT / "deploy" / "prometheus" / "twinlog.rules.yml"
+
+
+def promtool() -> Path:
+    """Where it is; the test is skipped where it cannot be had."""
+    try:
+        told = subprocess.run(
+            [ROOT / "scripts" / "promtool"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DOWNLOADED_WITHIN_S,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip("promtool is not on the PATH, and its download takes too long")
+    if told.returncode != 0:
+        pytest.skip(told.stderr.strip())
+    return Path(told.stdout.strip())
+
+
+def check(*command: str | Path) -> None:
+    """A command of promtool that must find nothing wrong."""
+    told = subprocess.run(
+        [promtool(), *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def selector(name: str, labels: Sequence[tuple[str, str]]) -> str:
+    """A series as rule tests write it."""
+    quoted = (f'{label}="{_escaped(value)}"' for label, value in labels)
+    return f"{name}{{{','.join(quoted)}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+class Found(NamedTuple):
+    """One sample of an answer."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+class Prometheus:
+    """Scrapes one address every second, with the alert rules loaded, and listens on loopback."""
+
+    def __init__(
+        self, folder: Path, scraped: Address, *, labels: Mapping[str, str] | None = None
+    ) -> None:
+        self._folder = folder
+        self._program = promtool().with_name("prometheus")
+        if not self._program.exists():
+            pytest.skip(f"{self._program} is not there, though promtool is")
+        self._config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(RULES)],
+            "scrape_configs": [
+                {
+                    "job_name": "twinlog",
+                    "static_configs": [{"targets": [str(scraped)], "labels": dict(labels or {})}],
+                }
+            ],
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._address: Address | None = None
+
+    def __enter__(self) -> Self:
+        config = self._folder / "prometheus.yml"
+        config.write_text(yaml.safe_dump(self._config))
+        command = [
+            str(self._program),
+            f"--config.file={config}",
+            f"--storage.tsdb.path={self._folder / 'prometheus'}",
+            "--web.listen-address=127.0.0.1:0",
+            "--log.level=warn",
+        ]
+        with (self._folder / "prometheus.log").open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._address = Address("127.0.0.1", eventually(self._port))
+        return self
+
+    def _port(self) -> int:
+        """The one that the kernel chose: it is not in the log of every release."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            pytest.fail((self._folder / "prometheus.log").read_text()[-2000:])
+        open_ones = psutil.Process(self._process.pid).net_connections("tcp4")
+        ports = [one.laddr.port for one in open_ones if one.status == psutil.CONN_LISTEN]
+        return ports[0] if ports else 0
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENCE_S)
+
+    def query(self, expression: str) -> list[Found]:
+        """What it yields now; an AssertionError while Prometheus is only coming up."""
+        answer = self._get("query", query=expression)
+        assert answer["resultType"] == "vector", answer
+        return [Found(one["metric"], float(one["value"][1])) for one in answer["result"]]
+
+    def rules(self) -> list[Mapping[str, Any]]:
+        """Every rule as it was last evaluated."""
+        return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
+
+    def _get(self, what: str, **parameters: str) -> Any:
+        assert self._address is not None
+        told = ask(self._address, f"/api/v1/{what}?{urlencode(parameters)}")
+        if told.status == 400:
+            pytest.fail(f"{parameters}: {told.body.decode()}")
+        assert told.status == 200, "it is only coming up"
+        return told.json["data"]
+
+
+def steady(series: Series, labels: Mapping[str, str]) -> dict[str, float]:
+    """Series by selector with the labels of the scrape; those without a number are left out."""
+    return {
+        selector(name, (*own, *labels.items())): value
+        for (name, own), value in series.items()
+        if value == value  # noqa: PLR0124 (NaN alone is not itself)
+    }

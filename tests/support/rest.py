@@ -1,0 +1,80 @@
+"""REST of a process, asked over a real socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.monitor import LOCAL, Told
+from twinlog.cli.terminal.monitoring import Sources, web_server
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.control.watch.events import EventLog
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.web.address import Address
+from twinlog.control.web.holder import Holder
+
+__all__ = ["Rest", "rest_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """One process's server."""
+
+    address: Address
+    events: EventLog
+    holder: Holder
+
+    def ask(
+        self,
+        path: str,
+        method: str = "GET",
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Told:
+        """One request; a body is sent as JSON."""
+        connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=60)
+        given = dict(headers or {})
+        sent = None
+        if body is not None:
+            given.setdefault("Content-Type", "application/json")
+            sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            connection.request(method, path, sent, given)
+            answer = connection.getresponse()
+            return Told(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """The JSON of an answer, which must be one."""
+        told = self.ask(path)
+        assert told.status == 200, told
+        return told.json
+
+    def post(self, path: str, **body: Any) -> Any:
+        told = self.ask(path, "POST", body)
+        assert told.status == 200, told
+        return told.json
+
+
+@contextmanager
+def rest_of(
+    config: MirrorConfig, file: Path, monitor: Monitor, address: Address = LOCAL
+) -> Iterator[Rest]:
+    """Served as `twinlog mirror` serves it."""
+    events, holder = EventLog(file), Holder(config)
+    server = web_server(monitor, address, holder, Sources(events=events, file=file))
+    assert server is not None
+    logging.getLogger().addHandler(events)
+    server.start()
+    try:
+        yield Rest(address=server.address, events=events, holder=holder)
+    finally:
+        logging.getLogger().removeHandler(events)
+        server.close()

@@ -1,0 +1,48 @@
+"""Seconds in which a machine ran: what a limit may be compared with where a test must have one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["Stopwatch"]
+
+_TICK_S: Final = 0.02
+_MOST_S: Final = 2 * _TICK_S
+
+
+class Stopwatch:
+    """Counts from its start until it is left. A machine that stands still, or lets this process
+    wait, adds two ticks at most: limits are of the program, not of who else runs.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds
+
+    def _tick(self) -> None:
+        before = time.monotonic()
+        while not self._stop.wait(_TICK_S):
+            now = time.monotonic()
+            self._seconds += min(now - before, _MOST_S)
+            before = now
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()

@@ -1,0 +1,70 @@
+"""What `twinlog offsets reset` is told, before any broker is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import BASE, loader
+from twinlog.cli.commands.groups.reset import warnings_of
+from twinlog.cli.main import run
+from twinlog.client.offset_reset import GroupReset, ResetOffset
+
+GOAL = "--to-earliest"
+GROUP = ("--group", "g")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "mm2.properties"
+    path.write_text("\n".join(BASE))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((*GROUP, "--to-timestamp", "soon"), '--to-timestamp: "soon" is no time'),
+        # seconds, which would be 1970: before every record
+        ((*GROUP, "--to-timestamp", "1767225600"), "--to-timestamp: 1767225600 is no time"),
+        ((*GROUP, "--by-duration", "1h"), '--by-duration: "1h" is no duration'),
+        ((*GROUP, GOAL, "--to-latest"), "give one of --to-timestamp"),
+        (GROUP, "give one of --to-timestamp"),
+        ((GOAL,), "give --group NAME"),
+        ((*GROUP, "--all", GOAL), "give --group NAME"),
+        ((*GROUP, GOAL, "--topic", "a", "--topics", "a"), "give --topic or --topics"),
+        ((*GROUP, GOAL, "--topics", "["), "--topics: [ is no regular expression"),
+        ((*GROUP, GOAL), "give --yes, or --dry-run"),
+        ((*GROUP, GOAL, "--yes", "--cluster", "C"), "--cluster: C is no cluster of a flow"),
+        ((*GROUP, GOAL, "--yes", "--cluster", "B", "--flow", "A->B"), "--cluster or --flow"),
+    ],
+)
+def test_what_is_not_meant_is_one_line(
+    file: str, options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["offsets", "reset", file, *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("before", "alias", "line", "is_said"),
+    [
+        (30, "B", "sync.group.offsets.enabled = true", True),
+        (10, "B", "sync.group.offsets.enabled = true", False),  # forward
+        (30, "A", "sync.group.offsets.enabled = true", False),
+        (30, "B", "", False),
+        (30, "B", "sync.group.offsets.enabled = true\ngroups.exclude = shop", False),
+    ],
+    ids=["back", "forward", "source", "no sync", "excluded"],
+)
+def test_a_sync_that_would_undo_it_is_told(
+    tmp_path: Path, before: int, alias: str, line: str, is_said: bool
+) -> None:
+    flows = loader(tmp_path)(line).flows
+    one = ResetOffset(topic="A.orders", partition=0, before=before, after=20, start=0, end=99)
+    plan = GroupReset(group="shop", offsets=(one,), topic_ids={})
+    found = list(warnings_of(flows, alias, [plan]))
+    assert bool(found) is is_said
+    assert all("pause it first" in each and "shop" in each for each in found)

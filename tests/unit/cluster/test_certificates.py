@@ -1,0 +1,132 @@
+"""When certificates end: whose end is told, and how urgent it is."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from tests.support.certificates import Issued, authority
+from tests.support.settings import settings_for
+from twinlog.cluster.certificates import (
+    DAY_S,
+    CertificateEnd,
+    Ending,
+    Held,
+    certificate_ends,
+    urgent,
+)
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.cluster.security.security_settings import SecuritySettings
+
+CA = authority("CA", days=(-30, 300))
+NEXT_CA = authority("Next CA", days=(-30, 3000))
+ISSUER = CA.issue("Issuer", days=(-1, 5), is_authority=True)
+LEAF = ISSUER.issue("mirror", days=(-1, 90))
+
+
+def entered_with(**security: object) -> ClusterSettings:
+    settings = SecuritySettings(protocol="SSL", **security)  # type: ignore[arg-type]
+    return ClusterSettings(alias="A", bootstrap=settings_for("host:1").bootstrap, security=settings)
+
+
+def end_of(issued: Issued) -> int:
+    return int(issued.certificate.not_valid_after_utc.timestamp())
+
+
+@pytest.mark.parametrize(
+    ("pem", "first", "last"),
+    [
+        (CA.pem, CA, CA),
+        (CA.pem + NEXT_CA.pem, CA, NEXT_CA),
+        (NEXT_CA.pem + CA.pem, CA, NEXT_CA),
+    ],
+    ids=["one", "in-order", "reversed"],  # the texts differ from process to process
+)
+def test_of_a_truststore_the_earliest_is_told(pem: str, first: Issued, last: Issued) -> None:
+    (found,) = certificate_ends([entered_with(ca_pem=pem)])
+    assert found.held is Held.TRUSTSTORE
+    assert (found.ends_at, found.last_ends_at) == (end_of(first), end_of(last))
+    assert found.subject == f"CN={first.certificate.subject.rfc4514_string()[3:]}"
+
+
+def test_of_a_chain_whatever_ends_first() -> None:
+    (found,) = certificate_ends(
+        [entered_with(certificate_chain_pem=LEAF.pem + ISSUER.pem, private_key_pem="-")]
+    )
+    assert (found.held, found.subject) == (Held.CLIENT, "CN=Issuer")
+    assert found.ends_at == found.last_ends_at == end_of(ISSUER)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        settings_for("host:1"),
+        entered_with(),
+        entered_with(ca_pem="-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+        ClusterSettings(
+            alias="A",
+            bootstrap=settings_for("host:1").bootstrap,
+            security=SecuritySettings(protocol="SASL_PLAINTEXT", ca_pem=CA.pem),
+        ),
+    ],
+)
+def test_where_no_certificate_of_ours_is_used_nothing_is_told(settings: ClusterSettings) -> None:
+    assert certificate_ends([settings]) == ()
+
+
+def test_the_same_for_several_clients_is_told_once() -> None:
+    settings = entered_with(ca_pem=CA.pem)
+    assert len(certificate_ends([settings, settings])) == 1
+
+
+NOW = 1_800_000_000
+
+
+def an_end(in_days: float, last_in_days: float | None = None) -> CertificateEnd:
+    last = in_days if last_in_days is None else last_in_days
+    return CertificateEnd(
+        cluster="A",
+        held=Held.CLIENT if last_in_days is None else Held.TRUSTSTORE,
+        file="me.pem",
+        subject="CN=mirror",
+        ends_at=int(NOW + in_days * DAY_S),
+        last_ends_at=int(NOW + last * DAY_S),
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (an_end(15), Ending.FAR),
+        (an_end(14), Ending.FAR),
+        (an_end(13.9), Ending.SOON),
+        (an_end(0), Ending.SOON),
+        (an_end(-0.1), Ending.OVER),
+        (an_end(13, 300), Ending.SOON),
+        (an_end(-1, 300), Ending.SOON),  # while issuers change over: the other one vouches
+        (an_end(-2, -1), Ending.OVER),
+    ],
+)
+def test_fourteen_days_before_it_is_urgent(end: CertificateEnd, expected: Ending) -> None:
+    assert end.ending(NOW) is expected
+    assert urgent([end], NOW) == (() if expected is Ending.FAR else ((expected, end),))
+
+
+def test_the_line_names_file_subject_and_date() -> None:
+    line = an_end(3).line(NOW)
+    date = datetime.datetime.fromtimestamp(NOW + 3 * DAY_S, datetime.UTC)
+    for part in ("cluster A", "me.pem", "CN=mirror", f"ends on {date:%Y-%m-%d %H:%M} UTC"):
+        assert part in line
+    assert "ended on" in an_end(-3).line(NOW)
+
+
+def test_the_file_is_the_one_of_the_key_and_the_key_where_there_is_none() -> None:
+    files = (
+        ("sasl.jaas.config: ssl.truststore.location", "endpoint.pem"),
+        ("ssl.truststore.location", "ca.pem"),
+    )
+    (found,) = certificate_ends([entered_with(ca_pem=CA.pem, files=files)])
+    assert found.file == "ca.pem"
+    (found,) = certificate_ends([entered_with(ca_pem=CA.pem)])
+    assert found.file == "ssl.truststore.certificates"

@@ -1,0 +1,53 @@
+"""`twinlog.rest.*`: who may come in over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import Loader
+from twinlog.config.rest import OPEN, RestConfig, Role
+from twinlog.errors import ConfigError
+
+
+def test_without_a_key_nobody_is_asked_who_it_is(read: Loader) -> None:
+    assert read().rest == OPEN
+    assert not read().rest.is_guarded
+
+
+def test_all_keys(read: Loader) -> None:
+    found = read(
+        "twinlog.rest.tokens.file = /etc/twinlog/tokens",
+        "twinlog.rest.monitoring.open = true",
+        "twinlog.rest.tls.certificate.file = /etc/twinlog/server.pem",
+        "twinlog.rest.tls.private.file = /etc/twinlog/server.key",
+        "twinlog.rest.tls.client.ca.file = /etc/twinlog/clients.pem",
+        "twinlog.rest.tls.client.role = operate",
+    )
+    assert found.warnings == read().warnings
+    assert found.rest == RestConfig(
+        tokens_file=Path("/etc/twinlog/tokens"),
+        monitoring_is_open=True,
+        certificate_file=Path("/etc/twinlog/server.pem"),
+        private_key_file=Path("/etc/twinlog/server.key"),
+        client_ca_file=Path("/etc/twinlog/clients.pem"),
+        client_role=Role.OPERATE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("twinlog.rest.tokens.file =", "names no file"),
+        ("twinlog.rest.tls.client.ca.file = /ca", r"set that as well"),
+        ("twinlog.rest.tls.client.role = read", r"set that as well"),
+        ("twinlog.rest.token.file = /t", r"did you mean twinlog\.rest\.tokens\.file"),
+        ("A->B.twinlog.rest.tokens.file = /t", r"write twinlog\.rest\.tokens\.file"),
+        ("B.twinlog.rest.tokens.file = /t", r"write twinlog\.rest\.tokens\.file"),
+        ("twinlog.rest.monitoring.open = yes", "true"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(read: Loader, line: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(line)

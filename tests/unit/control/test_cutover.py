@@ -1,0 +1,200 @@
+"""What a cutover decides from what it has seen; without brokers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.snapshots import PUBLISHED
+from twinlog.cli.commands.cutover import switchover as command
+from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
+from twinlog.cluster.topics.admin import ProducerState
+from twinlog.control.cutover import gates
+from twinlog.control.cutover.copies import Copy, _foreign
+from twinlog.control.cutover.failover import FailoverPlan
+from twinlog.control.cutover.fence import fence_acl, fenced_topics
+from twinlog.control.cutover.fence_proof import _writers
+from twinlog.control.cutover.gates import Gate, require_open
+from twinlog.control.cutover.groups import GroupPlan, Outcome, Place
+from twinlog.control.cutover.scope import Scope
+from twinlog.control.cutover.told import Told
+from twinlog.errors import FlowError, Unsupported, UsageError
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.map.runs import Run
+from twinlog.mirror.state.published import Behind
+from twinlog.model import SEQUENCE_MODULUS, TopicId, TopicPartition
+from twinlog.wire.topic_acl import WRITE, Pattern, Permission
+
+HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+
+
+def place(to: int = 10, now: int = -1, **more: Any) -> Place:
+    return Place(source=HERE, target=THERE, committed=10, to=to, now=now, **more)
+
+
+def group(*places: Place, **more: Any) -> GroupPlan:
+    return GroupPlan(group="shop", places=places, **more)
+
+
+@pytest.mark.parametrize(
+    ("to", "now", "outcome"),
+    [
+        (10, -1, Outcome.BEHIND),
+        (10, 9, Outcome.BEHIND),
+        (10, 10, Outcome.THERE),
+        (10, 11, Outcome.AHEAD),
+        (-1, -1, Outcome.NO_PLACE),
+        (-1, 5, Outcome.LEFT),
+    ],
+)
+def test_a_group_only_moves_forwards(to: int, now: int, outcome: Outcome) -> None:
+    one = group(place(to, now))
+    assert one.places[0].outcome is outcome
+    assert bool(one.to_set) is (outcome is Outcome.BEHIND)
+    assert one.is_done is (outcome in (Outcome.THERE, Outcome.AHEAD, Outcome.LEFT))
+
+
+def test_of_many_partitions_those_that_are_not_exact_are_shown_first() -> None:
+    many = [place(10, 10) for _ in range(30)]
+    lines = list(group(*many, place(why_not_exact="nobody knows")).lines())
+    assert "nobody knows" in lines[1]
+    assert lines[-1] == "  and 21 partitions more: is there: 21 (--format json: all)"
+    assert len(lines) == 12
+    assert len(list(group(*many[:10]).lines())) == 11
+
+
+def test_a_group_in_use_or_unseen_on_the_target_is_never_set() -> None:
+    assert group(place(), in_use_there=True).to_set == {}
+    unseen = group(place(), problem="grant DESCRIBE on group shop")
+    assert unseen.to_set == {}
+    assert not unseen.is_done
+    assert not unseen.is_exact
+
+
+def copy(**more: Any) -> Copy:
+    return Copy(source=HERE, target=THERE, **more)
+
+
+def failover(one: Copy, told: Told, *groups: GroupPlan) -> FailoverPlan:
+    return FailoverPlan(
+        flow="A->B", source_problem="", told=told, copies=(one,), groups=groups, promoted=""
+    )
+
+
+def behind(topic: str, upstream: int, end: int) -> Behind:
+    return Behind(topic=topic, partition=0, upstream=upstream, end=end)
+
+
+def test_what_is_missing_is_told_by_the_source_or_by_whoever_saw_it_last() -> None:
+    seen = failover(copy(upstream=20, source_end=25), Told(status=None))
+    assert seen.missing(seen.copies[0]) == 5
+    gone = copy(upstream=20)
+    assert failover(gone, Told(status=None)).missing(gone) == -1
+    told = replace(PUBLISHED, loss_records=30, behind=(behind("orders", 20, 50),))
+    plan = failover(gone, Told(status=told))
+    assert plan.missing(gone) == 30
+    assert not plan.is_clear
+    assert "[20, 50) is missing, up to 30 records" in "\n".join(plan.lines())
+    later = copy(upstream=45)
+    assert failover(later, Told(status=told)).missing(later) == 5, "it copied on behind the row"
+    others = replace(PUBLISHED, loss_records=30, behind=(behind("audit", 20, 50),))
+    assert failover(gone, Told(status=others)).missing(gone) == 0
+    more = replace(others, loss_records=31)
+    assert failover(gone, Told(status=more)).missing(gone) == -1, "not all is in the row"
+    unknown = replace(others, loss_unknown=1)
+    assert failover(gone, Told(status=unknown)).missing(gone) == -1
+
+
+def test_clear_is_a_failover_that_loses_nothing_and_leaves_no_group() -> None:
+    whole = copy(upstream=20, source_end=20)
+    assert failover(whole, Told(status=None), group(place(10, 10))).is_clear
+    assert not failover(whole, Told(status=None), group(place(), in_use_there=True)).is_clear
+    inexact = group(place(why_not_exact="the copy ends at 5, 5 before it"))
+    assert not failover(whole, Told(status=None), inexact).is_clear
+    assert not failover(copy(source_end=20), Told(status=None)).is_clear
+
+
+def known(first: Run) -> PartitionMap:
+    key = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
+    found = SimpleNamespace(key=key, runs=[first], producers={7})
+    return cast("PartitionMap", found)
+
+
+def wrote(sequence: int) -> ProducerState:
+    return ProducerState(
+        producer_epoch=0,
+        last_sequence=sequence,
+        last_timestamp=1_800_000_000_000,
+        current_transaction_start_offset=-1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "sequence", "foreign"),
+    [
+        (Run(0, 0, 0), 20, 19, 0),
+        (Run(0, 0, 0), 30, 19, 10),
+        (Run(0, 5, 0), 25, 14, 10),
+        (Run(0, 0, 0), 20, 24, 0),
+        (Run(0, SEQUENCE_MODULUS, 0), 0, SEQUENCE_MODULUS - 1, 0),
+        (Run(SEQUENCE_MODULUS, 0, 0), 3, 1, 1),
+    ],
+)
+def test_records_of_others_behind_the_copy_are_told_by_our_sequences(
+    first: Run, end: int, sequence: int, foreign: int
+) -> None:
+    assert _foreign(known(first), end, {7: wrote(sequence), 9: wrote(3)}) == foreign
+
+
+def test_where_our_sequences_are_forgotten_nothing_is_said() -> None:
+    assert _foreign(known(Run(0, 0, 0)), 20, {9: wrote(3)}) is None
+    assert _foreign(known(Run(0, 0, 0)), 20, Unsupported("too old")) is None
+
+
+def test_who_wrote_is_found_by_the_sequence_that_moved() -> None:
+    before = {HERE: {7: wrote(3), 9: wrote(5)}}
+    after = {HERE: {7: wrote(3), 9: wrote(8)}}
+    (one,) = _writers({HERE: 10}, {HERE: 13}, before, after)
+    assert (one.producer_id, one.records) == (9, 3)
+    assert "producer id 9 (epoch 0) is at sequence 8" in str(one)
+    (one,) = _writers({HERE: 10}, {HERE: 13}, before, before)
+    assert "a producer without an id" in str(one)
+    assert _writers({HERE: 10}, {HERE: 10}, before, after) == []
+
+
+def test_gates_that_are_closed_end_a_run_unless_they_are_accepted() -> None:
+    scope = cast("Scope", SimpleNamespace(name="A->B"))
+    some = [
+        Gate(name="lag", is_open=False, evidence=("2,000 records",)),
+        Gate(name="acls", is_open=True, evidence=("all there",)),
+    ]
+    require_open(scope, some, ["lag"])
+    with pytest.raises(FlowError, match="lag: 2,000 records; nothing was changed") as caught:
+        require_open(scope, some, ["acls"])
+    assert caught.value.code == "GATE_CLOSED"
+    assert [*some[0].lines()] == ["gate lag: CLOSED: 2,000 records"]
+
+
+def test_the_command_line_knows_every_gate() -> None:
+    assert command.GATES == gates.GATES
+
+
+def test_only_the_flows_name_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
+    for typed, is_meant in (("A->B", True), ("A -> B", True), ("yes", False), ("", False)):
+        monkeypatch.setattr("click.prompt", lambda *_, typed=typed, **__: typed)
+        assert is_confirmed("A->B", "What is missing stays missing.") is is_meant
+    with pytest.raises(UsageError, match="give --yes"):
+        require_an_answer(yes=False, dry_run=False)  # nobody sits at a test's stdin
+    require_an_answer(yes=False, dry_run=True)
+
+
+def test_only_an_acl_for_everybody_is_a_fence() -> None:
+    acl = fence_acl("orders")
+    assert (acl.operation, acl.permission) == (WRITE, Permission.DENY)
+    assert fenced_topics([acl]) == {"orders"}
+    assert fenced_topics([acl._replace(principal="User:app")]) == set()
+    assert fenced_topics([acl._replace(host="10.0.0.1")]) == set()
+    assert fenced_topics([acl._replace(pattern=int(Pattern.PREFIXED))]) == set()

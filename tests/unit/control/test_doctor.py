@@ -1,0 +1,336 @@
+"""Every reason that `twinlog doctor` knows, each from what was seen of a flow."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import snapshots
+from twinlog.cli.commands.compare.doctor import parts
+from twinlog.cli.terminal.tables import write_all
+from twinlog.cluster.topics.quotas import Quota
+from twinlog.codes import FlowState
+from twinlog.config.flow.tuning import Tuning
+from twinlog.control.doctor.finding import Finding, Likelihood
+from twinlog.control.doctor.findings import CHECKS, findings
+from twinlog.control.doctor.look import heard, snapshot_of, told_rate
+from twinlog.control.doctor.observation import Limit, Observation, Side
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.status_file import StatusFile, running_mirrors
+from twinlog.model import TopicPartition
+from twinlog.wire.recompress import Recompression
+from twinlog.wire.record_batch import Codec
+
+MB = 1_000_000
+A = Side(alias="A", round_trips_ms={0: 1.0})
+B = Side(alias="B", round_trips_ms={1: 2.0, 2: 2.5})
+
+
+def lagging(number: int = 0, lag: int = 1000, **changes: Any) -> PartitionSnapshot:
+    """A partition that is behind for a minute."""
+    return snapshots.partition(
+        number=number, **{"state": "COPYING", "lag": lag, "lag_ms": 60_000, **changes}
+    )
+
+
+def seen(*partitions: PartitionSnapshot, state: str = "RUNNING", **changes: Any) -> Observation:
+    """A flow with these partitions; `reason`, `lanes` and `code` are the flow's."""
+    of_flow = {name: changes.pop(name) for name in ("reason", "lanes", "code") if name in changes}
+    base = Observation(
+        snapshot=snapshots.flow(*partitions, state=state, **of_flow),
+        file="mm2.properties",
+        source=A,
+        target=B,
+    )
+    return replace(base, **changes)
+
+
+def only(observation: Observation, cause: str) -> Finding:
+    """The first of all findings, which must be this one."""
+    found = findings(observation)
+    assert found, cause
+    assert found[0].cause == cause, found
+    return found[0]
+
+
+def test_nothing_is_found_where_a_flow_is_at_its_end_or_runs_close_behind() -> None:
+    assert findings(seen(snapshots.partition())) == []
+    busy = lagging(lag=50_000, lag_ms=1500)
+    assert findings(seen(busy, rates={TopicPartition("orders", 0): 90.0 * MB})) == []
+
+
+def test_cluster_that_does_not_answer() -> None:
+    gone = Side(alias="B", problem="no broker answers [UNREACHABLE]")
+    found = only(seen(target=gone, state="FAILED", reason="no broker answers"), "unreachable")
+    assert "B does not answer from this host: no broker answers" in found.what
+    assert "B.bootstrap.servers" in found.todo
+    assert len(findings(seen(target=gone, state="FAILED"))) == 1
+
+
+def test_no_process_runs_it() -> None:
+    where = "it last ran on east-1 (process 7) and ended in order"
+    found = only(seen(lagging(lag=7), state="NOT_RUNNING", reason=where), "not_running")
+    assert found.what == f"no process is heard to run it; 7 records wait; {where}"
+    assert found.todo.startswith("twinlog mirror mm2.properties")
+
+
+def test_flow_that_failed_and_what_its_code_asks_for() -> None:
+    found = only(seen(state="FAILED", reason="it is away", code="MAP_MISSING"), "failed")
+    assert "twinlog offsets rebuild" in found.todo
+
+
+def test_degraded_flow_says_why() -> None:
+    reason = "cluster B cannot be reached [UNREACHABLE]"
+    assert only(seen(state="DEGRADED", reason=reason), "degraded").what == reason
+
+
+def test_process_that_is_silent() -> None:
+    found = only(seen(silent_ms=65_000), "silent")
+    assert "has said nothing for 1 min 5 s" in found.what
+
+
+def test_flow_that_somebody_paused() -> None:
+    reason = "paused by ann@east-1: brokers are upgraded"
+    found = only(seen(lagging(lag=9), state="PAUSED", reason=reason, lanes=0), "paused")
+    assert found.what == f"{reason}; 9 records wait"
+    assert found.todo == "twinlog flow resume mm2.properties --flow 'A->B'"
+
+
+def test_flow_that_was_paused_and_does_not_run_either() -> None:
+    stopped = seen(lagging(), state="NOT_RUNNING", reason="paused by ann@east-1; it never ran")
+    assert [one.cause for one in findings(stopped)][:2] == ["not_running", "paused"]
+
+
+def test_topic_that_somebody_paused() -> None:
+    part = lagging(lag=5, state="PAUSED", message="paused by ann@east-1")
+    found = only(seen(part, snapshots.partition("audit")), "topic_paused")
+    assert found.what == "orders: paused by ann@east-1; 5 records wait"
+    assert found.todo == "twinlog topic resume mm2.properties --flow 'A->B' --topics orders"
+
+
+def test_no_lane_runs() -> None:
+    found = only(seen(lagging(lag=5), lanes=0), "no_lanes")
+    assert "5 records wait" in found.what
+    assert "free cores" in found.todo
+
+
+@pytest.mark.parametrize("code", ["NO_LEADER", "TARGET_UNDER_MIN_ISR", "DIVERGED"])
+def test_partitions_that_stand_still_with_a_code(code: str) -> None:
+    failed = [
+        snapshots.partition(number=n, state="FAILED", lag=-1, code=code, message=f"orders-{n}: no")
+        for n in range(2)
+    ]
+    found = only(seen(*failed, state="PARTLY_FAILED"), code.lower())
+    assert f"2 partitions stand still with {code} (orders-0, orders-1): orders-0: no" in found.what
+    assert found.todo
+    assert "`" not in found.todo
+
+
+def test_the_code_of_most_partitions_comes_first() -> None:
+    one = snapshots.partition(state="FAILED", code="DIVERGED", message="no")
+    many = [
+        snapshots.partition(number=n, state="RETRYING", code="NO_LEADER", message="no")
+        for n in (1, 2)
+    ]
+    found = findings(seen(one, *many))
+    assert [each.cause for each in found] == ["no_leader", "diverged"]
+    assert "are tried again and again" in found[0].what
+
+
+def test_leader_and_replicas_that_the_clusters_miss_now() -> None:
+    tps = (TopicPartition("orders", 3), TopicPartition("orders", 4))
+    found = only(seen(source=replace(A, leaderless=tps)), "no_leader")
+    assert found.what == "2 partitions of A have no leader (orders-3, orders-4)"
+    found = only(seen(target=replace(B, under_min_isr=tps)), "target_under_min_isr")
+    assert "min.insync.replicas" in found.what
+
+
+def test_retention_that_takes_records_before_they_are_copied() -> None:
+    near = lagging(is_near_deletion=True, left_ms=600_000, needs_ms=-1)
+    found = only(seen(near, state="DEGRADED", reason="soon [RETENTION_NEAR]"), "degraded")
+    assert "raise retention.ms" in found.todo
+    found = only(seen(near), "retention_near")
+    assert "in 10 min the source may delete" in found.what
+    assert "retention.ms or retention.bytes of orders on A" in found.todo
+
+
+@pytest.mark.parametrize("is_key", [True, False])
+def test_limit_and_who_set_it(is_key: bool) -> None:
+    who = "twinlog.max.bytes.per.second" if is_key else "ann@east-1: weekend"
+    limit = Limit(bytes_per_second=30_000, who=who, is_key=is_key)
+    rates = {TopicPartition("orders", 0): 29_000.0}
+    found = only(seen(lagging(), state="THROTTLED", limit=limit, rates=rates), "limit")
+    assert found.what == f"it is limited to 30.0 KB/s by {who}, and it copies 29.0 KB/s"
+    assert ("--none" in found.todo) is not is_key
+    # a limit that is far away holds nothing back
+    far = replace(limit, bytes_per_second=100 * MB)
+    assert "limit" not in [each.cause for each in findings(seen(lagging(), limit=far, rates=rates))]
+
+
+def test_quota_of_the_brokers() -> None:
+    mine = Quota(entity=(("client-id", "twinlog-A->B"),), key="producer_byte_rate", value=30_000.0)
+    target = replace(B, quotas=(mine,))
+    found = only(seen(lagging(), state="THROTTLED", target=target), "quota")
+    assert "B keeps a quota of 30.0 KB/s for client-id twinlog-A->B" in found.what
+    assert "--add-config producer_byte_rate=..." in found.todo
+    rates = {TopicPartition("orders", 0): 28_000.0}
+    assert only(seen(lagging(), target=target, rates=rates), "quota")
+    # on another host, of whose rate nothing is known
+    assert only(seen(lagging(), target=target), "quota").likelihood is Likelihood.POSSIBLE
+    assert mine.may_bind("twinlog-A->B")
+    assert not mine.may_bind("twinlog-B->A")
+
+
+def test_quota_that_is_felt_and_not_seen() -> None:
+    hidden = seen(lagging(), state="THROTTLED", target=replace(B, quotas=None))
+    assert "grant DESCRIBE_CONFIGS on the cluster of B" in only(hidden, "quota").todo
+
+
+def test_transaction_that_is_open_at_the_source() -> None:
+    held = snapshots.partition(lag=0, loss_records=40)
+    found = only(seen(held), "open_transaction")
+    assert "40 offsets behind it in orders-0" in found.what
+
+
+def test_fetches_that_are_too_small_for_the_way() -> None:
+    far = replace(A, round_trips_ms={0: 40.0})
+    tuning = Tuning(partition_fetch_bytes=MB, fetch_bytes=2 * MB)
+    one = {TopicPartition("orders", 0): 20.0 * MB}
+    found = only(seen(lagging(), source=far, tuning=tuning, rates=one), "small_fetches")
+    assert "1.0 MB each 40 ms is at most 25.0 MB/s for a partition" in found.what
+    assert found.todo == f"raise A.consumer.max.partition.fetch.bytes above {MB}"
+    many = {TopicPartition("orders", n): 10.0 * MB for n in range(6)}
+    behind = [lagging(n) for n in range(6)]
+    found = only(seen(*behind, source=far, tuning=tuning, rates=many), "small_fetches")
+    assert "A.consumer.fetch.max.bytes" in found.todo
+
+
+def test_fewer_lanes_than_cores() -> None:
+    behind = [lagging(n) for n in range(6)]
+    found = only(seen(*behind, cores=8, tasks_max=2), "few_lanes")
+    assert found.what == (
+        "2 lanes copy 6 partitions that are behind, of 8 cores, since tasks.max = 2"
+    )
+    assert found.todo == "raise tasks.max to 6"
+    assert "--lanes" in only(seen(*behind, cores=8), "few_lanes").todo
+    assert "few_lanes" not in [each.cause for each in findings(seen(*behind, cores=2))]
+
+
+def test_tasks_max_on_another_host() -> None:
+    behind = [lagging(n) for n in range(6)]
+    found = only(seen(*behind, tasks_max=2), "few_lanes")
+    assert found.likelihood is Likelihood.POSSIBLE
+    assert found.what == "2 lanes copy 6 partitions that are behind, since tasks.max = 2"
+    assert "few_lanes" not in [each.cause for each in findings(seen(*behind, tasks_max=9))]
+
+
+def test_rate_that_a_leader_told_on_another_host() -> None:
+    first = snapshots.PUBLISHED
+    later = replace(first, at_ms=first.at_ms + 10_000, bytes=first.bytes + 5 * MB)
+    older = replace(first, generation=first.generation - 1, bytes=0)
+    rows = [older.encode(), first.encode(), later.encode()]
+    assert told_rate("A->B", rows) == 500_000.0
+    assert told_rate("A->B", rows[:2]) is None
+    assert told_rate("B->A", rows) is None
+    assert "500 KB/s" in only(seen(lagging(), told_rate=500_000.0), "at_its_limits").what
+
+
+def test_commands_are_quoted() -> None:
+    paused = seen(state="PAUSED", reason="paused by ann", file="my files/mm2.properties")
+    assert only(paused, "paused").todo == (
+        "twinlog flow resume 'my files/mm2.properties' --flow 'A->B'"
+    )
+
+
+def test_one_partition_has_most_of_the_lag() -> None:
+    parts = [lagging(0, 9_000), lagging(1, 1_000), snapshots.partition(number=2)]
+    found = only(seen(*parts), "one_partition")
+    assert found.what.startswith("orders-0 has 90% of the lag (9,000 of 10,000 records)")
+    assert "A.consumer.max.partition.fetch.bytes (2.1 MB now)" in found.todo
+    even = [lagging(n) for n in range(3)]
+    assert "one_partition" not in [each.cause for each in findings(seen(*even))]
+
+
+def test_batches_that_do_not_pass_as_they_are() -> None:
+    tuning = Tuning(recompression=Recompression(codec=Codec.ZSTD, every=True), join_bytes=16_384)
+    slow = seen(lagging(), tuning=tuning, decoded={"orders": "cleanup.policy = compact"})
+    assert [each.cause for each in findings(slow)] == ["recompressed", "joined", "decoded"]
+    assert "every batch may be packed anew with zstd" in findings(slow)[0].what
+    assert "batches of 1 topic, of 1 that are behind" in findings(slow)[2].what
+
+
+def test_share_of_batches_that_lanes_recoded() -> None:
+    part = lagging(batches=200, recoded=150)
+    slow = seen(part, decoded={"orders": "cleanup.policy = compact leaves holes"})
+    found = only(slow, "recoded")
+    assert found.what == (
+        "75% of the batches of partitions that are behind were decoded or packed anew (150 of "
+        "200): orders: cleanup.policy = compact leaves holes"
+    )
+    codec = Tuning(recompression=Recompression(codec=Codec.ZSTD, every=True))
+    assert "compression.type" in only(seen(part, tuning=codec), "recoded").todo
+    few = seen(lagging(batches=200, recoded=2), tuning=codec)
+    assert [each.cause for each in findings(few)] == ["at_its_limits"]
+
+
+def test_far_clusters_and_what_is_left() -> None:
+    far = replace(B, round_trips_ms={1: 180.0, 2: 20.0})
+    found = only(seen(lagging(), target=far), "far_away")
+    assert "a round trip to B takes 180 ms from here (broker 1)" in found.what
+    left = only(seen(lagging(), rates={TopicPartition("orders", 0): 5.0 * MB}), "at_its_limits")
+    assert "1,000 records wait since 1 min; 2 lanes copy 5.0 MB/s" in left.what
+    assert "A 1.0 ms, B 2.5 ms" in left.what
+
+
+def test_the_surest_comes_first() -> None:
+    parts = [lagging(0, 9_000), lagging(1, 10), snapshots.partition(number=2, state="FAILED",
+             code="DIVERGED", message="no")]  # fmt: skip
+    slow = seen(*parts, tuning=Tuning(join_bytes=9))
+    found = findings(slow)
+    assert [each.cause for each in found] == ["diverged", "one_partition", "joined"]
+    assert [each.likelihood for each in found] == list(Likelihood)
+    assert len(CHECKS) == len({check.__name__ for check in CHECKS})
+
+
+def test_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = seen(lagging(), tuning=Tuning(join_bytes=9), notes=("quotas are not seen: no",))
+    write_all(parts(slow, findings(slow)))
+    head, note, first, todo = capsys.readouterr().out.splitlines()
+    assert head == (
+        "A->B: RUNNING, 1,000 records behind (1 min), 2 lanes, round trips: A 1.0 ms, B 2.5 ms"
+    )
+    assert note == "  note: quotas are not seen: no"
+    assert first.startswith("  1. possible: small batches")
+    assert todo.startswith("     do: set batch.size = 0")
+    write_all(parts(seen(), []))
+    assert "nothing holds it back" in capsys.readouterr().out
+
+
+def test_a_status_file_is_heard_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    flow = snapshots.flow(lagging(), state="THROTTLED", reason="slow")
+    file = StatusFile(tmp_path / "mm2.properties")
+    file.write([flow])
+    found = heard(running_mirrors(tmp_path / "mm2.properties"), "A->B")
+    assert found is not None
+    assert _same(found.snapshot) == _same(flow)
+    assert heard(running_mirrors(), "B->A") is None
+    standby = replace(flow, state=FlowState.STANDBY)
+    file.write([standby])
+    assert heard(running_mirrors(), "A->B") is None
+
+
+def _same(flow: FlowSnapshot) -> str:
+    return json.dumps(flow.as_json(), sort_keys=True)
+
+
+def test_a_status_file_of_an_older_release_is_heard() -> None:
+    value = snapshots.flow(lagging()).as_json()
+    del value["generation"], value["rpo_ms"], value["partitions"][0]["left_ms"]
+    assert snapshot_of(value).partitions[0].left_ms == -1

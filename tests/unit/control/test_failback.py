@@ -1,0 +1,466 @@
+"""What a failback decides from what it has seen; without brokers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from twinlog.client.export import Span
+from twinlog.client.record_lines import record_line, record_of
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.group_offsets import Committed
+from twinlog.control.cutover.scope import Scope
+from twinlog.control.failback import copy_end, failback, replay, saved, tail
+from twinlog.control.failback.copy_end import CopyEnds
+from twinlog.control.failback.failback import Failback
+from twinlog.control.failback.parting import Parting, SourceLog
+from twinlog.control.failback.plan import FailbackPlan, Tail
+from twinlog.control.failback.replay import Replay, Work, work_of
+from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
+from twinlog.control.failback.tail import TailCounts, TailRecord, Transaction
+from twinlog.errors import BrokerRefused, FlowError
+from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.mirror.map.runs import Run
+from twinlog.mirror.skips import Skip
+from twinlog.mirror.state.intents import IntentKind
+from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.record_batch import BatchHeader
+from twinlog.wire.records import Record
+
+TP, REMOTE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+OWNER = Owner(flow="A->B", source_cluster_id="one")
+HERE = Path()
+NO_CLIENT = cast("ClusterClient", None)
+
+
+def file(first: int, next_: int) -> SavedFile:
+    return SavedFile(
+        name=f"{first}", tp=TP, span=Span(first, next_), records=1, aborted=0, size=1, sha256=""
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        ([], [(20, 40)]),
+        ([(20, 40)], []),
+        ([(10, 50)], []),
+        ([(20, 30)], [(30, 40)]),
+        ([(25, 30)], [(20, 25), (30, 40)]),
+        ([(20, 25), (22, 30), (35, 60)], [(30, 35)]),
+        ([(50, 60)], [(20, 40)]),
+    ],
+    ids=["none", "all", "more", "begin", "middle", "overlap", "elsewhere"],
+)
+def test_what_no_file_holds_is_saved(
+    files: list[tuple[int, int]], left: list[tuple[int, int]]
+) -> None:
+    assert uncovered(Span(20, 40), [file(*one) for one in files]) == [Span(*one) for one in left]
+
+
+def records(*offsets: int) -> list[TailRecord]:
+    return [
+        TailRecord(
+            record=Record(offset=n, timestamp=n, key=None, value=b"\xff", headers=(("h", None),)),
+            is_log_append_time=False,
+            leader_epoch=3,
+            transaction=Transaction.NONE,
+        )
+        for n in offsets
+    ]
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[TailRecord]:
+    """What A holds."""
+    held = records(20, 21, 23)
+    monkeypatch.setattr(saved, "read_tail", lambda *_: iter(held))
+    return held
+
+
+def save(folder: Path, first: int = 20, next_: int = 24) -> list[SavedFile]:
+    one = SavedTail(folder, OWNER)
+    with one.locked():
+        one.save(NO_CLIENT, TP, Span(first, next_), lambda _: None)
+        one.write_manifest(one.files(), [])
+    return one.files()
+
+
+def test_a_folder_of_another_flow_or_one_that_was_changed_is_left(
+    tmp_path: Path, log: list[TailRecord]
+) -> None:
+    assert log
+    (one,) = save(tmp_path)
+    assert (one.records, one.span) == (3, Span(20, 24))
+    other = SavedTail(tmp_path, Owner(flow="A->C", source_cluster_id="one"))
+    with pytest.raises(FlowError, match="holds the tail of A->B") as caught, other.locked():
+        pass
+    assert caught.value.code == "SAVED_OTHERWISE"
+    path = tmp_path / one.name
+    text = path.read_text()
+    for wrong in (text.replace('"offset":21', '"offset":19'), "no json\n", text + text):
+        path.write_text(wrong)
+        with pytest.raises(FlowError, match="is no record of"):
+            SavedTail(tmp_path, OWNER).files()
+    path.unlink()
+    with pytest.raises(FlowError, match="not there any more"):
+        SavedTail(tmp_path, OWNER).files()
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(FlowError, match="cannot be read"):
+        SavedTail(tmp_path, OWNER).files()
+
+
+def test_what_was_said_of_other_topics_stays_in_the_manifest(tmp_path: Path) -> None:
+    one = SavedTail(tmp_path, OWNER)
+    first, again, other = (
+        {"topic": topic, "partition": 0, "deleted": deleted}
+        for topic, deleted in (("orders", None), ("orders", [20, 24]), ("audit", None))
+    )
+    for told in (first, again, other):
+        with one.locked():
+            one.write_manifest([], [told])
+    found = json.loads((tmp_path / "manifest.json").read_text())
+    assert found["partitions"] == [other, again]
+
+
+def test_two_runs_never_save_to_one_folder(tmp_path: Path) -> None:
+    one, caught = SavedTail(tmp_path, OWNER), list[str]()
+
+    def second() -> None:
+        try:
+            with SavedTail(tmp_path, OWNER).locked():
+                pass
+        except FlowError as error:
+            caught.append(error.code)
+
+    with one.locked():
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert caught == ["SAVE_BUSY"]
+
+
+def test_a_saved_name_is_never_taken_twice(tmp_path: Path, log: list[TailRecord]) -> None:
+    assert log
+    save(tmp_path)
+    with pytest.raises(FileExistsError):
+        save(tmp_path)
+
+
+def test_a_line_is_read_back_as_it_was() -> None:
+    odd = Record(
+        offset=7, timestamp=-1, key=b"\xfe", value=None, headers=(("\udcff", b"x"), ("é", None))
+    )
+    assert record_of(json.loads(record_line(0, odd, is_log_append_time=False))) == odd
+
+
+def plan(**more: Any) -> FailbackPlan:
+    parting = Parting(source=TP, target=REMOTE, at=20, log=(0, 25), stable=more.pop("stable", 25))
+    return FailbackPlan(
+        flow="A->B",
+        promoted=more.pop("promoted", "by me"),
+        tails=(Tail(parting=parting, counts=TailCounts()),),
+    )
+
+
+def scope() -> Scope:
+    config = SimpleNamespace(flow=SimpleNamespace(source="A", target="B"))
+    found = SimpleNamespace(require_source=lambda: None, source=None, name="A->B", config=config)
+    return cast("Scope", found)
+
+
+def test_a_run_begins_only_behind_a_promotion_and_with_no_open_transaction() -> None:
+    assert plan().is_open
+    work = Failback(scope(), print)
+    for wrong, code in ((plan(promoted=""), "NOT_PROMOTED"), (plan(stable=22), "TAIL_OPEN")):
+        assert not wrong.is_open
+        with pytest.raises(FlowError) as caught:
+            work._require(wrong)
+        assert caught.value.code == code
+
+
+def test_what_the_copy_still_brought_behind_the_plan_is_no_tail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work, shown, seen = Failback(scope(), print), plan(), list[Any]()
+    later = replace(shown.tails[0].parting, at=23)
+    looks = iter([[later], [replace(later, stable=24)]])
+    monkeypatch.setattr(failback, "partings", lambda _: next(looks))
+    monkeypatch.setattr(work._reverse, "settled", lambda found: found)
+    monkeypatch.setattr(work._reverse, "prepare", seen.append)
+    monkeypatch.setattr(work._reverse, "lines", lambda _: [])
+    monkeypatch.setattr(work, "_until_over", lambda _: None)
+
+    def save_(found: list[Parting], _: SavedTail) -> list[SavedFile]:
+        seen.append(found)
+        return []
+
+    monkeypatch.setattr(work, "_save", save_)
+    monkeypatch.setattr(work, "_require_still", seen.append)
+    folder = cast("SavedTail", SimpleNamespace(locked=nullcontext))
+    work.run(shown, folder, replays=False)
+    assert seen == [[later]] * 3
+    with pytest.raises(FlowError) as caught:
+        work.run(shown, folder, replays=False)
+    assert caught.value.code == "TAIL_OPEN"
+
+
+def test_a_source_that_grows_while_it_is_saved_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Failback(scope(), print)
+    found = [plan().tails[0].parting]
+    now = {TP: SourceLog(start=0, stable=25, end=25)}
+    monkeypatch.setattr(failback, "source_logs", lambda *_: now)
+    work._require_still(found)
+    now[TP] = SourceLog(start=0, stable=26, end=26)
+    with pytest.raises(FlowError, match="orders-0 from offset 25 on") as caught:
+        work._require_still(found)
+    assert caught.value.code == "TAIL_GROWS"
+
+
+def test_a_tail_that_is_deleted_while_it_is_read_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = BrokerRefused("gone", code="OFFSET_OUT_OF_RANGE")
+    monkeypatch.setattr(tail, "fetch_records", lambda *_, **__: {TP: gone})
+    client = cast("ClusterClient", SimpleNamespace(alias="A"))
+    with pytest.raises(FlowError, match="does not give offset 20") as caught:
+        next(tail.read_tail(client, TP, Span(20, 25)))
+    assert caught.value.code == "TAIL_MOVED"
+
+
+def batch(first: int, next_: int, producer: int) -> BatchHeader:
+    count = next_ - first
+    return BatchHeader(first, 100, 0, 2, 0, 0, count - 1, 0, 0, producer, 0, first, count)
+
+
+class Ends(CopyEnds):
+    """Over a log of batches, whose brokers have forgotten every producer id."""
+
+    def __init__(self, *log: BatchHeader) -> None:
+        self._log = log
+        self._writers = {}
+        self._scope = cast("Scope", SimpleNamespace(name="A->B"))
+
+    def _batches(self, tp: TopicPartition, offset: int, size: int) -> list[BatchHeader]:
+        assert (tp, size) == (REMOTE, copy_end.ONE_BATCH)
+        return [one for one in self._log if one.next_offset > offset][:1]
+
+    def remember(self, producer: int, last_sequence: int) -> None:
+        state = SimpleNamespace(last_sequence=last_sequence)
+        self._writers = {REMOTE: cast("Any", {producer: state})}
+
+    def end(self, start: int, end: int) -> tuple[int, int]:
+        known = SimpleNamespace(runs=[Run(0, 100, 0)], producers={6, 7})
+        return self._in_ours(REMOTE, cast("PartitionMap", known), (start, end))
+
+
+def cuts(total: int) -> Iterator[tuple[int, list[BatchHeader]]]:
+    """Every border between our batches of three and those of others."""
+    for border in range(0, total + 1, 3):
+        ours = [batch(n, n + 3, 7) for n in range(0, border, 3)]
+        yield border, ours + [batch(n, n + 3, 9) for n in range(border, total, 3)]
+
+
+def test_the_end_of_the_copy_is_found_by_producer_ids() -> None:
+    for border, log in cuts(21):
+        assert Ends(*log).end(0, 21) == (border, border)
+
+
+def test_an_earlier_producer_id_of_ours_does_not_hide_what_the_last_one_wrote() -> None:
+    log = Ends(batch(0, 6, 6), batch(6, 9, 7), batch(9, 12, 9))
+    log.remember(7, 8)
+    assert log.end(0, 12) == (9, 9)
+    log.remember(6, 5)  # the brokers have forgotten 7
+    assert log.end(0, 12) == (9, 9)
+
+
+def test_where_a_hole_or_retention_hides_it_the_end_is_not_known() -> None:
+    ours, theirs = batch(0, 3, 7), batch(6, 9, 9)
+    for log, bounds in (([ours, theirs], (0, 9)), ([theirs], (6, 9)), ([], (9, 9))):
+        with pytest.raises(FlowError) as caught:
+            Ends(*log).end(*bounds)
+        assert caught.value.code == "TAIL_UNKNOWN"
+    assert Ends(batch(6, 9, 7), batch(9, 12, 9)).end(6, 12) == (9, 9)
+
+
+def work(*spans: tuple[int, int], first: int = 20) -> Work:
+    return Work(source=TP, target=REMOTE, first=first, files=tuple(file(*one) for one in spans))
+
+
+class Rows:
+    """A target whose brokers remember nothing, and what was written to it."""
+
+    def __init__(self, *begun: str) -> None:
+        self.begun, self.written = [*begun], list[Any]()
+
+    def topics(self, kind: IntentKind) -> list[str]:
+        assert kind is IntentKind.REPLAY
+        return self.begun
+
+    def scope(self) -> Scope:
+        steering = SimpleNamespace(wanted=lambda *_: ["a row"], write=self.written.append)
+        found: Any = SimpleNamespace(partition=lambda _: None)
+        target = SimpleNamespace(metadata=lambda _: found)
+        names = SimpleNamespace(name="A->B", target=target, intents=lambda: self, steering=steering)
+        return cast("Scope", names)
+
+    def replay(
+        self, monkeypatch: pytest.MonkeyPatch, folder: Path = HERE, at: Committed | None = None
+    ) -> Replay:
+        found = {} if at is None else {REMOTE: at}
+        monkeypatch.setattr(replay, "positions", lambda _: found)
+        one = Replay(self.scope(), SavedTail(folder, OWNER), print)
+        monkeypatch.setattr(
+            one._transactions, "write", lambda *call, **_: self.written.append((call[1], call[2]))
+        )
+        return one
+
+
+def test_the_first_offset_is_there_before_the_row_that_says_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = Rows()
+    assert rows.replay(monkeypatch)._begun([work((20, 24))]) == {REMOTE: Committed(20, "begun")}
+    assert rows.written == [((), {REMOTE: 20}), ["a row"]]
+
+
+def test_a_partition_whose_tail_comes_later_is_begun_with_its_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the next run would find the topic begun, and nothing of this partition."""
+    other = TopicPartition("orders", 1)
+    empty = Parting(source=other, target=REMOTE._replace(partition=1), at=7, target_log=(0, 7))
+    full = Parting(source=TP, target=REMOTE, at=20, target_log=(0, 20))
+    some = work_of([full, empty, replace(empty, source=TopicPartition("idle", 0))], [file(20, 24)])
+    assert [(one.source, one.first, one.files != ()) for one in some] == [
+        (TP, 20, True),
+        (other, 7, False),
+    ]
+    rows = Rows()
+    rows.replay(monkeypatch)._begun(some)
+    assert rows.written == [((), {REMOTE: 20}), ((), {empty.target: 7}), ["a row"]]
+    begun = Committed(7, "begun")  # its source lost its end since: the tail begins before that
+    later = Rows("orders").replay(monkeypatch, at=begun)._begun([work((3, 9), first=3)])
+    assert later == {REMOTE: Committed(3, "begun")}
+
+
+def test_a_replay_goes_on_only_with_the_files_that_hold_what_was_appended_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[TailRecord]
+) -> None:
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    at = Committed(22, replay.last_appended(log[1].record))
+    some = replace(work(), files=tuple(save(ours)))
+    assert Rows("orders").replay(monkeypatch, ours, at)._begun([some]) == {REMOTE: at}
+    # of a later tail nothing was appended yet
+    later = replace(some, first=22)
+    assert Rows("orders").replay(monkeypatch, ours, at)._begun([later])[REMOTE].offset == 22
+
+    # retention has deleted 20 to 22 since, which the other folder has
+    log[:] = records(23)
+    rest = replace(work(), files=tuple(save(other, 23)))
+    # or the source lost them, and others were written there
+    log[:] = [replace(one, record=one.record._replace(value=b"new")) for one in records(20, 21, 23)]
+    anew = replace(work(), files=tuple(save(tmp_path / "anew")))
+    for folder, wrong in ((other, rest), (tmp_path / "anew", anew)):
+        with pytest.raises(FlowError, match="the folder that it was begun with") as caught:
+            Rows("orders").replay(monkeypatch, folder, at)._begun([wrong])
+        assert caught.value.code == "REPLAY_UNKNOWN"
+
+
+@pytest.mark.parametrize("metadata", ["something of theirs", "-1 x", "²"])
+def test_an_offset_that_somebody_else_committed_for_the_replay_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, metadata: str
+) -> None:
+    at = Committed(22, metadata)
+    with pytest.raises(FlowError, match="committed by something else") as caught:
+        Rows("orders").replay(monkeypatch, at=at)._begun([work((20, 24))])
+    assert caught.value.code == "REPLAY_UNKNOWN"
+
+
+def test_what_was_left_out_of_the_copy_is_saved_and_not_replayed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[TailRecord]
+) -> None:
+    assert log
+    wanted = WantedSkip(
+        flow="A->B",
+        topic=TP.topic,
+        topic_id=TopicId("a" * 32),
+        partition=0,
+        skip=Skip(first=21, next=22),
+        code="RECORD_TOO_LARGE",
+        who="me",
+        at_ms=1,
+    )
+    files = save(tmp_path)
+    assert [one.records for one in files] == [3]
+    parting = replace(plan().tails[0].parting, topic_id=wanted.topic_id)
+    for topic, left in ((TP.topic, [20, 23]), ("another", [20, 21, 23])):
+        (one,) = work_of([parting], files, [replace(wanted, topic=topic)])
+        found = Rows().replay(monkeypatch, tmp_path)._records(one, 20)
+        assert [record.offset for record in found] == left
+
+
+def test_what_was_saved_and_written_anew_since_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: list[TailRecord]
+) -> None:
+    files, there = save(tmp_path), {one.record.offset: one.record for one in log}
+    monkeypatch.setattr(
+        failback,
+        "record_at",
+        lambda _client, _tp, offset: (there[offset], False) if offset in there else None,
+    )
+    work, folder = Failback(scope(), print), SavedTail(tmp_path, OWNER)
+    parting = plan().tails[0].parting
+    work._require_same(folder, files, parting)
+    del there[23]  # cleaned away
+    work._require_same(folder, files, parting)
+    there[21] = there[21]._replace(value=b"new")
+    with pytest.raises(FlowError, match="another record at offset 21") as caught:
+        work._require_same(folder, files, parting)
+    assert caught.value.code == "SAVED_OTHERWISE"
+    work._require_same(folder, files, replace(parting, log=(0, 21)))  # lost, and not written anew
+
+
+def test_where_the_brokers_forgot_how_far_it_came_nothing_is_appended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = Rows("orders")
+    with pytest.raises(FlowError, match="have forgotten how far it came") as caught:
+        rows.replay(monkeypatch)._begun([work((20, 24))])
+    assert (caught.value.code, rows.written) == ("REPLAY_UNKNOWN", [])
+
+
+def test_a_partition_that_the_target_lacks_is_named_before_anything_is_appended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = Rows()
+    with pytest.raises(FlowError, match=r"has no A\.orders-0") as caught:
+        rows.replay(monkeypatch).run([work((20, 24))])
+    assert (caught.value.code, rows.written) == ("TOPIC_MISSING", [])
+
+
+def test_a_transaction_is_bounded_and_a_large_record_goes_alone() -> None:
+    def some(*sizes: int) -> list[Record]:
+        return [
+            Record(offset=2 * n, timestamp=0, key=None, value=bytes(size), headers=())
+            for n, size in enumerate(sizes)
+        ]
+
+    def shape(*sizes: int) -> list[tuple[int, int]]:
+        return [(len(one), after) for one, after in replay._portions(iter(some(*sizes)))]
+
+    assert shape() == []
+    assert shape(1, 1) == [(2, 3)]
+    assert shape(*[0] * 1_001) == [(1_000, 1_999), (1, 2_001)]
+    assert shape(1, 600_000, 1) == [(1, 1), (1, 3), (1, 5)]

@@ -1,0 +1,427 @@
+"""A flow's run by a clock that a test moves: leases, hand-over, silence, `--once`, reload."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tests.support.driver import Driver, LaneStub, plan_of
+from twinlog.control.flow.flow_run import (
+    ONCE_GIVES_UP_S,
+    ONCE_LEASE_TRIES,
+    SILENCE_MS,
+)
+from twinlog.control.lanes.lanes import HELLO_WITHIN_S, WARM_UP_TIMEOUT_S, LeaseState
+from twinlog.control.lanes.lease_retry import MAX_LEASE_RETRY_S
+from twinlog.control.lanes.partitions import (
+    LEFT_OUT_S,
+    RELEASED_SHOWN_S,
+    RETRY_FAILED_S,
+    Placement,
+)
+from twinlog.errors import Disconnected, TwinlogError
+from twinlog.lane.late_requests import USER_TIMEOUT_MS
+from twinlog.lane.messages import Take
+from twinlog.model import TopicPartition
+
+SILENCE_S = SILENCE_MS / 1000
+LATE_S = (SILENCE_MS + USER_TIMEOUT_MS) / 1000
+FOUR = [plan_of(number) for number in range(4)]
+
+
+def here(number: int, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+def all_taken(*lanes: LaneStub) -> list[TopicPartition]:
+    return sorted(tp for lane in lanes for tp in lane.taken)
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver(FOUR)
+
+
+@pytest.fixture
+def running(driver: Driver) -> tuple[Driver, list[LaneStub]]:
+    driver.run.tick()
+    return driver, driver.lanes_of(1)
+
+
+# -- leases
+
+
+def test_first_lease_starts_at_once_and_its_lanes_share_the_partitions(driver: Driver) -> None:
+    driver.run.tick()
+    assert [(lease.number, lease.size) for lease in driver.run.leases] == [(1, 2)]
+    first, second = driver.lanes_of(1)
+    assert driver.run.current is driver.run.leases[0]
+    assert all_taken(first, second) == [here(n) for n in range(4)]
+    assert len(first.taken) == len(second.taken) == 2
+    assert [one.told[0] for one in (first, second)] == [driver.run.work] * 2
+
+
+def test_nothing_is_given_before_a_lane_is_ready(driver: Driver) -> None:
+    driver.run.tick()
+    lane = driver.connect(1, 0)
+    driver.run.tick()
+    assert lane.told == [driver.run.work]
+    assert {one.placement for one in driver.run.partitions.values()} == {Placement.PENDING}
+
+
+def test_lease_begins_with_those_that_are_ready_when_the_others_had_their_time(
+    driver: Driver,
+) -> None:
+    driver.run.tick()
+    lane = driver.connect(1, 0).ready()
+    driver.pass_time(WARM_UP_TIMEOUT_S - 1)
+    assert driver.run.current is None
+    driver.pass_time(2)
+    assert all_taken(lane) == [here(n) for n in range(4)]
+
+
+def test_next_lease_takes_over_by_message(running: tuple[Driver, list[LaneStub]]) -> None:
+    driver, old = running
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=5)
+    driver.pass_time(299)
+    assert len(driver.run.leases) == 1
+    driver.pass_time(2)
+    assert [lease.state for lease in driver.run.leases] == [LeaseState.CURRENT, LeaseState.WARMING]
+    assert not any(lane.asked_back for lane in old), "it copies until the next one is warm"
+    new = driver.lanes_of(2)
+    assert sorted(tp for lane in old for tp in lane.asked_back) == [here(n) for n in range(4)]
+    assert all_taken(*new) == []
+    for lane in old:
+        lane.gives_back(*lane.taken, ordinal=9)
+    assert all_taken(*new) == [here(n) for n in range(4)]
+    takes = [one for lane in new for take in lane.all_told(Take) for one in take.partitions]
+    assert {one.handed.start.ordinal for one in takes if one.handed is not None} == {9}
+    assert len(takes) == 4
+    driver.run.tick()
+    assert all(lane.is_stopped for lane in old)
+    assert not any(lane.is_stopped for lane in new)
+    assert driver.jobs[0].cancelled == 0, "it ends by itself"
+
+
+def test_partition_keeps_its_count_over_a_hand_over(running: tuple[Driver, list[LaneStub]]) -> None:
+    driver, old = running
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=50)
+    driver.pass_time(5)
+    driver.pass_time(0.1)
+    for lane in old:
+        lane.progress(*lane.taken, ordinal=60)
+    lane = old[0]
+    tp = lane.taken[0]
+    before = driver.run.partitions[tp].total_records
+    lane.gives_back(tp)
+    assert driver.run.partitions[tp].total_records == before == 60
+
+
+def test_lease_that_fails_is_tried_again_with_pauses_that_grow(driver: Driver) -> None:
+    starts = []
+    for _ in range(9):
+        driver.run.tick()
+        while not driver.run.leases:
+            driver.clock.now += 0.5
+            driver.run.tick()
+        starts.append(driver.clock.now)
+        job = driver.jobs[-1]
+        job.is_done, job.error = True, TwinlogError("the executor was lost", code="LEASE")
+    pauses = [after - before for before, after in pairwise(starts)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] <= 4.5
+    assert pauses[-1] == pytest.approx(MAX_LEASE_RETRY_S, abs=1)
+    assert driver.run.errors["LEASE"] == 8
+
+
+def test_lease_whose_lanes_never_come_is_given_up(driver: Driver) -> None:
+    driver.run.tick()
+    driver.pass_time(HELLO_WITHIN_S - 1)
+    assert len(driver.run.leases) == 1
+    driver.pass_time(3)
+    assert driver.jobs[0].cancelled
+    assert [lease.state for lease in driver.run.leases] == [LeaseState.RETIRING, LeaseState.WARMING]
+
+
+# -- lanes that go
+
+
+def test_lane_whose_connection_ends_gives_its_partitions_to_the_other(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    lost = list(first.taken)
+    first.goes()
+    driver.run.tick()
+    assert set(second.taken) == {here(n) for n in range(4)}
+    takes = {one.source: one for take in second.all_told(Take) for one in take.partitions}
+    for tp in lost:
+        assert takes[tp].handed is None, "nobody knows where it stopped"
+        assert takes[tp].unprotected_wait_ms == pytest.approx(LATE_S * 1000, abs=100)
+    for tp in set(takes) - set(lost):
+        assert takes[tp].unprotected_wait_ms == 0
+
+
+def test_silent_lane_is_given_up_when_it_has_stopped_by_itself(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    first.is_frozen = True
+    driver.pass_time(SILENCE_S - 1)
+    assert not first.is_closed()
+    driver.pass_time(2)
+    assert first.is_closed()
+    assert set(second.taken) == {here(n) for n in range(4)}
+    takes = {one.source: one for take in second.all_told(Take) for one in take.partitions}
+    waits = {takes[tp].unprotected_wait_ms for tp in first.taken}
+    assert waits == {(LATE_S - SILENCE_S - 1) * 1000}, "since it was heard"
+
+
+def test_what_a_lane_says_after_it_was_given_up_does_not_count(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    tp = first.taken[0]
+    first.goes()
+    driver.run.tick()
+    assert tp in second.taken
+    placed = driver.run.partitions[tp]
+    before = placed.placement, placed.lane, placed.failure
+    first.troubled(tp, "GAP_WRITTEN")
+    first.progress(tp, ordinal=1000)
+    assert (placed.placement, placed.lane, placed.failure) == before
+    assert placed.acked_ordinal < 1000
+
+
+def test_second_attempt_of_a_lane_waits_for_the_first_to_end(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, _) = running
+    again = driver.connect(1, 0, attempt=1)
+    again.ready()
+    assert again.told == []
+    first.goes()
+    assert again.told == [driver.run.work]
+
+
+def test_lane_of_a_lease_that_is_not_ours_is_sent_away(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, _ = running
+    stranger = driver.connect(77, 0)
+    assert stranger.lane is None
+    assert stranger.is_stopped
+
+
+# -- troubles
+
+
+def test_partition_that_stands_still_is_tried_again_within_half_a_minute(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    tp = first.taken[0]
+    first.troubled(tp, "GAP_WRITTEN")
+    partition = driver.run.partitions[tp]
+    assert driver.placement(tp) is Placement.FAILED
+    taken = len(first.taken) + len(second.taken)
+    driver.pass_time(RETRY_FAILED_S - 1)
+    assert len(first.taken) + len(second.taken) == taken
+    driver.pass_time(2)
+    assert len(first.taken) + len(second.taken) == taken + 1
+    assert driver.placement(tp) is Placement.ASSIGNED
+    assert partition.failure is not None, "until it moves"
+    holder = first if partition.lane == first.lane_key else second
+    holder.progress(tp, ordinal=1)
+    assert partition.failure is None
+
+
+def test_map_that_cannot_be_read_holds_up_what_starts_cold_alone() -> None:
+    driver = Driver(FOUR)
+    driver.reads_map = False
+    driver.run.tick()
+    driver.lanes_of(1)
+    assert len(driver.map_readings) == 1
+    driver.run.map_failed(Disconnected("B: the broker closed the connection"))
+    failures = {one.failure.code for one in driver.run.partitions.values() if one.failure}
+    assert failures == {"DISCONNECTED"}
+    driver.run.tick()
+    assert len(driver.map_readings) == 1, "not without a pause"
+    driver.pass_time(5)
+    assert len(driver.map_readings) == 2
+    driver.map_readings[-1](driver.maps)
+    assert {one.placement for one in driver.run.partitions.values()} == {Placement.ASSIGNED}
+
+
+# -- once
+
+
+def test_once_ends_when_every_partition_is_done() -> None:
+    driver = Driver(FOUR, once=True)
+    driver.run.tick()
+    lanes = driver.lanes_of(1)
+    for lane in lanes:
+        lane.gives_back(*lane.taken[:1], done=True)
+    driver.run.tick()
+    assert not driver.is_stopping()
+    for lane in lanes:
+        lane.gives_back(*lane.taken[1:], done=True)
+    driver.run.tick()
+    assert driver.is_stopping()
+    assert all(lane.is_stopped for lane in lanes)
+    for lane in lanes:
+        lane.goes()
+    driver.jobs[0].is_done = True
+    driver.run.tick()
+    assert driver.run.is_finished
+
+
+def test_once_changes_no_lease() -> None:
+    driver = Driver(FOUR, once=True, lease_s=10.0)
+    driver.run.tick()
+    lanes = driver.lanes_of(1)
+    driver.pass_time(30)
+    assert not any(lane.asked_back for lane in lanes)
+    assert len(driver.jobs) == 1
+
+
+def test_once_does_not_try_again_what_stands_still_and_ends() -> None:
+    driver = Driver(FOUR[:1], once=True, lanes=1)
+    driver.run.tick()
+    (lane,) = driver.lanes_of(1, 1)
+    lane.troubled(here(0), "GAP_WRITTEN")
+    driver.run.tick()
+    assert driver.is_stopping()
+    assert len(lane.taken) == 1
+
+
+@pytest.mark.parametrize(("wait_ms", "most_s"), [(0, 0.0), (10_000, LEFT_OUT_S)])
+def test_once_gives_up_a_trouble_that_lasts_a_minute(wait_ms: int, most_s: float) -> None:
+    """Also one of which each try leaves requests on their way."""
+    driver = Driver(FOUR[:1], once=True, lanes=1)
+    driver.run.tick()
+    (lane,) = driver.lanes_of(1, 1)
+    began = driver.clock.now
+    while not driver.is_stopping():
+        driver.pass_time(1)
+        if lane.holds(here(0)):
+            lane.troubled(here(0), "TARGET_DISCONNECTED", retriable=True, wait_ms=wait_ms)
+        assert driver.clock.now - began < ONCE_GIVES_UP_S + most_s + 3
+    assert driver.clock.now - began >= ONCE_GIVES_UP_S
+
+
+def test_once_waits_for_what_a_lane_holds_back_after_another_was_lost() -> None:
+    """Its trouble began before; records are held back until late requests are over."""
+    driver = Driver(FOUR[:2], once=True)
+    driver.run.tick()
+    first, second = driver.lanes_of(1)
+    second.gives_back(*second.taken, done=True)
+    tp = first.taken[0]
+    for _ in range(int(ONCE_GIVES_UP_S) - 5):
+        driver.pass_time(1)
+        if first.holds(tp):
+            first.troubled(tp, "NO_LEADER", retriable=True)
+    partition = driver.run.partitions[tp]
+    while not first.holds(tp):
+        driver.pass_time(1)
+    first.goes()
+    driver.pass_time(LATE_S + 5)
+    assert second.holds(tp)
+    assert partition.failure is not None
+    assert not driver.is_stopping()
+
+
+def test_once_gives_up_a_spark_that_starts_no_lane() -> None:
+    driver = Driver(FOUR, once=True)
+    tries = 0
+    while not driver.is_stopping():
+        driver.pass_time(1)
+        if driver.jobs and not driver.jobs[-1].is_done:
+            tries += 1
+            driver.jobs[-1].is_done = True
+            driver.jobs[-1].error = TwinlogError("no executor", code="LEASE")
+    assert tries == ONCE_LEASE_TRIES
+    assert {one.placement for one in driver.run.partitions.values()} == {Placement.FAILED}
+
+
+# -- reload
+
+
+def test_topic_that_is_taken_off_the_list_is_released_shown_and_forgotten(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    driver.run.set_plans(FOUR[:3])
+    holder = next(lane for lane in (first, second) if here(3) in lane.taken)
+    assert holder.asked_back == [here(3)]
+    holder.gives_back(here(3))
+    assert driver.partition(3).placement is Placement.RELEASED
+    assert driver.run.lost_topics_at == driver.clock.now
+    driver.clock.now += RELEASED_SHOWN_S + 1
+    driver.run.set_plans(FOUR[:3])
+    assert here(3) not in driver.run.partitions
+
+
+def test_topic_that_comes_back_is_copied_on(running: tuple[Driver, list[LaneStub]]) -> None:
+    driver, (first, second) = running
+    driver.run.set_plans(FOUR[:3])
+    holder = next(lane for lane in (first, second) if here(3) in lane.taken)
+    holder.gives_back(here(3), ordinal=11)
+    driver.run.set_plans(FOUR)
+    driver.run.tick()
+    assert (first.taken + second.taken).count(here(3)) == 2
+
+
+def test_new_topic_goes_to_the_lane_with_the_least(running: tuple[Driver, list[LaneStub]]) -> None:
+    driver, (first, _) = running
+    first.gives_back(first.taken[0], done=True)
+    driver.run.set_plans([*FOUR, plan_of(0, "payments")])
+    driver.run.tick()
+    assert here(0, "payments") in first.taken
+
+
+def test_topic_made_anew_does_not_go_on_where_the_old_one_stopped(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    other = plan_of(0, "other").target_topic_id
+    again = [replace(FOUR[0], target_topic_id=other), *FOUR[1:]]
+    holder = next(lane for lane in (first, second) if here(0) in lane.taken)
+    holder.progress(here(0), ordinal=90)
+    driver.run.set_plans(again)
+    assert driver.partition(0).acked_ordinal == -1
+    holder.gives_back(here(0), ordinal=90)
+    driver.run.tick()
+    takes = [
+        one
+        for lane in (first, second)
+        for take in lane.all_told(Take)
+        for one in take.partitions
+        if one.source == here(0)
+    ]
+    assert takes[-1].target_topic_id == other
+    assert takes[-1].handed is None
+
+
+def test_late_requests_of_a_topic_that_was_hidden_for_a_moment_are_waited_for(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, lanes = running
+    driver.run.set_plans(FOUR[:3])  # a look at a broker that does not know all topics yet
+    holder = next(lane for lane in lanes if here(3) in lane.taken)
+    holder.troubled(here(3), "TARGET_DISCONNECTED", retriable=True, wait_ms=10_000)
+    driver.run.set_plans(FOUR)
+    driver.run.tick()
+    takes = [
+        one
+        for lane in lanes
+        for take in lane.all_told(Take)
+        for one in take.partitions
+        if one.source == here(3)
+    ]
+    assert len(takes) == 2
+    assert takes[-1].unprotected_wait_ms > 9_000

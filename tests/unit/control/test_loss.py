@@ -1,0 +1,409 @@
+"""What would be lost without the source, while it is copied, paused, throttled, or stands still."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import pytest
+
+from tests.support.driver import Driver, plan_of
+from twinlog.codes import FlowState
+from twinlog.control.flow.snapshots import flow_snapshot
+from twinlog.control.lanes.pacing import Pacer
+from twinlog.control.risk.limits import RiskLimits
+from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.state_since import FlowSince
+from twinlog.errors import Disconnected, TwinlogError
+from twinlog.flow_log import FlowLog
+from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
+from twinlog.model import TopicPartition
+
+FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
+PAUSED = flow_intents(
+    "A->B",
+    [Intent(flow="A->B", kind=IntentKind.PAUSE, is_set=True, who="anna@ops", at_ms=1).encode()],
+)
+RPO_S = 30
+
+
+@dataclass
+class Source:
+    """Where its partitions end, as the watch asks for it; time passes with each second asked."""
+
+    driver: Driver
+    at: dict[TopicPartition, int] = field(default_factory=dict)
+    begins: dict[TopicPartition, int] = field(default_factory=dict)
+    kept_ms: int | None = None
+    stable: dict[TopicPartition, int] | None = None
+    """Last stable offsets, where they are not the ends."""
+    asked: list[float] = field(default_factory=list)
+    error: TwinlogError | None = None
+    takes_s: float = 0.0
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        self.asked.append(self.driver.clock.now)
+        self.driver.clock.now += self.takes_s
+        if self.error is not None:
+            raise self.error
+        return {tp: self.at[tp] for tp in partitions if tp in self.at}
+
+    def readable_ends(self, partitions: Iterable[TopicPartition]) -> Offsets | None:
+        return self.stable
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        return {tp: self.begins.get(tp, 0) for tp in partitions}
+
+    def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
+        return {topic: self.kept_ms for topic in topics if self.kept_ms is not None}
+
+
+class Flow:
+    """A run with two partitions, and what it looks like."""
+
+    def __init__(self, rpo_seconds: int | None = RPO_S) -> None:
+        self.driver = Driver([plan_of(0), plan_of(1)], lanes=2)
+        self.source = Source(self.driver, {FIRST: 100, SECOND: 100})
+        self.watch = SourceWatch(
+            run=self.driver.run,
+            source=self.source,
+            log=FlowLog(logging.getLogger("test"), "A->B"),
+        )
+        self._rpo_seconds = rpo_seconds
+        self.at_ms = self.driver.clock.wall_ms()
+        """Of the last record that was copied."""
+        self._since = FlowSince()
+        self.driver.run.tick()
+        self.lanes = self.driver.lanes_of(1)
+        self.copied(100)
+
+    def copied(self, upto: int, *, end: int = 100) -> None:
+        for lane in self.lanes:
+            held = [tp for tp in (FIRST, SECOND) if lane.holds(tp)]
+            lane.progress(*held, ordinal=upto, end=end, last_timestamp=self.at_ms)
+
+    def pass_time(self, seconds: int) -> FlowSnapshot:
+        for _ in range(seconds):
+            self.driver.pass_time(1)
+            self.watch.tend(at_once)
+        return self.look()
+
+    def look(self) -> FlowSnapshot:
+        found = flow_snapshot(
+            self.driver.run,
+            "exact",
+            "",
+            [],
+            Counter(),
+            self._since,
+            RiskLimits(rpo_seconds=self._rpo_seconds, retentions=self.watch.retentions),
+        )
+        self.watch.see(found)
+        return found
+
+
+def at_once(
+    job: Callable[[], Any],
+    then: Callable[[Any], None],
+    otherwise: Callable[[TwinlogError], None],
+) -> None:
+    try:
+        value = job()
+    except TwinlogError as error:
+        otherwise(error)
+    else:
+        then(value)
+
+
+def test_idle_at_the_end_nothing_is_lost_and_every_second_shows_it() -> None:
+    flow = Flow()
+    found = flow.pass_time(3600)
+    assert (found.loss_records, found.loss_ms, found.loss_unknown) == (0, 0, 0)
+    assert len(flow.source.asked) == 3600
+
+
+def test_loss_grows_while_the_flow_is_paused() -> None:
+    flow = Flow()
+    flow.pass_time(5)
+    flow.driver.run.follow(PAUSED)
+    for lane in flow.lanes:
+        lane.gives_back(*(tp for tp in (FIRST, SECOND) if lane.holds(tp)), ordinal=100)
+        lane.goes()
+    flow.source.at[FIRST] = 107
+    found = flow.pass_time(20)
+    assert found.state is FlowState.PAUSED
+    assert (found.loss_records, found.loss_ms) == (7, 20_000)
+    assert [part.lag for part in found.partitions] == [7, 0]
+    flow.source.at[SECOND] = 103
+    found = flow.pass_time(20)
+    assert (found.loss_records, found.loss_ms) == (10, 40_000)
+    assert found.state is FlowState.PAUSED
+    assert "paused by anna@ops" in found.reason
+    assert "orders-0 is furthest behind: it is paused [RPO_EXCEEDED]" in found.reason
+
+
+def test_beyond_the_rpo_the_flow_is_degraded_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    flow = Flow()
+    flow.pass_time(1)
+    flow.source.at = {FIRST: 200, SECOND: 200}
+    assert flow.pass_time(RPO_S).state is FlowState.RUNNING
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            found = flow.pass_time(1)
+            assert found.state is FlowState.DEGRADED
+    said = [line for line in caplog.messages if "RPO" in line]
+    assert len(said) == 1
+    assert "the RPO of 30 s is exceeded: without the source 200 records of the last" in said[0]
+    assert flow.driver.run.errors["RPO_EXCEEDED"] == 1
+    flow.copied(200, end=200)
+    with caplog.at_level(logging.WARNING):
+        assert flow.pass_time(1).state is FlowState.RUNNING
+    assert caplog.messages[-1] == "A->B: the RPO is kept again"
+
+
+def test_without_an_rpo_nothing_is_exceeded() -> None:
+    flow = Flow(rpo_seconds=None)
+    flow.source.at = {FIRST: 200, SECOND: 200}
+    found = flow.pass_time(3600)
+    assert (found.state, found.loss_records, found.rpo_ms) == (FlowState.RUNNING, 200, -1)
+
+
+def test_a_source_that_does_not_answer_proves_nothing() -> None:
+    flow = Flow()
+    flow.pass_time(5)
+    flow.source.error = Disconnected("the source is away")
+    found = flow.pass_time(20)
+    assert (found.loss_records, found.loss_ms, found.rpo_excess) == (0, 20_000, "")
+    found = flow.pass_time(40)
+    assert found.loss_ms == 60_000
+    assert "orders-0 was last seen 1 min ago, and nobody knows what came since" in found.rpo_excess
+    flow.source.error = None
+    found = flow.pass_time(3)
+    assert (found.loss_ms, found.rpo_excess) == (0, "")
+
+
+def test_what_lies_behind_an_open_transaction_would_be_lost() -> None:
+    """Everything up to the last stable offset is copied: there is no lag, and much to lose."""
+    flow = Flow()
+    flow.pass_time(1)
+    flow.source.stable = dict(flow.source.at)
+    flow.source.at = {FIRST: 1100, SECOND: 100}
+    found = flow.pass_time(RPO_S + 2)
+    assert [(part.state, part.lag) for part in found.partitions] == [("AT_END", 0)] * 2
+    assert (found.loss_records, found.loss_ms) == (1000, 32_000)
+    assert "a transaction that is open at the source" in found.rpo_excess
+
+
+def test_another_topic_in_place_of_the_copied_one_is_nothing_that_is_safe() -> None:
+    flow = Flow()
+    flow.pass_time(1)
+    flow.driver.run.follow(PAUSED)
+    for lane in flow.lanes:
+        lane.gives_back(*(tp for tp in (FIRST, SECOND) if lane.holds(tp)), ordinal=100)
+        lane.goes()
+    flow.source.at = {FIRST: 99, SECOND: 100}
+    found = flow.pass_time(20)
+    assert (found.loss_records, found.loss_ms, found.loss_unknown) == (0, 19_000, 1)
+    assert found.partitions[0].loss_records == -1
+    assert "RPO_EXCEEDED" in flow.pass_time(20).reason
+
+
+def test_a_source_that_diverged_is_nothing_that_is_safe() -> None:
+    flow = Flow()
+    flow.pass_time(1)
+    next(one for one in flow.lanes if one.holds(FIRST)).troubled(FIRST, "SOURCE_DIVERGED")
+    found = flow.pass_time(20)
+    assert (found.partitions[0].loss_records, found.loss_unknown) == (-1, 1)
+    assert "it stands still with SOURCE_DIVERGED" in flow.pass_time(20).rpo_excess
+
+
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_the_wall_clock_may_be_set(step_s: int) -> None:
+    flow = Flow()
+    flow.pass_time(5)
+    flow.driver.clock.set_by(step_s)
+    flow.source.at = {FIRST: 100, SECOND: 150}
+    assert flow.pass_time(20).loss_ms == 20_000
+    assert "RPO_EXCEEDED" in flow.pass_time(20).rpo_excess
+
+
+def test_asking_takes_a_small_part_of_the_time() -> None:
+    flow = Flow()
+    flow.source.takes_s = 0.5
+    flow.source.asked.clear()
+    flow.pass_time(100)
+    pauses = [b - a for a, b in zip(flow.source.asked, flow.source.asked[1:], strict=False)]
+    assert min(pauses) >= flow.source.takes_s / SHARE_OF_TIME
+
+
+def test_a_partition_that_never_began_is_not_known_and_exceeds_the_rpo() -> None:
+    flow = Flow()
+    flow.driver.run.set_plans([plan_of(0), plan_of(1), plan_of(2)])
+    third = TopicPartition("orders", 2)
+    flow.source.at[third] = 50
+    found = flow.pass_time(3)
+    assert (found.loss_records, found.loss_unknown, found.loss_ms) == (0, 1, 2000)
+    said = flow.pass_time(RPO_S).rpo_excess
+    assert "without the source records of the last 32 s would be lost; orders-2" in said
+
+
+def throttled(flow: Flow) -> None:
+    for lane in flow.lanes:
+        assert lane.lane is not None
+        lane.lane.throttle_ms = 500
+
+
+def degraded(flow: Flow) -> None:
+    assert flow.lanes[0].lane is not None
+    flow.lanes[0].lane.degraded = "cluster B: no broker answers"
+
+
+def limited(flow: Flow) -> None:
+    flow.driver.run.pacer = cast("Pacer", BINDING)
+
+
+def stopped(flow: Flow) -> None:
+    next(one for one in flow.lanes if one.holds(FIRST)).troubled(FIRST, "RECORD_TOO_LARGE")
+
+
+def alone(flow: Flow) -> None:
+    flow.source.at[SECOND] = 101
+
+
+def gone(flow: Flow) -> None:
+    for lane in flow.lanes:
+        lane.goes()
+        flow.driver.run.leases[0].lanes.clear()
+
+
+@dataclass
+class Binding:
+    """A pacer whose limit holds the flow back."""
+
+    limit: int = 5000
+    is_binding: bool = True
+
+    def tend(self, lanes: object, partitions: object) -> None: ...
+    def soon(self) -> None: ...
+
+
+BINDING = Binding()
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (lambda _: None, "2 lanes, the lines and the brokers carry no more"),
+        (throttled, "a quota of the brokers holds it back"),
+        (degraded, "cluster B: no broker answers"),
+        (limited, "the flow's limit of 5.0 KB/s holds it back"),
+        (stopped, "it stands still with RECORD_TOO_LARGE"),
+        (alone, "this partition alone is behind"),
+        (gone, "no lane runs"),
+    ],
+    ids=["lanes", "quota", "unreachable", "limit", "code", "one", "none"],
+)
+def test_the_reason_names_what_holds_the_copy_back(
+    cause: Callable[[Flow], None], said: str
+) -> None:
+    flow = Flow()
+    flow.pass_time(1)
+    flow.source.at = {FIRST: 2000, SECOND: 1900}
+    cause(flow)
+    found = flow.pass_time(RPO_S + 2)
+    assert said in found.rpo_excess
+    assert "orders-0 is furthest behind" in found.rpo_excess
+
+
+HOUR_S: Final = 3600
+KEPT_MS: Final = 4 * HOUR_S * 1000
+
+
+def far_behind(flow: Flow) -> None:
+    """The last copied record is 3 hours old, and 10,000 more wait in each partition."""
+    flow.source.kept_ms = KEPT_MS
+    flow.source.at = {FIRST: 10_000, SECOND: 10_000}
+    flow.at_ms = flow.driver.clock.wall_ms() - 3 * HOUR_S * 1000
+    flow.copied(100, end=10_000)
+
+
+def test_what_is_kept_for_long_enough_is_no_trouble() -> None:
+    flow = Flow(rpo_seconds=None)
+    far_behind(flow)
+    for second in range(120):
+        flow.copied(100 + 10 * second, end=10_000)
+        found = flow.pass_time(1)
+    assert found.state is FlowState.RUNNING, "an hour is left, and 15 minutes are needed"
+    part = found.partitions[0]
+    assert 3400_000 < part.left_ms < 3600_000
+    assert 800_000 < part.needs_ms < 1000_000
+    assert not part.is_near_deletion
+
+
+def test_a_copy_that_is_too_slow_for_the_retention_is_told_of_in_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    flow = Flow(rpo_seconds=None)
+    far_behind(flow)
+    with caplog.at_level(logging.WARNING):
+        for second in range(120):
+            flow.copied(100 + second, end=10_000)
+            found = flow.pass_time(1)
+    (said,) = [line for line in caplog.messages if "RETENTION_NEAR" in line]
+    assert "orders: in 5" in said, "just below an hour is left"
+    assert "of 2 partitions (orders-0 first), and the copy needs 2 h" in said
+    assert found.state is FlowState.DEGRADED
+    assert "[RETENTION_NEAR]" in found.reason
+    flow.copied(10_000, end=10_000)
+    with caplog.at_level(logging.WARNING):
+        assert flow.pass_time(12).state is FlowState.RUNNING
+    assert "no more near its deletion" in caplog.messages[-1]
+
+
+def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left() -> None:
+    flow = Flow(rpo_seconds=None)
+    far_behind(flow)
+    flow.at_ms += HOUR_S * 1000  # two hours are left
+    flow.copied(100, end=10_000)
+    assert flow.pass_time(HOUR_S - 60).state is FlowState.RUNNING
+    found = flow.pass_time(120)
+    assert found.state is FlowState.DEGRADED
+    assert "the copy comes no nearer to its end" in found.reason
+
+
+def test_a_log_that_is_cut_for_its_size_is_seen_by_its_start() -> None:
+    flow = Flow(rpo_seconds=None)
+    flow.source.at = {FIRST: 50_000, SECOND: 100}
+    flow.copied(20_000, end=50_000)
+    for second in range(300):
+        flow.source.begins[FIRST] = 10 * second
+        flow.source.at[FIRST] = 50_000 + 10 * second
+        found = flow.pass_time(1)
+    first, second_part = found.partitions
+    assert 1_600_000 < first.left_ms < 1_800_000, "17,000 records at 10 a second"
+    assert first.is_near_deletion
+    assert second_part.left_ms == -1
+
+
+def test_a_topic_that_is_kept_for_ever_is_near_nothing() -> None:
+    flow = Flow(rpo_seconds=None)
+    far_behind(flow)
+    flow.source.kept_ms = None
+    found = flow.pass_time(200)
+    assert found.state is FlowState.RUNNING
+    assert {part.left_ms for part in found.partitions} == {-1}
+
+
+def test_a_flow_whose_source_nobody_asks_claims_nothing() -> None:
+    """With `--once`."""
+    flow = Flow()
+    far_behind(flow)
+    found = flow_snapshot(flow.driver.run, "exact", "", [], Counter(), FlowSince())
+    assert (found.loss_records, found.loss_ms, found.loss_unknown) == (-1, -1, 0)
+    assert (found.rpo_excess, found.state) == ("", FlowState.RUNNING)

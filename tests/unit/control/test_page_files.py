@@ -1,0 +1,77 @@
+"""Files of the page over a real socket: what a browser may do with them, and what is not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.rest import Rest, rest_of
+from tests.support.snapshots import flow
+from twinlog.config.load import load
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.web.address import Address
+from twinlog.control.web.page import assets
+
+FILES = Path(assets.__file__).parent / "files"
+NAMES = sorted(path.name for path in FILES.iterdir())
+FILE = (
+    "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:1\n"
+    "A->B.enabled = true\n"
+)
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    file, monitor = tmp_path / "mm2.properties", Monitor()
+    file.write_text(FILE)
+    monitor.update([flow()])
+    with rest_of(load(file, environment={}), file, monitor) as rest:
+        yield rest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_is_served_with_what_keeps_a_browser_to_them(rest: Rest, name: str) -> None:
+    told = rest.ask(f"/page/{'' if name == 'index.html' else name}")
+    assert told.status == 200
+    assert told.body == (FILES / name).read_bytes()
+    policy = told.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert told.headers["x-content-type-options"] == "nosniff"
+    assert told.headers["content-type"].startswith(("text/", "image/svg+xml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_from_elsewhere(name: str) -> None:
+    text = (FILES / name).read_text()
+    addresses = set(re.findall(r"https?://[^\s\"')]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg"}, "a name of XML, which nobody loads"
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|\son\w+=", text
+    )
+    for imported in re.findall(r"from \"\./([\w.]+)\"", text):
+        assert imported in NAMES
+
+
+def test_the_first_address_leads_there_for_browsers(rest: Rest) -> None:
+    told = rest.ask("/", headers={"Accept": "text/html,*/*", "Sec-Fetch-Site": "cross-site"})
+    assert (told.status, told.headers["location"]) == (302, "/page/")
+    assert rest.ask("/").status == 404
+    assert rest.ask("/page/nothing.js").status == 404
+    assert rest.ask("/page/../assets.py").status == 404
+    assert rest.ask("/page/", method="POST").status in (404, 405)
+    other = rest.ask("/page/", headers={"Host": "evil.example"})
+    assert other.status == 421
+
+
+def test_where_rest_is_not_served_there_is_no_page(tmp_path: Path) -> None:
+    file, monitor = tmp_path / "mm2.properties", Monitor()
+    file.write_text(FILE)
+    with rest_of(load(file, environment={}), file, monitor, Address("0.0.0.0", 0)) as rest:  # noqa: S104
+        reached = Rest(
+            address=Address("127.0.0.1", rest.address.port), events=rest.events, holder=rest.holder
+        )
+        assert reached.ask("/page/").status == 403

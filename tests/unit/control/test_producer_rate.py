@@ -1,0 +1,176 @@
+"""Which quota producers get while an RPO is not kept, by the clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.snapshots import partition
+from twinlog.codes import PartitionState
+from twinlog.control.duties.producer_rate import (
+    ADJUST_S,
+    IN_VAIN_S,
+    LEAST,
+    MOST_LOWERINGS,
+    STANDS_AFTER_S,
+    ProducerRate,
+    Waiting,
+    curable_loss_ms,
+)
+
+RPO_MS = 30_000
+SPEED = 10_000_000
+"""Bytes per second that the copy carries."""
+
+
+class Copy:
+    """A copy that moves, seen every two seconds."""
+
+    def __init__(self, waiting: int = 0) -> None:
+        self.rate = ProducerRate(RPO_MS)
+        self.at, self.bytes, self.waiting = 0.0, 0, waiting
+        self.see(0)
+
+    def see(
+        self, loss_ms: int, *, speed: int = SPEED, brokers: int = 1, more: int = 10
+    ) -> int | None:
+        self.at += 2.0
+        self.bytes += 2 * speed
+        self.waiting += more
+        return self.rate.see(self.at, loss_ms, self.bytes, brokers, Waiting(1, self.waiting))
+
+    def held(self) -> int:
+        for _ in range(3):
+            found = self.see(RPO_MS + 1000)
+        assert found is not None
+        return found
+
+
+def test_nothing_is_held_back_while_the_rpo_is_kept() -> None:
+    copy = Copy()
+    assert {copy.see(loss) for loss in range(0, RPO_MS, 1000)} == {None}
+
+
+def test_producers_get_half_of_what_the_copy_carries() -> None:
+    assert Copy().held() == SPEED // 2
+
+
+def test_a_quota_holds_for_each_broker() -> None:
+    copy = Copy()
+    assert [copy.see(RPO_MS + 1, brokers=4) for _ in range(3)][-1] == SPEED // 8
+
+
+def test_they_are_held_until_half_of_it_is_kept_again() -> None:
+    copy = Copy()
+    first = copy.held()
+    assert {copy.see(loss) for loss in range(RPO_MS, RPO_MS // 2, -1000)} == {first}
+    assert copy.see(RPO_MS // 2) is None
+    assert copy.see(RPO_MS - 1) is None, "and not again before it is exceeded again"
+
+
+def test_they_get_less_where_the_loss_grows_on_and_never_nothing() -> None:
+    copy = Copy()
+    rates = [copy.see(RPO_MS + 1 + more) for more in range(0, 600_000, 2_000)]
+    found = [rate for rate in rates if rate is not None]
+    assert found == sorted(found, reverse=True)
+    assert 4 < len({*found}) < 300 * 2 / ADJUST_S + 2, "not at each look"
+    assert found[-1] == LEAST
+
+
+def test_who_is_held_back_in_vain_is_let_go() -> None:
+    """Users with quotas of their own write on, and the others must not stand still for it."""
+    copy = Copy()
+    copy.held()
+    looks = [copy.see(RPO_MS + 1 + 2000 * at) for at in range(int(MOST_LOWERINGS * ADJUST_S))]
+    assert looks[-1] is None
+    assert copy.rate.is_in_vain
+    again = [copy.see(9_000_000 + 2000 * at) for at in range(int(IN_VAIN_S / 2))]
+    assert again[0] is None
+    assert again[-1] is not None, "the others may be gone by now"
+
+
+def test_a_copy_that_catches_up_holds_nobody_back() -> None:
+    copy = Copy(waiting=100_000)  # a topic's history: the records are a day old
+    found = [copy.see(86_400_000 + at, more=-100) for at in range(100)]
+    assert {*found} == {None}
+    assert [copy.see(86_400_000, more=200) for _ in range(20)][-1] is not None
+
+
+def test_they_get_no_less_where_less_and_less_waits() -> None:
+    copy = Copy()
+    first = copy.held()
+    for _ in range(10):
+        copy.see(RPO_MS + 1000, more=-10)
+    held = copy.rate.rate
+    assert {copy.see(RPO_MS + at, more=-10) for at in range(100)} == {held}
+    assert held is not None
+    assert held > first // 2
+
+
+def test_partitions_that_become_known_are_nothing_that_grows() -> None:
+    copy = Copy()
+    at, copied = copy.at, copy.bytes
+    waiting = [Waiting(0, 0), Waiting(0, 0), Waiting(1, 600), Waiting(1, 581), Waiting(1, 562)]
+    for more, one in enumerate(waiting, start=1):
+        assert copy.rate.see(at + 2 * more, 86_400_000, copied + more * SPEED, 1, one) is None
+
+
+def test_a_copy_that_stands_still_holds_nobody_back() -> None:
+    copy = Copy()
+    copy.held()
+    standing = [copy.see(60_000, speed=0) for _ in range(int(STANDS_AFTER_S))]
+    assert standing[0] is not None, "a moment is no outage"
+    assert standing[-1] is None
+    assert copy.see(90_000) is not None, "it moves again"
+
+
+def test_a_copy_that_never_moved_holds_nobody_back() -> None:
+    rate = ProducerRate(RPO_MS)
+    assert {rate.see(2.0 * at, 10 * RPO_MS, 0, 1, Waiting(1, at)) for at in range(100)} == {None}
+
+
+def test_a_loss_that_is_not_known_changes_nothing() -> None:
+    copy = Copy()
+    assert copy.see(-1) is None
+    first = copy.held()
+    assert {copy.see(-1) for _ in range(20)} == {first}
+
+
+def test_bytes_of_partitions_that_left_are_no_speed() -> None:
+    copy = Copy()
+    copy.held()
+    copy.bytes = 0
+    copy.see(0)
+    found = [copy.see(RPO_MS + 1) for _ in range(5)]
+    assert found[-1] == SPEED // 2
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ({"state": PartitionState.COPYING}, 9000),
+        ({"state": PartitionState.AT_END, "lag": 0}, 0),  # an open transaction
+        ({"state": PartitionState.COPYING, "code": "RECORD_TOO_LARGE"}, 0),
+        ({"state": PartitionState.PAUSED}, 0),
+    ],
+    ids=["copied", "waits for a transaction", "stands still", "paused"],
+)
+def test_producers_pay_for_what_they_can_cure_alone(what: dict[str, Any], expected: int) -> None:
+    late = partition(**{"lag": 5, "loss_ms": 9000, **what})
+    assert curable_loss_ms([partition(lag=0, loss_ms=100), late]) == expected
+    assert curable_loss_ms([]) == 0
+
+
+@given(st.lists(st.tuples(st.integers(-1, 10 * RPO_MS), st.integers(0, 10**9)), max_size=60))
+def test_whoever_is_held_back_gets_something_and_only_beyond_the_rpo(
+    looks: list[tuple[int, int]],
+) -> None:
+    rate, copied, exceeded = ProducerRate(RPO_MS), 0, False
+    for at, (loss, more) in enumerate(looks):
+        copied += more
+        found = rate.see(2.0 * at, loss, copied, 3, Waiting(1, at))
+        exceeded = (exceeded or loss > RPO_MS) and not 0 <= loss <= RPO_MS // 2
+        assert found is None or (exceeded and found >= LEAST)

@@ -1,0 +1,101 @@
+"""When the copy has surely let go of topics that were promoted by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from twinlog.cluster.topics.admin import EpochEnd
+from twinlog.control.cutover import promotion
+from twinlog.control.cutover.copies import Copy
+from twinlog.control.cutover.promotion import wait_until_over
+from twinlog.control.cutover.scope import Scope
+from twinlog.errors import Disconnected, FlowError, TwinlogError
+from twinlog.model import TopicPartition
+
+HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+Answer = EpochEnd | TwinlogError
+
+
+class Cluster:
+    """A target whose answers take their time, and a mirror that leads."""
+
+    def __init__(self, end: Callable[[float], Answer], *, look_s: float, state_s: float) -> None:
+        self.now, self.end, self.look_s, self.state_s = 0.0, end, look_s, state_s
+        self.looked: list[TopicPartition] = []
+        self.scope = cast(
+            "Scope",
+            SimpleNamespace(
+                name="A->B",
+                is_whole=False,
+                intents=lambda: SimpleNamespace(promotion=None),
+                history=self.history,
+                is_led=lambda: True,
+                target=SimpleNamespace(metadata=lambda _: SimpleNamespace(topics=TOPICS)),
+            ),
+        )
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def history(self) -> Any:
+        self.now += self.state_s
+        latest = SimpleNamespace(generation=1, host="here", pid=7)
+        return SimpleNamespace(latest=latest, is_closed=False)
+
+    def log_ends(self, _: object, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Answer]:
+        self.now += self.look_s
+        self.looked = [*tps]
+        return dict.fromkeys(self.looked, self.end(self.now))
+
+    def wait(self, monkeypatch: pytest.MonkeyPatch, *, is_fenced: bool = True) -> float:
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
+        monkeypatch.setattr(promotion, "time", clock)
+        monkeypatch.setattr(promotion, "admin", SimpleNamespace(log_ends=self.log_ends))
+        copy = Copy(source=HERE, target=THERE, upstream=5)
+        wait_until_over(self.scope, [copy], lambda _: None, is_fenced=is_fenced)
+        return self.now
+
+
+TOPICS = {"A.orders": SimpleNamespace(partitions=[SimpleNamespace(partition=n) for n in (0, 1)])}
+
+
+def at(offset: int) -> EpochEnd:
+    return EpochEnd(leader_epoch=1, end_offset=offset)
+
+
+def test_it_is_still_between_the_end_of_one_look_and_the_beginning_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long the state topic or a look took: what was appended meanwhile is seen."""
+    appends_until = 9.0
+    for look_s, state_s in ((0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (3.0, 3.0)):
+        cluster = Cluster(
+            lambda now: at(int(min(now, appends_until))), look_s=look_s, state_s=state_s
+        )
+        assert cluster.wait(monkeypatch) > appends_until + promotion.FENCED_STILL_S
+        assert cluster.looked == [THERE, TopicPartition("A.orders", 1)], "those by key as well"
+
+
+def test_a_log_that_cannot_be_looked_at_is_not_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    def frozen(now: float) -> Answer:
+        return Disconnected("its broker does not answer") if now < 20 else at(5)
+
+    assert (
+        Cluster(frozen, look_s=1.0, state_s=0.0).wait(monkeypatch) > 20 + promotion.FENCED_STILL_S
+    )
+    gone = Cluster(lambda _: Disconnected("it is gone"), look_s=1.0, state_s=0.0)
+    with pytest.raises(FlowError) as caught:
+        gone.wait(monkeypatch)
+    assert caught.value.code == "COPY_RUNS"
+
+
+def test_a_source_that_may_be_written_to_is_waited_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its leader may be frozen, and its lanes copy the next record."""
+    cluster = Cluster(lambda _: at(5), look_s=0.0, state_s=0.0)
+    assert cluster.wait(monkeypatch, is_fenced=False) > promotion.OPEN_STILL_S

@@ -1,0 +1,309 @@
+"""`/api/v1` over a real socket: flows whose numbers a test chooses, and clusters that are away."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.rest import Rest, rest_of
+from tests.support.snapshots import flow, partition
+from twinlog.client import steering
+from twinlog.codes import CONDITIONS
+from twinlog.config.load import load
+from twinlog.control.check import offline_status
+from twinlog.control.watch.events import EventLog
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.web.api import answers, leaders, shown, stream
+from twinlog.flow_log import FlowLog
+
+A_B = "/api/v1/flows/A-%3EB"
+PASSWORD = "swordfish-1"
+FILE = (
+    "clusters = A, B, C\n"
+    "A.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+    "C.bootstrap.servers = 127.0.0.1:3\n"
+    "A->B.enabled = true\nC->B.enabled = true\ntopics = orders.*\n"
+    "A.security.protocol = SASL_PLAINTEXT\nA.sasl.mechanism = PLAIN\n"
+    "A.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'username="mirror" password="{PASSWORD}";\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters that are away are given up at once."""
+    monkeypatch.setattr(steering, "GIVES_UP_S", 0.5)
+    monkeypatch.setattr(leaders, "GIVES_UP_S", 0.5)
+    monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.5)
+    monkeypatch.setattr(leaders, "WAITED_S", 0.05)
+
+
+@pytest.fixture
+def monitor() -> Monitor:
+    monitor = Monitor()
+    monitor.update(flows_now())
+    return monitor
+
+
+def flows_now(lag: int = 7) -> list[FlowSnapshot]:
+    parts = [
+        partition("orders", number, lag=number * 10, records=100 - number) for number in range(5)
+    ]
+    broken = partition("logs", 0, lag=lag, state="FAILED", code="RECORD_TOO_LARGE", message="no")
+    return [
+        flow(*parts, broken, loss_records=3, loss_ms=2500),
+        flow(flow="C->B", state="STANDBY", generation=-1, guarantee="", lanes=0),
+    ]
+
+
+@pytest.fixture
+def rest(monitor: Monitor, tmp_path: Path) -> Iterator[Rest]:
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE)
+    with rest_of(load(file, environment={}), file, monitor) as rest:
+        yield rest
+
+
+def test_flows_say_their_state_their_loss_and_how_old_that_is(rest: Rest) -> None:
+    first, second = rest.get("/api/v1/flows")["flows"]
+    assert (first["flow"], first["source"], first["target"]) == ("A->B", "A", "B")
+    assert (first["state"], first["toldBy"], first["lanes"]) == ("RUNNING", "here", 2)
+    assert (first["partitions"], first["unusualPartitions"], first["lag"]) == (6, 1, 107)
+    assert first["lagUnknownPartitions"] == 0
+    assert (first["loss"]["records"], first["loss"]["ms"]) == (3, 2500)
+    assert first["loss"]["objectiveMs"] is None
+    assert first["sinceMs"] > 0
+    assert 0 <= first["ageMs"] < 60_000
+    assert first["asOfMs"] <= time.time() * 1000
+    assert (second["flow"], second["state"], second["lag"]) == ("C->B", "STANDBY", None)
+    assert rest.get(A_B)["flow"] == "A->B"
+
+
+def test_a_target_that_is_away_is_told_and_keeps_nobody_waiting(rest: Rest) -> None:
+    eventually(lambda: "cannot be reached" in rest.get(A_B)["problem"])
+    assert rest.get(A_B)["state"] == "RUNNING", "its own numbers are there all the same"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["logs-0", "orders-0", "orders-1", "orders-2", "orders-3", "orders-4"]),
+        ("?topic=order&sort=-lag&limit=2", ["orders-4", "orders-3"]),
+        ("?sort=-lag&offset=4", ["logs-0", "orders-0"]),
+        ("?sort=records&limit=1", ["orders-4"]),
+        ("?sort=-topic&limit=1", ["orders-4"]),
+        ("?state=FAILED", ["logs-0"]),
+        ("?code=RECORD_TOO_LARGE", ["logs-0"]),
+        ("?code=UNREACHABLE", []),
+        ("?offset=100", []),
+    ],
+)
+def test_partitions_are_filtered_sorted_and_paged(
+    rest: Rest, query: str, expected: list[str]
+) -> None:
+    found = rest.get(f"{A_B}/partitions{query}")
+    assert [f"{one['topic']}-{one['partition']}" for one in found["partitions"]] == expected
+    total = {"?topic=order&sort=-lag&limit=2": 5, "?state=FAILED": 1, "?code=RECORD_TOO_LARGE": 1}
+    assert found["total"] == total.get(query, 0 if "UNREACHABLE" in query else 6)
+    assert found["toldBy"] == "here"
+
+
+def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
+    parts = [
+        partition("orders", number, lag=lag, loss_records=lag) for number, lag in enumerate((5, -1))
+    ]
+    for column in ("lag", "lossRecords"):
+        query = answers.PartitionQuery.model_validate({"sort": f"-{column}"})
+        assert [one.partition for one in shown.page(parts, query)[1]] == [1, 0]
+    found = shown._seen(flow(*parts), 0, 0.0)
+    assert (found["lag"], found["lag_unknown_partitions"]) == (5, 1)
+
+
+def test_partitions_that_no_cluster_tells_are_no_empty_page(rest: Rest) -> None:
+    told = rest.ask("/api/v1/flows/C-%3EB/partitions")
+    assert (told.status, told.json["code"]) == (502, "UNREACHABLE")
+    assert "cannot be reached" in told.json["what"]
+
+
+def test_events_are_numbered_and_asked_for_by_flow(rest: Rest) -> None:
+    log = logging.getLogger("twinlog.test")
+    FlowLog(log, "A->B").warning("one")
+    FlowLog(log, "C->B").warning("two")
+    log.warning("three")
+    found = rest.get("/api/v1/events")
+    assert [one["message"].rpartition(": ")[2] for one in found["events"]] == [
+        "one",
+        "two",
+        "three",
+    ]
+    assert [one["flow"] for one in found["events"]] == ["A->B", "C->B", ""]
+    later = rest.get(f"/api/v1/events?since={found['events'][1]['number']}")
+    assert [one["message"] for one in later["events"]] == ["three"]
+    assert [one["flow"] for one in rest.get("/api/v1/events?flow=C-%3EB")["events"]] == ["C->B"]
+    assert rest.get(f"/api/v1/events?since={found['last']}") == {
+        "events": [],
+        "last": found["last"],
+    }
+
+
+def test_events_after_a_restart_are_behind_those_before(rest: Rest, tmp_path: Path) -> None:
+    logging.getLogger("twinlog.test").warning("one")
+    last = rest.get("/api/v1/events")["last"]
+    again = EventLog(tmp_path / "mm2.properties")
+    again.handle(logging.makeLogRecord({"msg": "two", "levelname": "WARNING"}))
+    assert [one.event.message for one in again.since(last)] == ["two"]
+
+
+def test_codes_and_clusters(rest: Rest) -> None:
+    assert [one["code"] for one in rest.get("/api/v1/codes")["codes"]] == sorted(CONDITIONS)
+    one = rest.get("/api/v1/codes/GAP_WRITTEN")
+    assert one["meaning"] == CONDITIONS["GAP_WRITTEN"].meaning
+    clusters = rest.get("/api/v1/clusters")["clusters"]
+    assert clusters[1] == {
+        "alias": "B",
+        "bootstrapServers": ["127.0.0.1:2"],
+        "sourceOf": [],
+        "targetOf": ["A->B", "C->B"],
+    }
+
+
+GETS = [
+    *("/api/v1/flows", A_B, f"{A_B}/partitions", "/api/v1/events", "/api/v1/codes"),
+    *("/api/v1/clusters", "/api/v1/openapi.json", "/connectors?expand=info&expand=status"),
+    *("/connectors/A->B.MirrorSourceConnector/config"),
+]
+
+
+def test_no_secret_is_in_any_answer(rest: Rest) -> None:
+    for path in GETS:
+        assert PASSWORD.encode() not in rest.ask(path.replace(">", "%3E")).body, path
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "body", "status", "code", "what"),
+    [
+        ("/api/v1/nothing", "GET", None, 404, "NOT_FOUND", "nothing is at /api/v1/nothing"),
+        ("/api/v1/flows/X-%3EY", "GET", None, 404, "NOT_FOUND", "there are A->B, C->B"),
+        ("/api/v1/codes/NONE", "GET", None, 404, "NOT_FOUND", "no code NONE"),
+        ("/api/v1/flows", "POST", {}, 405, "METHOD_NOT_ALLOWED", "takes"),
+        (f"{A_B}/pause", "GET", None, 405, "METHOD_NOT_ALLOWED", "takes POST"),
+        (f"{A_B}/partitions?sort=x", "GET", None, 400, "REQUEST_INVALID", "query: sort"),
+        (f"{A_B}/partitions?limit=0", "GET", None, 400, "REQUEST_INVALID", "query: limit"),
+        (f"{A_B}?x=1", "GET", None, 400, "REQUEST_INVALID", "query: x"),
+        (f"{A_B}/diff?all=1&all=1", "GET", None, 400, "REQUEST_INVALID", "given twice"),
+        (f"{A_B}/diff?topics=(", "GET", None, 400, "USAGE", "topics: ( is no regular"),
+        (f"{A_B}/diff?topics=(%3F%3Da)a", "GET", None, 400, "USAGE", "is not taken here"),
+        (f"{A_B}/pause", "POST", b"{", 400, "REQUEST_INVALID", "body: is no JSON"),
+        (f"{A_B}/pause", "POST", [], 400, "REQUEST_INVALID", "body: "),
+        (f"{A_B}/pause", "POST", {"dryRun": "no"}, 400, "REQUEST_INVALID", "body: dryRun"),
+        (f"{A_B}/pause", "POST", {"dry_run": True}, 400, "REQUEST_INVALID", "body: dry_run"),
+        (f"{A_B}/limit", "POST", {}, 400, "REQUEST_INVALID", "body: bytesPerSecond"),
+        (f"{A_B}/limit", "POST", {"bytesPerSecond": 5}, 400, "REQUEST_INVALID", "1024"),
+        (f"{A_B}/topics/pause", "POST", {"topics": []}, 400, "REQUEST_INVALID", "body: topics"),
+        (f"{A_B}/pause", "POST", {"reason": "x" * 70_000}, 413, "REQUEST_TOO_LARGE", "65536"),
+        (f"{A_B}/pause", "POST", {}, 503, "UNREACHABLE", "cannot be reached"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_says_what_where_and_what_to_do(
+    rest: Rest, path: str, method: str, body: Any, status: int, code: str, what: str
+) -> None:
+    told = rest.ask(path, method, body)
+    assert (told.status, told.json["code"]) == (status, code), told
+    assert what in told.json["what"]
+    assert told.json["where"] == path.partition("?")[0].replace("%3E", ">")
+    assert (told.json["do"] != "") is bool(CONDITIONS[code].advice)
+    assert told.headers["Content-Type"] == "application/json"
+
+
+def test_a_bug_is_told_without_its_text(rest: Rest, monitor: Monitor) -> None:
+    monitor.update([flow(partition(lag="many"))])
+    told = rest.ask(A_B)
+    assert (told.status, told.json["code"]) == (500, "INTERNAL")
+    assert "many" not in told.json["what"]
+
+
+class Reader:
+    """Reads a stream of server-sent events in a thread."""
+
+    def __init__(self, rest: Rest, last: str = "") -> None:
+        self.connection = http.client.HTTPConnection(rest.address.host, rest.address.port)
+        self.connection.request("GET", "/api/v1/stream", headers={"Last-Event-ID": last})
+        self.answer = self.connection.getresponse()
+        self.found: list[tuple[str, Any]] = []
+        self.ended = False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        kind = ""
+        try:
+            for line in self.answer:
+                if line.startswith(b"event: "):
+                    kind = line[7:].strip().decode()
+                elif line.startswith(b"data: "):
+                    self.found.append((kind, json.loads(line[6:])))
+        except (OSError, ValueError, AttributeError):
+            pass  # closed by the test
+        self.ended = True
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.found]
+
+
+def test_a_stream_sends_flows_and_events_as_they_come(rest: Rest, monitor: Monitor) -> None:
+    log = logging.getLogger("twinlog.test")
+    log.warning("before")
+    reader = Reader(rest)
+    assert reader.answer.headers["Content-Type"] == "text/event-stream"
+    eventually(lambda: "flows" in reader.kinds())
+    log.warning("after")
+    eventually(
+        lambda: [one["message"] for kind, one in reader.found if kind == "event"] == ["after"]
+    )
+    monitor.update(flows_now(lag=5))
+    eventually(
+        lambda: reader.found[-1][0] == "flows" and reader.found[-1][1]["flows"][0]["lag"] == 105
+    )
+    again = Reader(rest, last="0")
+    eventually(lambda: again.kinds().count("event") == 2, what="those that are kept")
+    for one in (reader, again):
+        one.connection.close()
+
+
+def test_streams_are_bounded_and_end_with_the_process(
+    monitor: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "AT_MOST", 2)
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE)
+    with rest_of(load(file, environment={}), file, monitor) as rest:
+        readers = [Reader(rest), Reader(rest)]
+        eventually(lambda: all(one.found for one in readers))
+        told = rest.ask("/api/v1/stream")
+        assert (told.status, told.json["code"]) == (503, "REST_BUSY")
+        assert told.headers["Retry-After"]
+    eventually(lambda: all(one.ended for one in readers))
+
+
+def test_a_hundred_clients_that_come_at_once_are_all_answered(rest: Rest) -> None:
+    with ThreadPoolExecutor(100) as clients:
+        asked = list(clients.map(lambda _: rest.ask("/api/v1/flows").status, range(200)))
+    assert asked == [200] * 200
+
+
+def test_a_reload_is_seen(rest: Rest, tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(FILE.replace("C->B.enabled = true", "C->B.enabled = false"))
+    rest.holder.hold(load(file, environment={}))
+    assert [one["flow"] for one in rest.get("/api/v1/flows")["flows"]] == ["A->B"]

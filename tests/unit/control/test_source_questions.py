@@ -1,0 +1,25 @@
+"""Nothing is asked of a source behind the end of the run that asked it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import BASE
+from tests.support.settings import settings_for
+from twinlog.config.load import load
+from twinlog.control.risk.source_questions import SourceQuestions
+from twinlog.errors import Disconnected
+from twinlog.model import TopicPartition
+
+
+def test_a_question_behind_the_end_opens_no_connection(tmp_path: Path) -> None:
+    path = tmp_path / "mm2.properties"
+    path.write_text("\n".join(BASE))
+    (config, *_) = load(path, environment={}).flows
+    questions = SourceQuestions(settings_for("127.0.0.1:1"), config)
+    questions.close()
+    with pytest.raises(Disconnected, match="not asked any more"):
+        questions.ends([TopicPartition("orders", 0)])
+    assert questions._client is None

@@ -1,0 +1,44 @@
+"""Why a group finds nothing on the target, in words."""
+
+from __future__ import annotations
+
+from twinlog.control.duties.rounds import PartitionView
+from twinlog.control.groups.unplaced import reasons
+from twinlog.model import TopicId, TopicPartition
+
+
+def view(topic: str, *, is_broken: bool = False, is_keyed: bool = False) -> PartitionView:
+    return PartitionView(
+        source=TopicPartition(topic, 0),
+        target=TopicPartition(f"A.{topic}", 0),
+        source_topic_id=TopicId(bytes(16)),
+        target_topic_id=TopicId(bytes(16)),
+        next_upstream=-1,
+        next_downstream=-1,
+        source_end=-1,
+        is_broken=is_broken,
+        is_keyed=is_keyed,
+    )
+
+
+def why(*topics: str, partitions: int = 1) -> str:
+    views = [view("new"), view("bad", is_broken=True), view("keyed", is_keyed=True)]
+    committed = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
+    return reasons({"group": committed}, views).get("group", "")
+
+
+def test_each_kind_has_its_words() -> None:
+    assert why() == "no offsets are committed"
+    assert why("logs") == "logs: not mirrored by this flow"
+    assert why("new") == "new: nothing is copied yet"
+    assert why("bad") == "bad: stands still, with a code"
+
+
+def test_topics_with_one_reason_share_it_and_are_named_once() -> None:
+    assert why("logs", "audit", partitions=3) == "audit, logs: not mirrored by this flow"
+    assert why("new", "logs") == "logs: not mirrored by this flow; new: nothing is copied yet"
+
+
+def test_topics_placed_by_key_are_the_business_of_another_duty() -> None:
+    assert why("keyed") == ""
+    assert why("keyed", "logs") == "logs: not mirrored by this flow"

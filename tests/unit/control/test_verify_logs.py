@@ -1,0 +1,154 @@
+"""What `twinlog verify` reads of two logs, where the logs do not end where they did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.memory_log import MemoryLog
+from twinlog.cluster.logs.raw_log import FetchedRecords
+from twinlog.control.verify import pieces, verification
+from twinlog.control.verify.partition import Bounds, Wanted, verify_partition
+from twinlog.control.verify.pieces import Log
+from twinlog.control.verify.result import VerifiedFlow
+from twinlog.control.verify.verification import Scope
+from twinlog.errors import TwinlogError
+from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.verify.difference import Compared, Kind, Range
+from twinlog.mirror.verify.walk import Rules
+from twinlog.model import TopicPartition
+from twinlog.survey.discovery import Discovery
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+NOW = 1_700_000_000_000
+
+
+@dataclass
+class Cluster:
+    """Answers of one log; `ends`: what its leader says of the end, answer by answer."""
+
+    log: MemoryLog
+    ends: list[int]
+    alias: str = "A"
+
+    def retrying(self, ask: Any) -> Any:
+        while True:
+            try:
+                return ask()
+            except TwinlogError:
+                if not self.ends:
+                    raise
+
+    def answer(self, position: int) -> FetchedRecords:
+        end = self.ends.pop(0) if self.ends else self.log.end
+        return FetchedRecords(
+            records=self.log.read(position) if position < end else memoryview(b""),
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start=0,
+            aborted=(),
+        )
+
+
+@pytest.fixture(autouse=True)
+def _fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(client: Any, wanted: Any, **_: Any) -> Any:
+        return {tp: client.answer(position) for tp, (position, _) in wanted.items()}
+
+    monkeypatch.setattr(pieces, "fetch_records", fetch)
+
+
+def log_of(count: int, spoilt: int = -1) -> MemoryLog:
+    log = MemoryLog()
+    for number in range(count):
+        value = b"other" if number == spoilt else b"v%d" % number
+        log._store(encode_batch([Record(0, NOW + number, b"k", value, ())], codec=Codec.NONE))
+    return log
+
+
+def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None = None) -> Compared:
+    """Of a source and a target with so many records; `asked`: what was said of the source's end."""
+    end = here if asked is None else asked
+    wanted = Wanted(
+        plan=cast("Any", SimpleNamespace(source=HERE, target=THERE)),
+        here=Bounds(start=0, end=end),
+        there=Bounds(start=0, end=there),
+        there_later=there,
+        here_later=end,
+        known=cast("Any", SimpleNamespace(runs=(Run(0, 0, 0),), mark=Mark(there, there))),
+        producers=frozenset(),
+        rules=Rules(),
+        committed=True,
+        is_led=False,
+        source_may_lack=may_lack,
+        target_may_lack=may_lack,
+    )
+    source, target = (Cluster(log_of(count), []) for count in (here, there))
+    if asked is not None:
+        target.log = log_of(there, spoilt=0)
+    found = Compared()
+    try:
+        verify_partition(wanted, cast("Any", source), cast("Any", target), lambda _: None, found)
+    except TwinlogError:
+        assert asked is not None
+    return found
+
+
+def test_what_was_found_before_a_log_could_not_be_read_counts() -> None:
+    (one,) = compared(100, 101, may_lack=False, asked=101).differences
+    assert (one.kind, one.source) == (Kind.DIFFERENT, Range(0, 1))
+
+
+@pytest.mark.parametrize("may_lack", [False, True], ids=["kept", "compacted"])
+def test_what_the_source_never_reached_was_not_compacted_away(may_lack: bool) -> None:
+    (one,) = compared(10, 12, may_lack=may_lack).differences
+    assert (one.kind, one.target, one.records) == (Kind.EXTRA, Range(10, 12), 2)
+    assert compared(10, 10, may_lack=may_lack).is_identical
+
+
+def read(ends: list[int], *, committed: bool) -> int:
+    cluster = cast("Any", Cluster(log_of(6), ends))
+    log = Log(client=cluster, tp=HERE, start=0, end=6, committed=committed)
+    return sum(1 for _ in log.pieces(0))
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["all", "committed"])
+def test_a_new_leader_that_does_not_know_the_end_yet_is_asked_again(committed: bool) -> None:
+    assert read([0, 0, 6], committed=committed) == 6
+
+
+def test_a_log_that_lost_its_end_is_not_taken_for_a_cleaned_one() -> None:
+    cluster = Cluster(log_of(6), [])
+    log = Log(client=cast("Any", cluster), tp=HERE, start=0, end=9)
+    with pytest.raises(TwinlogError, match="ended at 9 before, and ends at 6 now"):
+        list(log.pieces(0))
+
+
+def test_what_follows_the_end_that_was_asked_may_not_be_there() -> None:
+    log = Log(client=cast("Any", Cluster(log_of(6), [])), tp=HERE, start=0, end=6)
+    log.end = 9  # the target has more records than that
+    assert sum(1 for _ in log.pieces(0)) == 6
+
+
+def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = SimpleNamespace(partitions=[SimpleNamespace(partition=0)])
+    monkeypatch.setattr(verification, "replace", lambda one, **_: one)
+    monkeypatch.setattr(verification, "mirrored_topics", lambda *_: {}, raising=False)
+    monkeypatch.setattr(
+        verification, "selected_topics", lambda *_: {"orders": topic}, raising=False
+    )
+    monkeypatch.setattr(verification, "known_offsets", lambda *_: {HERE: 0})
+    monkeypatch.setattr(verification, "known_ends", lambda *_: {HERE: 5})
+    policy = SimpleNamespace(format_remote_topic=lambda *_: "A.one")
+    setup = SimpleNamespace(policy=policy, config=SimpleNamespace(source_alias="A"))
+    source = SimpleNamespace(metadata=lambda _: None)
+    flow = verification._Flow(*cast("Any", (None, setup, source, None, Scope(), lambda *_: None)))
+    problem = SimpleNamespace(topic="orders", first=0, error="RENAME_CLASH")
+    found = Discovery(problems=[cast("Any", problem)])
+    (one,) = flow._never_made(found, VerifiedFlow(flow="A->B", is_led=True))
+    assert (one.source, one.why_not, one.answer.exit_code) == (HERE, "RENAME_CLASH", 2)

@@ -1,0 +1,155 @@
+"""What `twinlog verify` answers: one word, an exit code, a digest, and lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from twinlog.cli.commands.compare.verify import explained, problems
+from twinlog.control.verify import groups
+from twinlog.control.verify.result import (
+    Answer,
+    Standing,
+    VerifiedFlow,
+    VerifiedGroup,
+    VerifiedPartition,
+    digest,
+    worst,
+)
+from twinlog.errors import FlowError
+from twinlog.mirror.verify.difference import MOST_KEPT, Compared, Gap, Kind, Range
+from twinlog.model import TopicPartition
+
+HERE = TopicPartition("orders", 0)
+THERE = TopicPartition("A.orders", 0)
+GROUP = VerifiedGroup(
+    group="billing", source=HERE, target=THERE, committed=20, wanted=18, stands=18
+)
+
+
+def partition(compared: Compared | None = None, why_not: str = "") -> VerifiedPartition:
+    return VerifiedPartition(
+        source=HERE, target=THERE, compared=compared or Compared(), why_not=why_not
+    )
+
+
+def with_one(kind: Kind = Kind.MISSING) -> Compared:
+    out = Compared()
+    out.differs(kind, Range(3, 5), None, 2, "why")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected", "exit_code"),
+    [
+        ([], Answer.IDENTICAL, 0),
+        ([Answer.IDENTICAL], Answer.IDENTICAL, 0),
+        ([Answer.IDENTICAL, Answer.UNKNOWN], Answer.UNKNOWN, 2),
+        ([Answer.UNKNOWN, Answer.DIFFERENT, Answer.IDENTICAL], Answer.DIFFERENT, 1),
+    ],
+    ids=["none", "one", "unknown", "different"],
+)
+def test_the_worst_answer_counts(
+    answers: Iterable[Answer], expected: Answer, exit_code: int
+) -> None:
+    found = worst(list(answers))
+    assert (found, found.exit_code) == (expected, exit_code)
+
+
+def test_a_difference_counts_more_than_what_could_not_be_compared_behind_it() -> None:
+    assert partition(with_one(), "UNREACHABLE").answer is Answer.DIFFERENT
+    assert partition(None, "UNREACHABLE").answer is Answer.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("stands", "standing", "is_wrong"),
+    [
+        (18, Standing.EQUAL, False),
+        (19, Standing.AHEAD, True),
+        (17, Standing.BEHIND, False),
+        (None, Standing.ABSENT, False),
+    ],
+    ids=["equal", "ahead", "behind", "absent"],
+)
+def test_only_a_group_that_would_skip_records_is_wrong(
+    stands: int | None, standing: Standing, is_wrong: bool
+) -> None:
+    group = replace(GROUP, stands=stands)
+    assert (group.standing, group.is_wrong) == (standing, is_wrong)
+    flow = VerifiedFlow(flow="A->B", partitions=[partition()], groups=[group])
+    assert (flow.answer is Answer.DIFFERENT) is is_wrong
+    assert not replace(group, left_alone="it is active there").is_wrong
+
+
+def test_lines_name_ranges_of_both_sides() -> None:
+    compared = with_one()
+    compared.same(1)
+    compared.differs(Kind.DIFFERENT, Range(7, 8), Range(6, 7), 1)
+    compared.gaps[Gap.MARKERS] += 1200
+    flow = VerifiedFlow(
+        flow="A->B", partitions=[partition(compared)], groups=[replace(GROUP, stands=19)]
+    )
+    assert list(problems(flow)) == [
+        "missing: orders-0 [3, 5), 2 records: why",
+        "different: orders-0 [7, 8) / A.orders-0 [6, 7), 1 record",
+        "group billing stands at 19 in A.orders-0, its place is 18 (orders-0 20): it would skip "
+        "records",
+    ]
+    assert list(explained(flow)) == ["1,200 transaction markers"]
+
+
+def test_pending_records_are_said_while_a_mirror_runs() -> None:
+    compared = Compared()
+    compared.pending = Range(9, 12)
+    flow = VerifiedFlow(flow="A->B", is_led=True, partitions=[partition(compared)])
+    assert flow.answer is Answer.IDENTICAL
+    assert list(explained(flow)) == ["not copied yet, a mirror runs: orders-0 [9, 12)"]
+
+
+def test_ranges_go_on_until_something_is_equal() -> None:
+    found = Compared()
+    for offset in range(5):
+        found.differs(Kind.EXTRA, None, Range(offset, offset + 1), 1)
+    found.same(1)
+    found.differs(Kind.EXTRA, None, Range(6, 7), 1)
+    found.differs(Kind.MISSING, Range(6, 7), None, 1)
+    assert [(one.kind, one.target, one.records) for one in found.differences] == [
+        (Kind.EXTRA, Range(0, 5), 5),
+        (Kind.EXTRA, Range(6, 7), 1),
+        (Kind.MISSING, None, 1),
+    ]
+
+
+def test_ranges_of_a_log_that_is_wrong_everywhere_are_counted() -> None:
+    found = Compared()
+    for offset in range(MOST_KEPT + 3):
+        found.differs(Kind.EXTRA, None, Range(offset, offset + 1), 1)
+        found.same(1)
+    assert (len(found.differences), found.unkept) == (MOST_KEPT, 3)
+
+
+def test_digest_is_of_all_but_itself() -> None:
+    report = {"answer": "identical", "flows": [{"b": 1, "a": 2}]}
+    whole = digest(report)
+    assert digest({**report, "sha256": whole}) == whole
+    assert digest({"flows": [{"a": 2, "b": 1}], "answer": "identical"}) == whole
+    assert digest({**report, "answer": "different"}) != whole
+
+
+def test_a_group_that_could_not_be_asked_is_not_called_identical() -> None:
+    unasked = FlowError("its coordinator is away", code="UNREACHABLE")
+    survey = SimpleNamespace(
+        selected=(SimpleNamespace(name="billing"),), offsets={"billing": {}}, places={}
+    )
+    for here, there in (({}, unasked), (unasked, {})):
+        flow = VerifiedFlow(flow="A->B", partitions=[partition()])
+        survey.offsets = {"billing": here}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(groups, "survey_groups", lambda *_: survey)
+            nobody = cast("Any", None)
+            groups.verify_groups(nobody, nobody, nobody, {"billing": there}, flow)
+        assert (flow.answer, len(flow.notes)) == (Answer.UNKNOWN, 1)

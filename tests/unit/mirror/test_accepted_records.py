@@ -1,0 +1,162 @@
+"""What somebody else wrote between our records: found exactly, or not accepted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from twinlog.errors import CorruptData
+from twinlog.mirror.accepted import Accepted
+from twinlog.mirror.map.accepted_records import Stretch, Walk, last_stretch, pending, walk
+from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, PartitionMap, Run, Term
+from twinlog.mirror.map.translation import Reach, downstream_of, reach_of, upstream_of
+from twinlog.mirror.state.acceptance import WantedAcceptance
+from twinlog.mirror.state.intents import flow_intents
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+OURS: Final = 9
+K: Final = 70
+
+
+def batch(base: int, count: int, *, sequence: int = -1, producer: int = -1) -> bytes:
+    records = [Record(base + i, 1000, None, b"v") for i in range(count)]
+    return bytes(
+        encode_batch(
+            records,
+            codec=Codec.NONE,
+            base_offset=base,
+            producer_id=producer,
+            producer_epoch=0 if producer >= 0 else -1,
+            base_sequence=sequence,
+        )
+    )
+
+
+def ours(base: int, count: int, ordinal: int) -> bytes:
+    return batch(base, count, sequence=ordinal, producer=OURS)
+
+
+def walked(first: int, end: int, *log: bytes) -> Walk | None:
+    """The log is read a batch at a time."""
+    starts = []
+    at = first
+    for one in log:
+        base = int.from_bytes(one[:8], "big")
+        count = int.from_bytes(one[57:61], "big")
+        starts.append((base, base + count, one))
+        at = base + count
+    assert at <= end
+
+    def read(offset: int) -> memoryview:
+        found = next((one for _, behind, one in starts if behind > offset), b"")
+        return memoryview(bytearray(found))
+
+    return walk(read, first, end, k=K, producers=frozenset({OURS}))
+
+
+def test_records_at_the_end_are_one_range() -> None:
+    found = walked(73, 78, batch(73, 2), batch(75, 3, producer=4, sequence=0))
+    assert found is not None
+    assert (found.ranges, found.jumps, found.next_ordinal) == (((73, 78),), (), 3)
+    assert found.accepted == Accepted(ranges=((73, 78),), k=75, digest=found.accepted.digest)
+    assert [one.producer_id for one in found.foreign] == [-1, 4]
+
+
+def test_others_at_the_same_place_are_others() -> None:
+    one, other = walked(73, 75, batch(73, 2)), walked(73, 75, batch(73, 1), batch(74, 1))
+    assert one is not None
+    assert other is not None
+    assert one.ranges == other.ranges
+    assert one.accepted != other.accepted
+
+
+def test_ours_between_are_ranges_and_jumps() -> None:
+    found = walked(
+        73, 81, batch(73, 2), ours(75, 2, 3), ours(77, 1, 5), batch(78, 1), ours(79, 2, 6)
+    )
+    assert found is not None
+    assert found.ranges == ((73, 75), (78, 79))
+    assert found.jumps == ((3, 75), (6, 79))
+    assert (found.next_ordinal, found.accepted.k) == (8, 73)
+
+
+def test_what_was_cleaned_of_them_is_theirs() -> None:
+    found = walked(73, 80, batch(73, 1), ours(78, 2, 3))
+    assert found is not None
+    assert (found.ranges, found.jumps) == (((73, 78),), ((3, 78),))
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [ours(75, 2, 4), ours(75, 2, 2)],
+    ids=["one-is-missing", "one-comes-twice"],
+)
+def test_where_ours_are_not_whole_nothing_is_accepted(behind: bytes) -> None:
+    assert walked(73, 77, batch(73, 2), behind) is None
+
+
+def test_where_all_is_ours_nothing_is_accepted() -> None:
+    assert walked(73, 75, ours(73, 2, 3)) is None
+
+
+def test_log_is_one_stretch_until_something_is_accepted() -> None:
+    runs = [Run(0, 100, 70), Run(3, 104, 73)]
+    assert last_stretch(runs, 80) == Stretch(70, 0)
+    runs += [Run(5, 106, 78), Run(6, 110, 79)]
+    assert last_stretch(runs, 90) == Stretch(73, 78)
+    assert last_stretch(runs, 78) == Stretch(73, 78)
+    assert last_stretch(runs, 77) == Stretch(70, 0), "the log lost its end"
+
+
+@pytest.mark.parametrize(
+    ("k", "end", "expected"),
+    [(70, 78, True), (70, 77, False), (73, 90, False), (74, 90, False)],
+    ids=["new", "not-there-any-more", "in-the-map", "and-more"],
+)
+def test_acceptance_counts_until_the_map_has_it(k: int, end: int, expected: bool) -> None:
+    one = Accepted(ranges=((75, 78),), k=73)
+    assert pending([one], Stretch(k, 0), end) == ([one] if expected else [])
+
+
+def test_groups_are_exact_on_both_sides_of_the_range() -> None:
+    known = PartitionMap(key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0), topic="orders")
+    runs = (Run(0, 100, 70), Run(5, 105, 78))
+    known.apply(ChunkRow(key=known.key, term=Term(1, 0), chunk=0, topic="orders", runs=runs))
+    reach = reach_of(known, 80, is_shared=False)
+    assert reach == Reach(107, 80)
+    there = {at: downstream_of(known.runs, reach, at) for at in (104, 105, 106, 107)}
+    assert there == {104: (74, True), 105: (78, True), 106: (79, True), 107: (80, True)}
+    here = {at: upstream_of(known.runs, reach, at).offset for at in (74, 75, 77, 78, 80)}
+    assert here == {74: 104, 75: 105, 77: 105, 78: 105, 80: 107}
+
+
+WANTED: Final = WantedAcceptance(
+    flow="A->B",
+    topic="A.orders",
+    topic_id=TopicId("a" * 32),
+    partition=0,
+    accepted=Accepted(ranges=((75, 78), (80, 81)), k=74, digest=5),
+    who="anna@ops",
+    at_ms=7,
+    reason="a test",
+)
+
+
+def test_row_comes_back_and_is_of_one_log() -> None:
+    assert flow_intents("A->B", [WANTED.encode()]).accepted == (WANTED,)
+    there = TopicPartition("A.orders", 0)
+    assert WANTED.is_of(there, "a" * 32)
+    assert not WANTED.is_of(there, "b" * 32)
+    assert not WANTED.is_of(there, NO_TOPIC_ID), "a name says nothing of what lies in a log"
+
+
+@pytest.mark.parametrize("ranges", ["[75]", "[78,75]", "[76,78]", "[]", '["75",78]'], ids=str)
+def test_row_that_is_no_range_is_said(ranges: str) -> None:
+    key = b'["flow","A->B","intent","accept","A.orders","id",0,75]'
+    value = f'{{"v":1,"ranges":{ranges},"k":1,"digest":0,"who":"a","at_ms":1,"reason":""}}'.encode()
+    with pytest.raises(CorruptData) as found:
+        flow_intents("A->B", [(key, value)])
+    assert found.value.code == "STATE_CORRUPT"

@@ -1,0 +1,133 @@
+"""Rows of the status topic: what was written comes back, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.snapshots import PUBLISHED
+from twinlog.errors import CorruptData
+from twinlog.mirror.skips import Poison, Skip
+from twinlog.mirror.state.published import Behind, published_status
+
+
+def test_what_was_written_comes_back() -> None:
+    assert published_status("A->B", [PUBLISHED.encode()]) == PUBLISHED
+
+
+def test_what_was_known_to_be_missing_comes_back_and_an_older_row_has_none() -> None:
+    late = Behind(topic="orders", partition=2, upstream=20, end=50)
+    told = replace(PUBLISHED, behind=(late,))
+    key, value = told.encode()
+    assert published_status("A->B", [(key, value)]) == told
+    older = {name: one for name, one in json.loads(value).items() if name != "behind"}
+    assert published_status("A->B", [(key, json.dumps(older).encode())]) == PUBLISHED
+
+
+def test_the_newest_row_of_the_flow_counts() -> None:
+    later = replace(PUBLISHED, records=200)
+    other = replace(PUBLISHED, flow="B->A", records=7)
+    rows = [PUBLISHED.encode(), later.encode(), other.encode(), (None, b"{}"), (b"[]", None)]
+    assert published_status("A->B", rows) == later
+    assert published_status("C->B", rows) is None
+
+
+def test_whoever_lost_the_lead_does_not_hide_its_successor() -> None:
+    leader, zombie = (
+        replace(PUBLISHED, generation=7),
+        replace(PUBLISHED, generation=6, at_ms=10**13),
+    )
+    assert published_status("A->B", [leader.encode(), zombie.encode()]) == leader
+
+
+def test_a_row_that_was_on_its_way_at_the_end_is_not_the_last() -> None:
+    ended = replace(PUBLISHED, state="STOPPED", at_ms=PUBLISHED.at_ms + 1)
+    assert published_status("A->B", [ended.encode(), PUBLISHED.encode()]) == ended
+
+
+def test_a_row_that_was_taken_away_tells_nothing() -> None:
+    assert published_status("A->B", [PUBLISHED.encode(), (PUBLISHED.encode()[0], None)]) is None
+
+
+def changed(**fields: Any) -> tuple[bytes, bytes]:
+    key, value = PUBLISHED.encode()
+    return key, json.dumps({**json.loads(value), **fields}).encode()
+
+
+def test_what_a_later_release_says_besides_is_left_out() -> None:
+    one = {**json.loads(PUBLISHED.encode()[1])["unusual"][0], "colour": "red"}
+    assert published_status("A->B", [changed(weather="fine", unusual=[one])]) == PUBLISHED
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        changed(records="many"),
+        changed(lanes=True),
+        changed(unusual=7),
+        changed(unusual=[{"topic": "pay"}]),
+        changed(v=99),
+        changed(state="FLYING"),
+        changed(since_ms=10**30),
+        changed(loss_ms=10**400),
+        (PUBLISHED.encode()[0], b"[" * 100_000),
+        (PUBLISHED.encode()[0], b"no JSON"),
+        (PUBLISHED.encode()[0], b"[]"),
+        (PUBLISHED.encode()[0], b'{"v": 1}'),
+    ],
+    ids=[
+        "text",
+        "bool",
+        "number",
+        "fields",
+        "newer",
+        "state",
+        "time",
+        "huge",
+        "deep",
+        "bytes",
+        "list",
+        "empty",
+    ],
+)
+def test_a_row_that_cannot_be_read_is_said(row: tuple[bytes, bytes]) -> None:
+    with pytest.raises(CorruptData):
+        published_status("A->B", [row])
+    assert published_status("A->B", [PUBLISHED.encode(), row]) == PUBLISHED, (
+        "an older one may live yet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "lives_ms"), [(5_000, 45_000), (60_000, 180_000), (10**9, 600_000)]
+)
+def test_it_tells_of_now_for_three_of_its_intervals(every_ms: int, lives_ms: int) -> None:
+    assert replace(PUBLISHED, every_ms=every_ms).lives_ms == lives_ms
+
+
+def test_record_that_holds_a_partition_up_is_told_and_earlier_rows_say_none() -> None:
+    poison = Poison(skip=Skip(first=5, next=9, is_batch=True), topic_id="a" * 32)
+    stuck = replace(PUBLISHED.unusual[0], poison=poison)
+    told = replace(PUBLISHED, unusual=(stuck,))
+    assert published_status("A->B", [told.encode()]) == told
+    key, value = PUBLISHED.encode()
+    fields = json.loads(value)
+    for one in fields["unusual"]:
+        del one["poison"]
+    assert published_status("A->B", [(key, json.dumps(fields).encode())]) == PUBLISHED
+
+
+@pytest.mark.parametrize(
+    "change", [{"next": 5}, {"first": -1}, {"first": "5"}, {"is_batch": 1}], ids=str
+)
+def test_poison_that_is_no_range_is_said(change: dict[str, object]) -> None:
+    poison = Poison(skip=Skip(first=5, next=9), topic_id="a" * 32)
+    told = replace(PUBLISHED, unusual=(replace(PUBLISHED.unusual[0], poison=poison),))
+    key, value = told.encode()
+    fields = json.loads(value)
+    fields["unusual"][0]["poison"]["skip"] |= change
+    with pytest.raises(CorruptData):
+        published_status("A->B", [(key, json.dumps(fields).encode())])

@@ -1,0 +1,160 @@
+"""Names that `twinlog.rename` gives: which cannot be had, and the way back from a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.properties import loader
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.cutover.upstreams import Upstreams
+from twinlog.mirror.names.acl_rules import AclRules
+from twinlog.mirror.names.filters import policy_of
+from twinlog.mirror.names.renaming import is_renamed, plain_upstream, refused_names
+from twinlog.mirror.state.copies import CopyRow, copy_rows
+from twinlog.model import TopicId
+from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
+
+IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+BASE = [
+    "clusters = A, B",
+    "A.bootstrap.servers = a:9092",
+    "B.bootstrap.servers = b:9092",
+    "A->B.enabled = true",
+]
+OLD, NEW = TopicId("a" * 32), TopicId("b" * 32)
+
+
+def flow_of(folder: Path, rules: str, *lines: str) -> FlowConfig:
+    (flow,) = loader(folder)(f"A->B.twinlog.rename = {rules}", *lines, base=BASE).flows
+    return flow
+
+
+def remote(flow: FlowConfig, topic: str) -> str:
+    return policy_of(flow).format_remote_topic(flow.source_alias, topic)
+
+
+@pytest.mark.parametrize(
+    ("lines", "topic", "name"),
+    [
+        ((), "orders", "A.eu-orders"),
+        ((), "heartbeats", "A.heartbeats"),
+        ((), "C.heartbeats", "A.C.heartbeats"),
+        ((IDENTITY,), "orders", "eu-orders"),
+        ((IDENTITY,), "heartbeats", "A.heartbeats"),
+        (("replication.policy.separator = _",), "orders", "A_eu-orders"),
+    ],
+    ids=str,
+)
+def test_the_policy_names_what_a_rule_gave_and_heartbeats_keep_their_names(
+    tmp_path: Path, lines: tuple[str, ...], topic: str, name: str
+) -> None:
+    flow = flow_of(tmp_path, "(.*):eu-$1", *lines)
+    assert remote(flow, topic) == name
+    assert is_renamed(flow, topic) is (topic == "orders")
+
+
+@pytest.mark.parametrize("lines", [(), (IDENTITY,)], ids=["default", "identity"])
+def test_topics_that_would_share_a_name_are_all_refused(
+    tmp_path: Path, lines: tuple[str, ...]
+) -> None:
+    flow = flow_of(tmp_path, "(.*)-v[12]:$1", *lines)
+    assert not refused_names(flow, ["pay-v1", "orders", "orders-x"])
+    found = refused_names(flow, ["pay-v1", "pay-v2", "orders-v1", "orders", "other"])
+    assert sorted(found) == ["orders", "orders-v1", "pay-v1", "pay-v2"]
+    assert {error.code for error in found.values()} == {"RENAME_CLASH"}
+    words = str(found["pay-v1"])
+    assert "pay-v1, pay-v2" in words
+    assert "(.*)-v[12]:$1" in words
+    assert remote(flow, "pay-v1") in words
+
+
+@pytest.mark.parametrize(
+    ("topic", "lines", "words"),
+    [
+        ("gone-", (), "which no topic can be called"),
+        ("gone-..", (), "which no topic can be called"),
+        ("gone-__offsets", (), "the name of an internal topic"),
+        ("gone-A.checkpoints.internal", (), "the name of an internal topic"),
+        ("gone-mm2-twinlog-state.internal", (IDENTITY,), "the name of an internal topic"),
+        ("gone-heartbeats", (), None),  # it passes for none on the source
+        ("in-beats", (), "would pass for heartbeats"),
+        ("gone-" + "x" * 249, (), "a name of 251 characters"),
+        ("gone-" + "x" * 249, (IDENTITY,), None),
+    ],
+    ids=lambda one: one[:18] if isinstance(one, str) else None,
+)
+def test_a_name_that_no_copy_may_have_is_refused(
+    tmp_path: Path, topic: str, lines: tuple[str, ...], words: str | None
+) -> None:
+    flow = flow_of(tmp_path, "gone-(?!heart)(.*):$1, in-(.*):heart$1", *lines)
+    found = refused_names(flow, [topic])
+    if words is None:
+        assert not found
+    else:
+        assert found[topic].code == "RENAME_INVALID"
+        assert words in str(found[topic])
+        assert topic in str(found[topic])
+
+
+def row(topic: str, topic_id: TopicId, source: str) -> CopyRow:
+    return CopyRow(
+        flow="A->B",
+        topic=topic,
+        topic_id=topic_id,
+        target_cluster_id="b",
+        source_cluster_id="a",
+        source_topic=source,
+        source_topic_id=OLD,
+        renamed=True,
+    )
+
+
+@pytest.mark.parametrize("rules", ["orders:eu-orders", "", "pay:eu-orders"], ids=str)
+def test_the_way_back_is_what_was_copied_whatever_the_rules_are_now(
+    tmp_path: Path, rules: str
+) -> None:
+    flow = flow_of(tmp_path, rules)
+    rows = copy_rows([row("A.eu-orders", NEW, "orders").encode()])
+    upstreams = Upstreams.of(flow, rows.values())
+    assert upstreams.name("A.eu-orders", NEW) == "orders"
+    assert upstreams.name("A.plain", NEW) == "plain"
+    assert upstreams.name("C.plain", NEW) is None
+
+
+def test_a_topic_without_a_row_has_its_plain_name_or_none(tmp_path: Path) -> None:
+    upstreams = Upstreams.of(flow_of(tmp_path, "eu-orders:x"), [])
+    assert upstreams.name("A.eu-orders", NEW) is None, "the flow would not call it so"
+    made_anew = Upstreams.of(flow_of(tmp_path, ""), [row("A.eu-orders", OLD, "orders")])
+    assert made_anew.name("A.eu-orders", NEW) == "eu-orders", "the row is of an earlier topic"
+    identity = flow_of(tmp_path, "orders:eu-orders", IDENTITY)
+    assert plain_upstream(identity, "orders") is None
+    assert plain_upstream(identity, "pay") == "pay"
+
+
+def test_rows_of_other_topics_are_what_they_were() -> None:
+    plain = row("A.orders", NEW, "orders")
+    assert b"renamed" in plain.encode()[1]
+    key, value = CopyRow(
+        **{name: getattr(plain, name) for name in plain.__slots__} | {"renamed": False}
+    ).encode()
+    assert b"renamed" not in value
+    assert not copy_rows([(key, value)])["A->B", "A.orders"].renamed
+
+
+def test_literal_acls_follow_the_topics_that_are_copied_and_no_others(tmp_path: Path) -> None:
+    rules = AclRules.of(flow_of(tmp_path, "orders:eu-orders, pay:eu-orders"))
+
+    def acl(name: str) -> TopicAcl:
+        return TopicAcl(
+            name=name,
+            pattern=int(Pattern.LITERAL),
+            principal="User:app",
+            host="*",
+            operation=READ,
+            permission=int(Permission.ALLOW),
+        )
+
+    wanted = rules.wanted([acl("orders"), acl("pay"), acl("*")], {"orders"})
+    assert {one.name for one in wanted} == {"A.eu-orders", "A.*"}

@@ -1,0 +1,32 @@
+"""What mirrors starts without what DataFrames need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LOADED = """
+import sys, {module}
+print(sorted({{"pyarrow", "pandas", "numpy", "grpc", "twinlog.records"}} & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize("module", ["twinlog.spark.daemon", "twinlog.cli.main", "twinlog.client"])
+def test_mirrors_load_no_data_frames(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(module=module)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_without_pyarrow_it_says_what_to_install() -> None:
+    script = "import sys; sys.modules['pyarrow'] = None; import twinlog.records as r; r.register(0)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.rstrip().endswith('pip install "twinlog[records]" [ENVIRONMENT]')

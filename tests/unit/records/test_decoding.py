@@ -1,0 +1,342 @@
+"""Columns have what records have, and a damaged batch is corrupt exactly where the deep path's
+decoder says so, whichever columns are asked for.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tests.support.records import CODECS, NOW_MS, RECORDS, SAMPLE, flipped, message
+from twinlog.errors import ConfigError, CorruptData
+from twinlog.model import TopicPartition
+from twinlog.records import decoding
+from twinlog.records.columns import SPARK_TYPES, all_columns, arrow_schema, check_columns
+from twinlog.records.decoding import ColumnDecoder
+from twinlog.wire.compression import compress
+from twinlog.wire.record_batch import (
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    Codec,
+    read_header,
+    read_headers,
+)
+from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
+from twinlog.wire.records import TimestampType as KafkaTimestampType
+
+TP = TopicPartition("orders", 3)
+ALL = all_columns(headers=True)
+LIMIT = 1 << 20
+WHOLE = (0, 1 << 62)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+COLUMNS = st.lists(st.sampled_from(ALL), min_size=1, unique=True)
+
+
+def rows_of(
+    data: bytes | bytearray | memoryview,
+    columns: Sequence[str] = ALL,
+    span: tuple[int, int] = WHOLE,
+) -> list[dict[str, Any]]:
+    """As the reader decodes a Fetch answer, all in one."""
+    buffer, decoder = memoryview(data), ColumnDecoder(TP, columns, LIMIT)
+    chunks: list[Any] = []
+    for header, at in read_headers(buffer):
+        chunks += decoder.take(header, buffer[at : at + header.length], *span)
+    chunks += decoder.rest()
+    for chunk in chunks:
+        chunk.validate(full=True)
+        assert chunk.schema.equals(arrow_schema(columns))
+    return [row for chunk in chunks for row in _rows(chunk)]
+
+
+def _rows(chunk: Any) -> list[dict[str, Any]]:
+    # times as numbers: Python's own end in the year 9999
+    columns = {
+        name: (column.cast("int64") if name == "timestamp" else column).to_pylist()
+        for name, column in zip(chunk.schema.names, chunk.columns, strict=True)
+    }
+    return [{n: values[at] for n, values in columns.items()} for at in range(chunk.num_rows)]
+
+
+def expected(
+    records: Sequence[Record], columns: Sequence[str] = ALL, kind: int = 0
+) -> list[dict[str, Any]]:
+    return [
+        {
+            name: value
+            for name, value in {
+                "key": record.key,
+                "value": record.value,
+                "topic": TP.topic,
+                "partition": TP.partition,
+                "offset": record.offset,
+                "timestamp": micros(record.timestamp),
+                "timestampType": kind,
+                "headers": [{"key": text(k), "value": v} for k, v in record.headers] or None,
+            }.items()
+            if name in columns
+        }
+        for record in records
+    ]
+
+
+def micros(ms: int) -> int | None:
+    return ms * 1000 if -(2**63) <= ms * 1000 < 2**63 else None
+
+
+def text(key: str) -> str:
+    return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+@given(RECORDS, CODECS, COLUMNS)
+def test_columns_are_those_of_the_records(
+    records: list[Record], codec: Codec, columns: list[str]
+) -> None:
+    batch = encode_batch(records, codec=codec)
+    whole = decode_batch(memoryview(batch))
+    assert rows_of(batch, columns) == expected(whole, columns)
+
+
+def test_every_kind_of_null_and_header_is_as_spark_has_it() -> None:
+    rows = rows_of(encode_batch(SAMPLE, codec=Codec.ZSTD))
+    assert [(row["key"], row["value"]) for row in rows[:3]] == [
+        (b"key", b"value"),
+        (None, b""),
+        (b"", None),
+    ]
+    assert [row["headers"] for row in rows[:4]] == [None] * 4
+    assert rows[4]["headers"] == [
+        {"key": "trace", "value": b"1"},
+        {"key": "trace", "value": None},
+        {"key": "", "value": b""},
+        {"key": "\ufffd", "value": b"x"},
+    ]
+
+
+def test_arrow_types_are_those_that_spark_wants() -> None:
+    binary, number = BinaryType(), IntegerType()
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    kinds: list[DataType] = [binary, binary, StringType(), number, LongType(), TimestampType()]
+    kinds += [number, ArrayType(header)]
+    wanted = StructType([StructField(name, kind) for name, kind in zip(ALL, kinds, strict=True)])
+    assert to_arrow_schema(wanted, timezone="UTC").equals(arrow_schema(ALL))
+    given = [(field.name, field.dataType.simpleString()) for field in wanted]
+    assert check_columns(given) == ALL == tuple(SPARK_TYPES)
+
+
+def test_times_that_the_broker_gave() -> None:
+    batch = encode_batch(SAMPLE, codec=Codec.NONE, timestamp_type=KafkaTimestampType.LOG_APPEND)
+    rows = rows_of(batch)
+    assert {row["timestampType"] for row in rows} == {1}
+    assert {row["timestamp"] for row in rows} == {
+        read_header(memoryview(batch)).max_timestamp * 1000
+    }
+
+
+def test_a_time_that_spark_has_no_value_for_is_null() -> None:
+    records = [Record(0, NOW_MS, b"", b""), Record(1, 2**62, b"", b""), Record(2, -1, b"", b"")]
+    rows = rows_of(encode_batch(records, codec=Codec.NONE))
+    assert [row["timestamp"] for row in rows] == [NOW_MS * 1000, None, -1000]
+
+
+@given(RECORDS, st.integers(0, 12), st.integers(0, 12))
+def test_only_offsets_of_the_range(records: list[Record], first: int, end: int) -> None:
+    rows = rows_of(encode_batch(records, codec=Codec.LZ4), span=(first, end))
+    assert rows == expected([one for one in records if first <= one.offset < end])
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_messages_of_format_v1(codec: Codec) -> None:
+    def one(at: int) -> bytes:
+        return message(magic=1, offset=at, key=b"k", value=b"%d" % at, timestamp=NOW_MS + at)
+
+    inner = b"".join(one(at) for at in range(3))
+    data = inner
+    kind = 0
+    if codec is not Codec.NONE:
+        data = message(
+            magic=1,
+            offset=12,
+            key=None,
+            value=bytes(compress(codec, inner)),
+            timestamp=NOW_MS,
+            attributes=codec | LOG_APPEND_TIME_BIT,
+        )
+        kind = 1
+    assert rows_of(data) == expected(decode_legacy(memoryview(data)), kind=kind)
+
+
+def test_messages_of_format_v0_have_no_type_of_timestamp() -> None:
+    data = message(magic=0, offset=7, key=None, value=b"v")
+    assert rows_of(data) == expected([Record(7, -1, None, b"v")], kind=-1)
+
+
+@settings(max_examples=400)
+@given(RECORDS, CODECS, COLUMNS, st.data())
+def test_damage_is_corrupt_where_the_other_decoder_says_so(
+    records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
+) -> None:
+    # the CRC would find it; that it is not asked here is the point
+    batch = bytes(encode_batch(records, codec=codec))
+    # all but length and magic: the reader cuts by the one and chooses a decoder by the other
+    places = [*range(8), *range(17, len(batch))]
+    damaged = batch
+    for _ in range(data.draw(st.integers(1, 3))):
+        mask = data.draw(st.integers(1, 255))
+        damaged = flipped(damaged, data.draw(st.sampled_from(places)), mask)
+    same_verdict(damaged, columns)
+
+
+@settings(max_examples=400)
+@given(RECORDS, CODECS, COLUMNS, st.data())
+def test_damage_under_the_codec_is_found_as_well(
+    records: list[Record], codec: Codec, columns: list[str], data: st.DataObject
+) -> None:
+    """As a producer with an error of its own would write it, with a right CRC and length."""
+    payload = bytearray(encode_batch(records, codec=Codec.NONE)[HEADER_BYTES:])
+    for _ in range(data.draw(st.integers(1, 2))):
+        at = data.draw(st.integers(0, len(payload) - 1))
+        size = data.draw(st.integers(0, 2))
+        payload[at : at + size] = data.draw(st.binary(max_size=2))
+        payload += b"\x00" * (not payload)
+    same_verdict(rebuilt(encode_batch(records, codec=codec), codec, bytes(payload)), columns)
+
+
+def rebuilt(batch: bytes | bytearray, codec: Codec, payload: bytes) -> bytes:
+    """The batch with another payload under its header."""
+    made = bytearray(batch[:HEADER_BYTES]) + compress(codec, payload)
+    made[8:12] = (len(made) - 12).to_bytes(4, "big")
+    return bytes(made)
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize(
+    ("row", "count", "said"),
+    [
+        (b"\x0c\x00\x00\x00\x01\x01\x00\x00", 1, "1 bytes are left after its 1 records"),
+        (b"\x0e\x00\x00\x00\x01\x01\x00\x00", 1, "fields end at byte 7, its length says 8"),
+        (b"\x0a\x00\x00\x00\x01\x01\x00", 1, "fields end at byte 7, its length says 6"),
+        (b"\x0e\x00\x00\x00\x01\x01\x00", 1, "its length leads to byte 8 of 7"),
+        (b"\x01\x00\x00\x00\x01\x01\x00", 1, "its length leads to byte 0 of 7"),
+        (b"\x0c\x00\x00\x00\x01\x01\x02", 1, "1 headers in 0 bytes"),
+        (b"\x0c\x00\x00\x02\x01\x01\x00", 1, "its offset delta is 1, after -1"),
+        (b"\x0c\x00\x00\x00\x02\x01\x00", 1, "the data ends inside it"),
+        (b"\x0c\x00\x00\x00\x01\x01\x00", 2, "record 1 of 2 is corrupt: the data ends"),
+        (b"\x0c\x00" + b"\x80" * 11, 1, "longer than 10 bytes"),
+    ],
+    ids=[*"abcdefghij"],
+)
+def test_lengths_that_lead_nowhere(codec: Codec, row: bytes, count: int, said: str) -> None:
+    batch = bytearray(encode_batch(SAMPLE[:1], codec=codec))
+    batch[23:27] = (count - 1).to_bytes(4, "big")
+    batch[57:61] = count.to_bytes(4, "big")
+    with pytest.raises(CorruptData) as error:
+        rows_of(rebuilt(batch, codec, row), ["offset"])
+    assert said in error.value.message
+
+
+def same_verdict(damaged: bytes, columns: Sequence[str]) -> None:
+    """Both decoders find the same rows, or corruption."""
+    verdicts: list[object] = []
+    for decode in (_by_records(columns), _by_columns(columns)):
+        try:
+            verdicts.append(decode(damaged))
+        except CorruptData as error:
+            assert error.code == "CORRUPT_BATCH"
+            verdicts.append("corrupt")
+    assert verdicts[0] == verdicts[1]
+
+
+def _by_records(columns: Sequence[str]) -> Any:
+    def decode(data: bytes) -> list[dict[str, Any]]:
+        header = read_header(memoryview(data))
+        kind = 1 if header.is_log_append_time else 0
+        whole = decode_batch(memoryview(data), LIMIT)
+        return expected([one for one in whole if one.offset < WHOLE[1]], columns, kind)
+
+    return decode
+
+
+def _by_columns(columns: Sequence[str]) -> Any:
+    return lambda data: rows_of(data, columns)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_every_prefix_of_a_payload_is_corrupt(codec: Codec) -> None:
+    batch = bytes(encode_batch(SAMPLE, codec=codec))
+    header = read_header(memoryview(batch))
+    for length in range(HEADER_BYTES, len(batch), 7):
+        with pytest.raises(CorruptData):
+            list(ColumnDecoder(TP, ALL, LIMIT).take(header, memoryview(batch)[:length], *WHOLE))
+
+
+def test_a_chunk_ends_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "CHUNK_ROWS", 4)
+    records = [Record(at, NOW_MS + at, b"%d" % at, None) for at in range(11)]
+    batch = memoryview(encode_batch(records, codec=Codec.NONE))
+    decoder = ColumnDecoder(TP, ALL)
+    chunks = list(decoder.take(read_header(batch), batch, *WHOLE))
+    chunks += decoder.rest()
+    assert [chunk.num_rows for chunk in chunks] == [4, 4, 3]
+    assert rows_of(batch) == expected(records)
+
+
+def test_a_batch_that_claims_millions_of_records_holds_a_chunk_at_a_time() -> None:
+    # length 6, then zeros: the smallest record there is; offsets 0 are corrupt from the second on
+    row = b"\x0c\x00\x00\x00\x01\x01\x00"
+    payload = bytes(compress(Codec.GZIP, row * 100_000))
+    batch = bytearray(encode_batch(SAMPLE[:1], codec=Codec.GZIP)[:HEADER_BYTES]) + payload
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[23:27] = (2**31 - 2).to_bytes(4, "big")
+    batch[57:61] = (2**31 - 1).to_bytes(4, "big")
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptData, match="record 1 of 2147483647"):
+            rows_of(batch)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_schema_says_which_columns_are_read() -> None:
+    assert check_columns([("value", "binary"), ("offset", "bigint")]) == ("value", "offset")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("ofset", "bigint"), "did you mean offset?"),
+        (("xyz", "string"), "it has key, value, topic"),
+        (("value", "string"), "column value is binary, not string; cast it after reading"),
+    ],
+    ids=["misspelt", "other", "type"],
+)
+def test_a_schema_cannot_rename_or_convert(given: tuple[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_columns([given])
+    assert said in error.value.message
+
+
+def test_epoch_is_where_kafka_has_it() -> None:
+    (row,) = rows_of(encode_batch([Record(0, 1, None, None)], codec=Codec.NONE), ["timestamp"])
+    assert _EPOCH + timedelta(microseconds=row["timestamp"]) == datetime(
+        1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC
+    )

@@ -1,0 +1,186 @@
+"""Options of `format("twinlog")`: those of Spark's source, and a word on each that is wrong."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from twinlog.cluster.logs.offsets import Isolation
+from twinlog.errors import ConfigError
+from twinlog.model import TopicPartition
+from twinlog.records.options import IGNORED, KNOWN, REFUSED_KEYS, ReadOptions, parse_options
+from twinlog.records.places import PlaceKind
+
+LEAST = {"kafka.bootstrap.servers": "kafka1:9092,kafka2:9092", "subscribe": "orders"}
+
+
+def batch(more: Mapping[str, str] | None = None) -> ReadOptions:
+    return parse_options({**LEAST, **(more or {})}, is_stream=False)
+
+
+def stream(more: Mapping[str, str] | None = None) -> ReadOptions:
+    return parse_options({**LEAST, **(more or {})}, is_stream=True)
+
+
+def refusal(more: Mapping[str, str], *, of_stream: bool = False) -> str:
+    with pytest.raises(ConfigError) as error:
+        (stream if of_stream else batch)(more)
+    return error.value.message
+
+
+def test_what_counts_where_nothing_is_said() -> None:
+    options = batch()
+    assert options.topics == ("orders",)
+    assert (options.starting.kind, options.ending.kind) == (PlaceKind.EARLIEST, PlaceKind.LATEST)
+    assert options.isolation is Isolation.READ_COMMITTED
+    assert options.fails_on_data_loss
+    assert not options.includes_headers
+    assert stream().starting.kind is PlaceKind.LATEST
+    assert options.cluster().alias == "kafka1:9092"
+    assert options.cluster().bootstrap == (("kafka1", 9092), ("kafka2", 9092))
+
+
+def test_names_are_known_in_any_case() -> None:
+    options = parse_options(
+        {
+            "KAFKA.bootstrap.servers": "b:1",
+            "Subscribe": " payments, orders,,",
+            "MAXOFFSETSPERTRIGGER": "7",
+            "includeheaders": "TRUE",
+        },
+        is_stream=True,
+    )
+    assert options.topics == ("orders", "payments")
+    assert (options.max_offsets, options.includes_headers) == (7, True)
+
+
+def test_partitions_and_patterns() -> None:
+    given = {"kafka.bootstrap.servers": "b:1"}
+    assigned = parse_options({**given, "assign": '{"orders":[1]}'}, is_stream=False)
+    assert assigned.assigned == (TopicPartition("orders", 1),)
+    names = parse_options({**given, "subscribePattern": "or.*"}, is_stream=False).names()
+    assert names.matches("orders")
+    assert not names.matches("my-orders")
+
+
+def test_a_time_is_stronger_than_times_and_they_than_offsets() -> None:
+    offsets = {"startingOffsets": '{"orders":{"0":1}}'}
+    times = {"startingOffsetsByTimestamp": '{"orders":{"0":2}}'}
+    assert batch(offsets).starting.kind is PlaceKind.OFFSETS
+    assert batch(offsets | times).starting.values == {TopicPartition("orders", 0): 2}
+    assert batch(offsets | times | {"startingTimestamp": "3"}).starting.time_ms == 3
+    ends = {"endingOffsetsByTimestamp": '{"orders":{"0":2}}', "endingTimestamp": "3"}
+    assert batch(ends).ending.time_ms == 3
+    assert not batch(ends).ending.needs_match
+    assert batch(times).starting.needs_match
+    lenient = times | {"startingOffsetsByTimestampStrategy": "latest"}
+    assert not batch(lenient).starting.needs_match
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        ({"isolation": "read_uncommitted"}, Isolation.READ_UNCOMMITTED),
+        ({"kafka.isolation.level": "read_uncommitted"}, Isolation.READ_UNCOMMITTED),
+        (
+            {"isolation": "READ_COMMITTED", "kafka.isolation.level": "read_committed"},
+            Isolation.READ_COMMITTED,
+        ),
+    ],
+    ids=["own", "client", "both"],
+)
+def test_isolation(given: dict[str, str], level: Isolation) -> None:
+    assert batch(given).isolation is level
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"startingOffset": "earliest"}, "startingoffset: it is not known; did you mean starting"),
+        ({"path": "orders"}, "path: it is not known; remove it"),
+        ({"assign": '{"o":[0]}'}, "subscribe and assign given; give one of"),
+        ({"startingOffsets": "latest"}, "a batch cannot begin at the end"),
+        ({"startingOffsets": '{"orders":{"0":-1}}'}, "a batch cannot begin at the end"),
+        ({"endingOffsets": "earliest"}, "reading cannot end at the start"),
+        ({"endingOffsets": '{"orders":{"0":-2}}'}, "reading cannot end at the start"),
+        ({"endingOffsets": "group:billing"}, "is no place"),
+        ({"isolation": "committed"}, "write read_committed or read_uncommitted"),
+        (
+            {"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"},
+            "kafka.isolation.level says another",
+        ),
+        ({"minPartitions": "0"}, "'0' is no positive number"),
+        ({"minPartitions": "many"}, "'many' is no positive number"),
+        ({"failOnDataLoss": "no"}, "'no' is neither true nor false"),
+        ({"startingOffsetsByTimestampStrategy": "none"}, "write error or latest"),
+        ({"maxOffsetsPerTrigger": "5"}, "of streams only"),
+        ({"commitGroup": "g"}, "of streams only"),
+        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers: missing; add it"),
+        ({"kafka.bootstrap.servers": "kafka1"}, "'kafka1' is no address"),
+        ({"kafka.fetch.min.byte": "1"}, "did you mean kafka.fetch.min.bytes?"),
+        ({"kafka.auto.offset.reset": "earliest"}, "write startingOffsets"),
+        ({"subscribe": " , "}, "it names no topic"),
+    ],
+    ids=[f"{number:02}" for number in range(21)],
+)
+def test_what_is_wrong_is_said_with_what_to_do(given: dict[str, str], said: str) -> None:
+    assert said in refusal(given)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    assert "a stream has no end" in refusal({name: "latest"}, of_stream=True)
+
+
+@pytest.mark.parametrize("pattern", ["", "orders(", "(a*)*b"], ids=["empty", "open", "endless"])
+def test_a_pattern_that_is_none(pattern: str) -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "subscribePattern": pattern}
+    with pytest.raises(ConfigError, match="option subscribePattern: "):
+        parse_options(given, is_stream=False)
+
+
+def test_no_topic_at_all() -> None:
+    with pytest.raises(ConfigError, match="no topic given; give one of subscribe, "):
+        parse_options({"kafka.bootstrap.servers": "b:1"}, is_stream=False)
+
+
+@pytest.mark.parametrize("name", sorted(IGNORED))
+def test_what_sparks_source_knows_is_taken_and_said(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert stream({name: "1"}) == stream()
+    assert f"option {name} has no effect: {IGNORED[name]}" in caplog.text
+
+
+@pytest.mark.parametrize("key", sorted(REFUSED_KEYS))
+def test_keys_that_sparks_source_refuses_are_refused(key: str) -> None:
+    assert REFUSED_KEYS[key] in refusal({f"kafka.{key}": "x"})
+
+
+def test_secrets_are_in_no_text_and_travel_to_tasks(tmp_path: Path) -> None:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    options = batch(
+        {
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": f'{login} username="me" password="hunter2";',
+        }
+    )
+    assert "hunter2" not in repr(options)
+    assert "hunter2" not in str(options)
+    again = pickle.loads(pickle.dumps(options))  # noqa: S301 (our own)
+    assert again == options
+    security = again.cluster().security
+    assert security is not None
+    assert "hunter2" not in repr(security)
+    missing = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": f"{tmp_path}/no"}
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
+        batch(missing).cluster()
+
+
+def test_the_page_names_every_option() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "dataframes.md").read_text()
+    assert [name for name in KNOWN if f"`{name}`" not in page] == []

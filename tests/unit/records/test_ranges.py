@@ -1,0 +1,112 @@
+"""Ranges cut into tasks, cut off at a limit, and what of them a log has no more."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.errors import RecordsLost
+from twinlog.model import TopicPartition
+from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
+from twinlog.records.ranges import limited, split
+
+SIZES = st.lists(st.integers(0, 1000), max_size=6)
+
+
+def of(partition: int, first: int, end: int) -> OffsetRange:
+    return OffsetRange(tp=TopicPartition("orders", partition), first=first, end=end)
+
+
+def ranges_of(sizes: list[int]) -> list[OffsetRange]:
+    return [of(at, 10 * at, 10 * at + size) for at, size in enumerate(sizes)]
+
+
+@given(SIZES, st.none() | st.integers(1, 50))
+def test_parts_are_all_of_the_ranges_and_at_least_so_many(
+    sizes: list[int], least: int | None
+) -> None:
+    ranges = ranges_of(sizes)
+    parts = split(ranges, least)
+    offsets = [(one.tp, at) for one in ranges for at in range(one.first, one.end)]
+    assert [(one.tp, at) for one in parts for at in range(one.first, one.end)] == offsets
+    assert all(one.size for one in parts)
+    assert len(parts) >= min(least or 0, sum(sizes))
+
+
+def test_larger_ranges_get_more_parts() -> None:
+    parts = split([of(0, 0, 900), of(1, 0, 100)], 10)
+    assert [one.tp.partition for one in parts] == [0] * 9 + [1]
+    assert {one.size for one in parts} == {100}
+
+
+@given(SIZES, st.integers(1, 5000))
+def test_a_limit_holds_and_every_range_moves(sizes: list[int], most: int) -> None:
+    ranges = ranges_of(sizes)
+    ends = limited(ranges, most)
+    taken = {one.tp: ends[one.tp] - one.first for one in ranges}
+    assert all(0 <= taken[one.tp] <= one.size for one in ranges)
+    assert all(taken[one.tp] > 0 for one in ranges if one.size)
+    assert sum(taken.values()) <= most + len(ranges)
+    if sum(sizes) <= most:
+        assert {one.tp: one.end for one in ranges} == ends
+
+
+def test_bytes_are_shared_by_what_offsets_weigh() -> None:
+    heavy, light = of(0, 0, 100), of(1, 0, 100)
+    ends = limited([heavy, light], 5_500, {heavy.tp: 100.0, light.tp: 10.0})
+    assert ends == {heavy.tp: 50, light.tp: 50}
+
+
+def test_what_retention_deleted() -> None:
+    loss = find_loss(of(0, 10, 50), LogBounds(start=20, end=90))
+    assert loss is not None
+    assert (loss.code, loss.lost) == ("RETENTION", (10, 20))
+    assert "orders-0: offsets [10, 20) were deleted" in loss.message
+    assert what_is_left(of(0, 10, 50), LogBounds(start=20, end=90)) == of(0, 20, 50)
+    assert what_is_left(of(0, 10, 50), LogBounds(start=70, end=90)).size == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lost"),
+    [((10, 50), (5, 50)), ((3, 50), (5, 50)), ((10, 10), (5, 10))],
+    ids=["behind", "half", "position"],
+)
+def test_what_was_cut_off(wanted: tuple[int, int], lost: tuple[int, int]) -> None:
+    bounds = LogBounds(start=0, end=5)
+    loss = find_loss(of(0, *wanted), bounds)
+    assert loss is not None
+    assert (loss.code, loss.lost) == ("TRUNCATED", lost)
+    left = what_is_left(of(0, *wanted), bounds)
+    assert (left.end, left.size) == (5, max(0, 5 - wanted[0]))
+
+
+@pytest.mark.parametrize("wanted", [(10, 50), (20, 20), (50, 50)], ids=["all", "start", "end"])
+def test_what_is_there_is_no_loss(wanted: tuple[int, int]) -> None:
+    bounds = LogBounds(start=10, end=50)
+    assert find_loss(of(0, *wanted), bounds) is None
+    assert what_is_left(of(0, *wanted), bounds) == of(0, *wanted)
+    report(None, fails=True)
+
+
+def test_an_empty_range_before_the_log_start_misses_nothing() -> None:
+    assert find_loss(of(0, 5, 5), LogBounds(start=10, end=50)) is None
+
+
+def test_a_loss_is_raised_or_said(caplog: pytest.LogCaptureFixture) -> None:
+    loss = find_loss(of(0, 10, 50), LogBounds(start=20, end=90))
+    with caplog.at_level(logging.WARNING):
+        report(loss, fails=False)
+    assert "[10, 20)" in caplog.text
+    assert "[RETENTION]" in caplog.text
+    with pytest.raises(RecordsLost, match="failOnDataLoss=false reads what is left"):
+        report(loss, fails=True)
+
+
+def test_a_loss_keeps_its_range_on_its_way_from_a_task() -> None:
+    loss = RecordsLost("gone", code="TRUNCATED", lost=(3, 7))
+    again = pickle.loads(pickle.dumps(loss))  # noqa: S301 (our own)
+    assert (again.code, again.lost, str(again)) == ("TRUNCATED", (3, 7), "gone [TRUNCATED]")

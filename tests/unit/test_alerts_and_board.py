@@ -1,0 +1,126 @@
+"""The alert rules and the board: complete, about series that exist, and they lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.support.board import board, queries
+from tests.support.prometheus import RULES
+from twinlog import metrics
+from twinlog.cli.main import COMMANDS
+from twinlog.codes import FlowState, PartitionState
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+(GROUP,) = yaml.safe_load(RULES.read_text())["groups"]
+ALERTS: Final = {rule["alert"]: rule for rule in GROUP["rules"]}
+PROCESS: Final = {
+    *("process_resident_memory_bytes", "process_cpu_seconds_total"),
+    *("process_open_fds", "process_max_fds"),
+}
+"""Of the library that writes the text."""
+
+
+def series_in(expression: str) -> set[str]:
+    return set(re.findall(r"\b(?:twinlog|kafka|process)_\w+", expression))
+
+
+EXPRESSIONS: Final = [q.expression for q in queries()] + [r["expr"] for r in ALERTS.values()]
+
+
+def test_every_metric_is_on_a_panel_or_says_why_not() -> None:
+    shown = set[str]().union(*(series_in(query.expression) for query in queries()))
+    assert shown - PROCESS == {m.name for m in metrics.ALL} - set(metrics.NOT_ON_BOARD)
+    assert set(metrics.NOT_ON_BOARD) <= {m.name for m in metrics.ALL}
+
+
+def test_reasons_against_a_panel_name_series_that_exist() -> None:
+    named = set[str]().union(*(series_in(reason) for reason in metrics.NOT_ON_BOARD.values()))
+    assert named <= {m.name for m in metrics.ALL}
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_series_and_states_are_those_of_the_catalogue(expression: str) -> None:
+    found = series_in(expression)
+    assert found
+    assert found - PROCESS <= {m.name for m in metrics.ALL}
+    states = set(re.findall(r'state!?="(\w+)"', expression))
+    assert states <= {*FlowState, *PartitionState}
+
+
+@pytest.mark.parametrize("query", queries())
+def test_panels_follow_the_variables(query: Any) -> None:
+    chosen = query.expression.count('{source=~"$source", target=~"$target"')
+    # those of the process have no flow
+    expected = 0 if "build_info" in query.expression else 1
+    assert chosen == expected
+
+
+def test_the_board_asks_for_its_data_source_and_flow() -> None:
+    found = board()
+    assert found["title"] == "Twinlog mirror"
+    kinds = {one["name"]: one["type"] for one in found["templating"]["list"]}
+    assert kinds == {"datasource": "datasource", "source": "query", "target": "query"}
+    used = re.findall(r"'uid': '([^']*)'", str(found["panels"]))
+    assert set(used) == {"${datasource}"}
+
+
+def test_panels_have_numbers_and_places_of_their_own() -> None:
+    panels = board()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    covered = [(panel["title"], cells(panel["gridPos"])) for panel in panels]
+    assert [(a, b) for (a, here), (b, there) in combinations(covered, 2) if here & there] == []
+
+
+def cells(place: Mapping[str, int]) -> set[tuple[int, int]]:
+    assert place["x"] + place["w"] <= 24
+    return {
+        (place["x"] + column, place["y"] + line)
+        for column in range(place["w"])
+        for line in range(place["h"])
+    }
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_says_how_bad_it_is_and_where_to_look(alert: str) -> None:
+    rule = ALERTS[alert]
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+    notes = rule["annotations"]
+    assert set(notes) == {"summary", "description", "runbook"}
+    assert all(text and "\n" not in text for text in notes.values())
+    runbook = re.fullmatch(
+        r"docs/([\w-]+\.md)#([\w-]+); run first: twinlog (\w+) (.+)", notes["runbook"]
+    )
+    assert runbook is not None
+    page, anchor, command, _ = runbook.groups()
+    assert anchor in anchors(ROOT / "docs" / page)
+    assert command in COMMANDS
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as they are linked to."""
+    titles = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_page_names_every_alert() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    assert {alert for alert in ALERTS if f"`{alert}`" not in page} == set()
+
+
+def test_the_wheel_carries_what_is_to_be_deployed() -> None:
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
+    carried = hatch["build"]["targets"]["wheel"]["shared-data"]
+    files = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    expected = {
+        str(path.relative_to(ROOT)): f"share/twinlog/{path.relative_to(ROOT / 'deploy')}"
+        for path in files
+    }
+    assert carried == expected
