@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.gate.tiers import drop_other_cases
 from tests.support.clusters import (
     LENT,
     running_cluster,
@@ -23,6 +24,7 @@ from tests.support.clusters import (
 )
 from tests.support.eventually import PATIENCE_S
 from tests.support.java import kafka_jvm
+from tests.support.mirror import Mirror
 from twinlog.cluster.groups.membership import Membership
 from twinlog.sandbox import LocalCluster
 
@@ -46,6 +48,7 @@ _LOGGED = re.compile(r"---|\d\d:\d\d:\d\d")
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    drop_other_cases(items)
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
         if used & _BROKER_FIXTURES:
@@ -70,9 +73,11 @@ def _turn(item: pytest.Item) -> int:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Print the last lines of the brokers' logs beside a failure, which stays in sight."""
+    """What the mirrors of a failed test said, and the last lines of its brokers' logs."""
     report = yield
     if report.failed and call.when == "call":
+        for number, mirror in enumerate(Mirror.started):
+            report.sections.append((f"mirror {number}", mirror.explained()))
         fixtures: dict[str, Any] = getattr(item, "funcargs", {})
         for name, cluster in fixtures.items():
             if isinstance(cluster, LocalCluster) and cluster.folder is not None:
@@ -83,11 +88,23 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """A command that a test runs in this process sets logging up for the whole of it."""
+def no_mirrors() -> None:
+    """Those of the test before are not its own."""
+    Mirror.started.clear()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """A command that a test runs in this process sets logging up for the whole of it.
+
+    What a mirror says is recorded from INFO on, to be shown when the test fails; `caplog` has
+    warnings, as far as the test asks for nothing else.
+    """
     loggers = [logging.getLogger(name) for name in ("", "twinlog", "py4j", "pyspark")]
     levels = [logger.level for logger in loggers]
     handlers = [(each, each.level, each.formatter) for each in loggers[0].handlers]
+    loggers[1].setLevel(logging.INFO)
+    caplog.handler.setLevel(logging.WARNING)
     yield
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)

@@ -107,6 +107,7 @@ def deny(cluster_user: Guarded, operation: int) -> None:
         admin.create_topic_acls(client, [acl])
 
 
+@pytest.mark.witness("remote topics get the ACLs that MirrorMaker 2 would give them")
 def test_a_mirror_ends_with_mirror_makers_acls(guarded: Guarded) -> None:
     source = guarded.pair.source
     allow(source, guarded.app, ["read", "write", "describe"], topic=guarded.topic)
@@ -220,6 +221,7 @@ def test_prefixes_and_removal_on_request(guarded: Guarded) -> None:
     eventually(lambda: guarded.there() == kept | {prefix})
 
 
+@pytest.mark.witness("a source without an authorizer has no ACLs to copy")
 def test_without_an_authorizer_there_is_nothing_to_do(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -43,6 +43,7 @@ def write(client: ClusterClient, tp: TopicPartition, *, count: int) -> int:
     return produce_batch(client, tp, encode_batch(records, codec=Codec.NONE))
 
 
+@pytest.mark.witness("a topic is made with its configs")
 def test_topic_is_created_with_its_configs(client: ClusterClient, fresh_topic: str) -> None:
     created = admin.create_topic(
         client,
@@ -143,6 +144,7 @@ def test_offsets_of_start_end_and_time(client: ClusterClient, topic: str) -> Non
     )
 
 
+@pytest.mark.witness("the log end of a leader epoch")
 def test_log_end_by_leader_epoch(client: ClusterClient, topic: str) -> None:
     full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     write(client, full, count=10)
@@ -171,6 +173,7 @@ def test_producer_ids_are_never_given_twice(client: ClusterClient) -> None:
     assert all(one.producer_id >= 0 and one.producer_epoch == 0 for one in given)
 
 
+@pytest.mark.witness("what a partition remembers of its producers")
 def test_partition_remembers_its_producers(client: ClusterClient, topic: str) -> None:
     tp, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     ours = admin.init_producer_id(client)

@@ -64,6 +64,7 @@ def test_stopped_in_order(left: Left) -> None:
     assert [(one.offset, one.is_exact) for one in answers] == [(0, False), (10, True), (25, True)]
 
 
+@pytest.mark.witness("a MirrorMaker 2 that was killed and wrote some records twice is taken over")
 def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
     create_topic(left.target, left.remote)
     wrote = [*range(10), *range(6, 14)]
@@ -80,6 +81,7 @@ def test_killed_before_it_noted_anything(left: Left) -> None:
     assert left.values() == values(range(30))
 
 
+@pytest.mark.witness("what an exactly-once MirrorMaker 2 rolled back is copied")
 def test_transactions_of_its_exactly_once_mode(left: Left) -> None:
     create_topic(left.target, left.remote)
     produce_transaction(left.target, left.remote, outgoing(range(8)), commit=True)
@@ -128,6 +130,7 @@ def test_nothing_more_to_copy_stays_known_without_the_option(left: Left) -> None
     assert left.values() == values(range(35))
 
 
+@pytest.mark.witness("records of somebody else are no copy to take over")
 def test_records_of_somebody_else_are_not_taken_over(
     left: Left, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -90,6 +90,7 @@ def full_rates(rig: Rig, budget: float, *topics: str) -> dict[str, float]:
     raise AssertionError(f"never the budget of {budget:,.0f} bytes/s: {found}")
 
 
+@pytest.mark.witness("a flow stays within its byte rate")
 def test_flow_stays_within_its_budget(flow: Rig) -> None:
     fill(flow, flow.topic, 40)
     keys = {f"{flow.flow}.twinlog.max.bytes.per.second": str(MEGABYTE)}
@@ -147,6 +148,7 @@ def test_broker_quota_is_used_up_and_no_more(
     assert "TARGET_DISCONNECTED" not in caplog.text
 
 
+@pytest.mark.witness("a quota of request time slows down and breaks nothing")
 def test_quota_of_request_time_slows_down_and_breaks_nothing(
     flow: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -37,6 +37,7 @@ def closed_port() -> int:
         return int(server.getsockname()[1])
 
 
+@pytest.mark.witness("brokers, topics and rights of a cluster")
 def test_metadata_tells_brokers_topics_and_rights(client: ClusterClient, fresh_topic: str) -> None:
     admin.create_topic(client, fresh_topic, partitions=2, replication_factor=1)
     admin.wait_for_topic(client, fresh_topic, partitions=2)
@@ -84,6 +85,7 @@ def test_nobody_answers() -> None:
     assert "connection refused" in caught.value.message
 
 
+@pytest.mark.witness("a broken connection is replaced")
 def test_connection_that_broke_is_replaced(client: ClusterClient) -> None:
     node = next(iter(client.metadata([]).brokers))
     client.connection_to(node).sock.shutdown(socket.SHUT_RDWR)

@@ -26,6 +26,7 @@ view.fetch_records = counted
 """
 
 
+@pytest.mark.witness("cold starts of many partitions share their requests")
 def test_tails_of_many_partitions_are_read_together(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

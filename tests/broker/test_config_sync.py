@@ -88,6 +88,7 @@ def overwritten(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one for one in lines_of(caplog, logging.WARNING) if "CONFIG_OVERWRITTEN" in one]
 
 
+@pytest.mark.witness("configs of remote topics follow their sources")
 def test_a_running_mirror_follows_and_overwrites_what_others_change(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_value_set_by_hand_is_named_however_many_topics_change(
     assert "max.message.bytes 2000000 -> (default)" in by_hand[0]
 
 
+@pytest.mark.witness("limits of timestamps are not copied")
 def test_limits_of_timestamps_are_neither_copied_nor_undone(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,6 +206,7 @@ def test_check_says_what_would_change_and_changes_nothing(pair: Pair) -> None:
     assert report.changes == []
 
 
+@pytest.mark.witness("the source's defaults become values on request")
 def test_the_sources_defaults_become_values_on_request(pair: Pair) -> None:
     pair.create({RETENTION: "7200000"}, {"max.message.bytes": "5000"})
     duty, _, told = pair.duty(use_defaults_from="source")

@@ -82,6 +82,7 @@ def follower(
     return Follower(tmp_path, source_cluster, target_cluster)
 
 
+@pytest.mark.witness("new topics and partitions are found")
 def test_new_topics_and_partitions_are_picked_up_at_the_refresh(follower: Follower) -> None:
     create_topic(follower.source, follower.topic("first"), 2)
     follower.put("first", 2)
@@ -140,6 +141,7 @@ def test_a_remote_topic_is_made_with_the_configs_of_its_source_but_for_the_exclu
     assert "segment.bytes" not in copied
 
 
+@pytest.mark.witness("excluded configs are not copied")
 def test_the_list_of_excluded_configs_can_be_changed(follower: Follower) -> None:
     configs = {"retention.ms": "7200000", "min.insync.replicas": "1"}
     create_topic(follower.source, follower.topic("first"), configs=configs)
@@ -286,6 +288,7 @@ def test_a_smaller_remote_topic_is_grown_and_a_larger_one_is_left_alone(
     assert end_offsets(follower.target, follower.remote("second")) == {0: 5, 1: 5, 2: 0, 3: 0}
 
 
+@pytest.mark.witness("a deletion is never passed on")
 def test_a_deletion_is_never_passed_on(follower: Follower) -> None:
     for name in ("first", "second"):
         create_topic(follower.source, follower.topic(name))

@@ -100,6 +100,7 @@ def test_paused_and_not_running_and_well(
     assert "1. certain: no process is heard to run it; 4 records wait" in capsys.readouterr().out
 
 
+@pytest.mark.witness("doctor names the limit or quota that makes a flow slow")
 def test_limit_and_who_set_it_and_a_quota(
     watched: Watched, capsys: pytest.CaptureFixture[str]
 ) -> None:

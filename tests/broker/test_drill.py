@@ -130,6 +130,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drill, "MirrorProcess", InProcess)
 
 
+@pytest.mark.witness("a drill is red for one lost, doubled or moved record")
 @pytest.mark.usefixtures("quick")
 def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
     case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -179,6 +180,7 @@ def killed(case: Case) -> Iterator[Case]:
     yield case
 
 
+@pytest.mark.witness("what a killed drill left is removed")
 def test_what_a_killed_drill_left_is_shown_and_removed(
     killed: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,6 +97,7 @@ def alone() -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.witness("heartbeats of both directions tell the topology")
 def test_heartbeats_of_both_directions_arrive_and_tell_the_topology(
     tmp_path: Path, alone: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +126,7 @@ def test_heartbeats_of_both_directions_arrive_and_tell_the_topology(
     assert flow["last_heartbeat_ms"] >= began_ms
 
 
+@pytest.mark.witness("heartbeats and offset syncs can be turned off")
 def test_heartbeats_and_offset_syncs_can_be_turned_off(pair: Pair) -> None:
     create_topic(pair.source, pair.topic)
     produce(pair.source, pair.topic, records(range(5)))
@@ -138,6 +140,7 @@ def test_heartbeats_and_offset_syncs_can_be_turned_off(pair: Pair) -> None:
         assert {pair.syncs_on_source, pair.syncs_on_target} & topic_names(cluster) == set()
 
 
+@pytest.mark.witness("offset syncs are of copied records, also after a restart", case="source")
 @pytest.mark.parametrize("location", ["source", "target"])
 def test_offset_syncs_are_of_copied_records_and_go_on_after_a_restart(
     pair: Pair, location: str
@@ -192,6 +195,7 @@ def jvm() -> Iterator[Any]:
         yield started
 
 
+@pytest.mark.witness("MirrorMaker 2's own store translates by our offset syncs")
 def test_java_translates_by_our_offset_syncs_and_never_too_far(jvm: Any, pair: Pair) -> None:
     create_topic(pair.source, pair.topic)
     for at in range(0, 200, 20):

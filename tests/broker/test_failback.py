@@ -108,6 +108,7 @@ def tail_with_transactions(pair: Pair) -> None:
 VALID = ["20", "21", "22", "23", "24", None]
 
 
+@pytest.mark.witness("the divergent tail of an old source is saved once")
 def test_tail_is_found_and_saved_once_though_the_command_dies_at_each_step(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +253,7 @@ def test_a_source_whose_offset_map_was_deleted_is_not_taken_for_one_that_was_nev
     assert not case.folder.exists()
 
 
+@pytest.mark.witness("a replay that was overtaken appends nothing")
 def test_a_run_that_another_one_has_overtaken_appends_nothing_more(
     target_cluster: LocalCluster,
 ) -> None:
@@ -272,6 +274,7 @@ def test_a_run_that_another_one_has_overtaken_appends_nothing_more(
     assert len(read_all(target_cluster, topic, isolation="read_committed")) == 2
 
 
+@pytest.mark.witness("the flow back begins behind the last common record")
 def test_the_flow_back_begins_behind_the_last_common_record_under_identity(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -208,6 +208,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> int:
         client.close()
 
 
+@pytest.mark.witness("several clusters are mirrored into one")
 def test_aggregation(clusters: list[LocalCluster], tmp_path: Path) -> None:
     shape = Shape(tmp_path, clusters, "A", "B", "C")
     for cluster in ("A", "B", "C"):
@@ -238,6 +239,7 @@ def test_a_chain(clusters: list[LocalCluster], tmp_path: Path) -> None:
     assert shape.marked("C") == {end}
 
 
+@pytest.mark.witness("two clusters mirror each other without a loop")
 def test_active_active_without_loops(clusters: list[LocalCluster], tmp_path: Path) -> None:
     shape = Shape(tmp_path, clusters, "A", "B")
     for cluster in ("A", "B"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as Assigned
 
@@ -27,6 +28,7 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> list[int]:
         client.close()
 
 
+@pytest.mark.witness("offset 0 of an empty partition is translated")
 def test_offset_0_of_an_empty_partition_is_translated_and_what_was_not_committed_is_not(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:

@@ -25,6 +25,9 @@ from twinlog.sandbox import LocalCluster
 pytestmark = [pytest.mark.broker]
 
 
+@pytest.mark.witness(
+    "groups resume at exactly the next record, there and back", case="with_transactions"
+)
 @pytest.mark.parametrize("fill", [with_transactions, with_compaction])
 def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
     fill: Callable[[Pair], None],

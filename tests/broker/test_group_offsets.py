@@ -51,6 +51,10 @@ def member(cluster: LocalCluster, group: str, topic: str, protocol: str) -> Cons
     return client
 
 
+@pytest.mark.witness(
+    "group offsets are read in every state, and set only when nobody is in the group",
+    case="classic",
+)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_group_is_read_in_every_state_and_set_only_when_empty(
     source_cluster: LocalCluster,
@@ -99,6 +103,7 @@ def test_many_groups_in_one_call(
     assert set(wanted) <= set(list_groups(coordinators))
 
 
+@pytest.mark.witness("an unknown group has no offsets")
 def test_group_that_nobody_knows_has_no_offsets(coordinators: Coordinators, name: str) -> None:
     assert fetch_offsets(coordinators, [name]) == {name: {}}
     assert name not in list_groups(coordinators)

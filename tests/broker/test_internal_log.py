@@ -48,6 +48,7 @@ def test_topic_is_made_once(client: ClusterClient, fresh_topic: str) -> None:
         assert found == 3
 
 
+@pytest.mark.witness("an internal topic that is not compacted is refused")
 def test_topic_with_another_policy_is_refused(client: ClusterClient, fresh_topic: str) -> None:
     admin.create_topic(client, fresh_topic, partitions=1, replication_factor=1)
     with pytest.raises(ConfigError, match=r"cleanup\.policy=delete") as caught:
@@ -55,6 +56,7 @@ def test_topic_with_another_policy_is_refused(client: ClusterClient, fresh_topic
     assert caught.value.code == "INTERNAL_TOPIC_NOT_COMPACTED"
 
 
+@pytest.mark.witness("what was appended to an internal topic is read again")
 def test_what_was_appended_is_read_again(client: ClusterClient, fresh_topic: str) -> None:
     ensure_compacted_topic(client, fresh_topic, partitions=2, replication_factor=1)
     tp = TopicPartition(fresh_topic, 1)

@@ -247,6 +247,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
 # -- the table -----------------------------------------------------------------------------
 
 
+@pytest.mark.witness("the page of rights has a row for each right of a flow")
 def test_the_page_has_exactly_these_rows() -> None:
     written = {
         (c, operation, on): text for _, c, operation, on, text in ROW.findall(PAGE.read_text())
@@ -259,6 +260,7 @@ def test_the_page_has_exactly_these_rows() -> None:
         assert avoided_by == ([row.key] if row.key else []), row
 
 
+@pytest.mark.witness("the rights of the page are enough")
 def test_these_rights_are_enough(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
     config = flow.only(list(ROWS))
     (report,) = check(load(config, environment={})).flows
@@ -273,6 +275,9 @@ def test_these_rights_are_enough(flow: Flow, caplog: pytest.LogCaptureFixture) -
     assert topic_configs(flow.pair.target, flow.remote)["retention.ms"] == "77000"
 
 
+@pytest.mark.witness(
+    "a missing right is named with its ACL", case="source-DESCRIBE_CONFIGS-mirrored-topics"
+)
 @pytest.mark.parametrize("missing", ROWS, ids=str)
 def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
     target = flow.pair.target
@@ -342,6 +347,7 @@ def _prepare(missing: Row, flow: Flow) -> None:
         create_topic(target, flow.grant("READ", MAP).name, configs={"cleanup.policy": "compact"})
 
 
+@pytest.mark.witness("no right to create is needed for what exists")
 def test_create_is_not_needed_for_what_exists(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
     config = flow.only(list(ROWS))
     once(config)
@@ -451,6 +457,7 @@ def client_of(pair: SecuredPair, grants: list[Grant]) -> ClusterClient:
     return ClusterClient(settings)
 
 
+@pytest.mark.witness("a missing right is one line")
 def test_what_the_users_of_a_migration_lack_is_a_line_each_and_a_key_avoids_it(
     flow: Flow, caplog: pytest.LogCaptureFixture
 ) -> None:

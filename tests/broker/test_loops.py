@@ -60,6 +60,7 @@ def test_identity_both_ways_with_the_topic_on_both_sides(circle: Circle) -> None
     refused(circle, config, "COPIED_BACK", "A->B", "B->A")
 
 
+@pytest.mark.witness("identity both ways in two files is refused")
 def test_identity_both_ways_in_two_files(circle: Circle) -> None:
     """The second process knows nothing of the first but what is on the clusters."""
     circle.put(0)
@@ -88,6 +89,7 @@ def test_identity_both_ways_with_topics_of_their_own(circle: Circle) -> None:
     assert circle.values(0, circle.topic("ship")) == [f"1 {n}".encode() for n in range(COUNT)]
 
 
+@pytest.mark.witness("a ring of three under identity is refused")
 def test_a_ring_of_three_under_identity_in_three_files(circle: Circle) -> None:
     circle.put(0)
     for flow, places in (("A->B", {"A": 0, "B": 1}), ("B->C", {"B": 1, "C": 2})):
@@ -113,6 +115,7 @@ def test_a_ring_of_three_under_identity_in_one_file(circle: Circle) -> None:
 # -- who is who --------------------------------------------------------------------------------
 
 
+@pytest.mark.witness("swapped addresses copy nothing back", case="identity")
 @pytest.mark.parametrize("policy", [IDENTITY, ""], ids=["identity", "default"])
 def test_addresses_swapped_between_two_runs(circle: Circle, policy: str) -> None:
     circle.put(0, "pay")
@@ -158,6 +161,7 @@ def test_another_alias_may_copy_when_the_first_copy_is_gone(circle: Circle) -> N
     copied(circle.file({"Z": 0, "B": 1}, ["Z->B"], "renamed"))
 
 
+@pytest.mark.witness("two aliases of one cluster are refused", case="default")
 @pytest.mark.parametrize("policy", [IDENTITY, ""], ids=["identity", "default"])
 def test_both_aliases_are_one_cluster(circle: Circle, policy: str) -> None:
     circle.put(0)

@@ -58,6 +58,7 @@ def halves(circle: Circle) -> list[Path]:
     ]
 
 
+@pytest.mark.witness("two halves of a circle that begin at one moment")
 def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have read before either has written: each then finds the other, and takes back."""
     circle.put(0)
@@ -173,6 +174,7 @@ def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
         mirror.stop()
 
 
+@pytest.mark.witness("the other way is added to a running mirror")
 def test_the_other_way_is_added_to_a_running_mirror(circle: Circle) -> None:
     """The flow that copies goes on; the one that would bring it back is refused."""
     circle.put(0)

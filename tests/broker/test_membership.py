@@ -74,6 +74,7 @@ def join(source_cluster: LocalCluster, group: str) -> Iterator[Join]:
         member.leave()
 
 
+@pytest.mark.witness("one of several members leads")
 def test_first_member_leads_and_the_others_see_who_it_is(join: Join) -> None:
     first = join("first", session_timeout_ms=LASTING_MS)
     assert first.wait_until_leading(PATIENCE_S)
@@ -165,6 +166,7 @@ def test_no_pause_is_waited_out_where_what_failed_may_work_now(group: str) -> No
     assert since.seconds < 5, "nor at the end"
 
 
+@pytest.mark.witness("a leader that hears nothing stops leading by its own clock")
 def test_silence_ends_the_leading_by_our_own_clock(join: Join) -> None:
     jump = 0.0
 
@@ -191,6 +193,7 @@ def start_member(bootstrap: str, group: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.witness("a standby follows a killed leader", case="9")
 @pytest.mark.faults
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP])
 def test_standby_follows_a_leader_that_fell_silent(

@@ -51,6 +51,7 @@ def mirror_once(config: Path) -> None:
         mirror.wait()
 
 
+@pytest.mark.witness("status from the clusters alone")
 def test_before_during_and_after(
     config: Path,
     source_cluster: LocalCluster,

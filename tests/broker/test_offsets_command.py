@@ -89,6 +89,7 @@ def test_share_group_is_translated_from_where_it_goes_on(
     assert (one["to_topic"], one["to_offset"], one["is_exact"]) == (copied.topic, 6, True)
 
 
+@pytest.mark.witness("offsets are translated by a command")
 def test_group_and_single_offsets_are_translated_both_ways(
     copied: Copied, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +110,7 @@ def test_group_and_single_offsets_are_translated_both_ways(
     assert (ahead["to_offset"], ahead["is_exact"]) == (6, False)
 
 
+@pytest.mark.witness("a group of a lost cluster is translated by its checkpoints")
 def test_group_of_a_lost_cluster_is_translated_by_its_checkpoints(
     copied: Copied, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

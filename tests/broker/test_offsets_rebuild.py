@@ -105,6 +105,7 @@ def is_refused(rig: Rig, capsys: pytest.CaptureFixture[str], code: str) -> str:
     return str(line["message"])
 
 
+@pytest.mark.witness("a deleted offset map is rebuilt")
 def test_rebuilt_map_says_the_same_and_the_copy_goes_on(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -333,6 +334,7 @@ def rewritten(rig: Rig, records: list[Record]) -> None:
     Writer(rig.target_client, rig.there, rig.claim().producer_id).send(records, 0).expect_ok()
 
 
+@pytest.mark.witness("a map is not rebuilt over a missing record", case="missing-[6, 9)")
 @pytest.mark.parametrize(
     ("change", "differs"),
     [("missing", "[6, 9)"), ("changed", "[6, 10)"), ("older", "[6, 10)"), ("behind", "[10, 11)")],

@@ -57,6 +57,7 @@ def test_an_open_transaction_is_named(
     eventually(lambda: not list(held_back(config)), what="the marker of the abort")
 
 
+@pytest.mark.witness("who holds a copy back by an open transaction is named")
 def test_once_ends_where_an_open_transaction_begins_and_says_who_holds_it_back(
     tmp_path: Path,
     source_cluster: LocalCluster,

@@ -158,6 +158,7 @@ def test_producers_are_held_back_until_the_flow_has_caught_up(
     assert any("are let go" in line for line in lines)
 
 
+@pytest.mark.witness("a quota that a killed mirror left is taken away")
 def test_what_a_killed_mirror_left_is_taken_away_by_the_next(flow: Flow) -> None:
     with flow.writer(), Driver(flow.file) as driver:
         eventually(flow.quota, what="the quota")

@@ -66,6 +66,7 @@ def do(pair: Pair, *words: str) -> int:
     return run([command, verb, str(pair.config), *rest])
 
 
+@pytest.mark.witness("a promoted flow copies nothing, whatever restarts")
 def test_promoted_flow_copies_nothing_whatever_restarts_and_comes(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def test_other_hosts_see_the_flow_its_pause_and_its_end(
     assert flow.seen().state is FlowState.NOT_RUNNING, "it has ended in order"
 
 
+@pytest.mark.witness("the status of another host is that of the present leader")
 def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> None:
     with EmittingMirror(flow.file) as mirror:
         eventually(lambda: flow.seen().state is FlowState.RUNNING)

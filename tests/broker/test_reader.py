@@ -122,6 +122,7 @@ def all_of(frame: DataFrame) -> list[Seen]:
     return sorted(as_seen(row) for row in rows)
 
 
+@pytest.mark.witness("DataFrames have what was written, with every codec")
 def test_columns_are_what_was_written_with_every_codec(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
@@ -150,6 +151,7 @@ def test_times_of_the_broker(source_cluster: LocalCluster, topic: str, read: Rea
     assert [seen] == list(read_all(source_cluster, topic))
 
 
+@pytest.mark.witness("rolled back records are in no DataFrame")
 def test_what_was_rolled_back_never_appears(
     source_cluster: LocalCluster, topic: str, read: Read
 ) -> None:
@@ -219,6 +221,7 @@ def test_topics_by_pattern_and_partitions_by_number(
     assert values(reader.option("assign", f'{{"{topic}": [1]}}').load()) == [1, 3, 5, 7, 9]
 
 
+@pytest.mark.witness("filters of a DataFrame are pushed down")
 def test_filters_decide_what_is_read(source_cluster: LocalCluster, topic: str, read: Read) -> None:
     records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
     produce(source_cluster, topic, records)
@@ -300,6 +303,7 @@ def stream(spark: SparkSession, source_cluster: LocalCluster, topic: str, tmp_pa
     return Stream(spark, options, tmp_path)
 
 
+@pytest.mark.witness("a stream resumes from its checkpoint")
 def test_a_stream_goes_on_from_its_checkpoint(
     source_cluster: LocalCluster, topic: str, stream: Stream
 ) -> None:

@@ -98,6 +98,7 @@ def copies(this: Reloading, mirror: Mirror, name: str, *topics: str) -> None:
     )
 
 
+@pytest.mark.witness("a reload restarts only the changed flow")
 def test_only_the_changed_flow_begins_anew_and_nothing_is_lost(
     two_ways: Reloading, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -225,6 +226,7 @@ def test_changed_file_is_noticed_by_itself(
         copies(this, mirror, this.there, "payments")
 
 
+@pytest.mark.witness("a reload shows no secret")
 def test_secrets_are_not_shown(two_ways: Reloading, caplog: pytest.LogCaptureFixture) -> None:
     this = two_ways
     flows = {this.there: this.topic("orders")}

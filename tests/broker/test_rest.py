@@ -64,6 +64,7 @@ def limit_and_pause_topics(leader: Rest, other: Rest, path: str, topic: str) -> 
     eventually(lambda: states(leader, path) == AT_END)
 
 
+@pytest.mark.witness("any process answers REST for any flow")
 def test_any_process_answers_for_the_flow_and_steers_it(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

@@ -82,6 +82,7 @@ def records(count: int) -> list[Outgoing]:
     return [Outgoing(key=b"%d" % n, value=b"v%d" % n, headers=(("h", None),)) for n in range(count)]
 
 
+@pytest.mark.witness("a mirror copies over every protocol and mechanism")
 @pytest.mark.parametrize(("listener", "mechanism", "stores"), ROLES)
 def test_copies_over_every_kind_of_connection(
     source: LocalCluster,
@@ -273,6 +274,7 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
     assert read_all(target, f"A.{bad}") == read_all(source, bad)
 
 
+@pytest.mark.witness("a wrong password is one line that does not show it")
 def test_wrong_password_is_one_line_that_does_not_show_it(
     source: LocalCluster,
     target: LocalCluster,

@@ -276,6 +276,7 @@ class TestTls:
         assert isinstance(error, AuthenticationFailed)
         assert "has expired" in error.message
 
+    @pytest.mark.witness("a certificate of another host is refused")
     def test_certificate_of_another_host(self, broker: Broker, trust: dict[str, str]) -> None:
         error = broker.refusal("ELSEWHERE", trust)
         assert isinstance(error, AuthenticationFailed)
@@ -292,6 +293,7 @@ class TestTls:
 
 
 class TestSasl:
+    @pytest.mark.witness("every SASL mechanism")
     @pytest.mark.parametrize("listener", ["SECURE", "OPEN"])
     @pytest.mark.parametrize(
         "keys",

@@ -52,6 +52,7 @@ def topics_of(rig: Rig) -> set[str]:
     return {name for name in topic_names(rig.target) if rig.alias in name}
 
 
+@pytest.mark.witness("--once beside a leader changes nothing")
 def test_once_beside_a_leader_ends_with_1_and_changes_nothing(rig: Rig) -> None:
     config = rig.config()
     with Driver(config) as leader:
@@ -91,6 +92,7 @@ def test_once_waits_for_a_dead_leader_to_be_given_up(rig: Rig) -> None:
     rig.same()
 
 
+@pytest.mark.witness("a standby takes over within 15 s")
 @pytest.mark.faults
 def test_standby_says_so_and_takes_over_within_15_seconds(
     rig: Rig, caplog: pytest.LogCaptureFixture
@@ -155,6 +157,7 @@ class Process:
         self.mirror.__exit__(None, None, None)
 
 
+@pytest.mark.witness("two processes with different files say so")
 def test_another_configuration_is_said_until_both_have_reloaded(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.broker]
 IN_ORDER = [b"%d" % n for n in range(10)]
 
 
+@pytest.mark.witness("share groups go over and skip nothing")
 def test_share_groups_go_on_there_and_back_and_skip_nothing(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def until_settled(*mirrors: Mirror) -> None:
     eventually(is_settled)
 
 
+@pytest.mark.witness("flows spread over processes")
 def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) -> None:
     with site.load() as load, site.process() as first:
         eventually(lambda: states(first) == ["RUNNING"] * FLOWS)

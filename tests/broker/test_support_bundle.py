@@ -119,6 +119,7 @@ def config(
     return path
 
 
+@pytest.mark.witness("a support bundle has no secret")
 def test_a_bundle_tells_what_is_needed_and_no_secret(
     config: Path, secured: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def case(switchover_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFix
     return Case(switchover_pair, tmp_path, capsys)
 
 
+@pytest.mark.witness("every record is read once through a switchover that dies at each step")
 def test_every_record_is_read_once_though_the_command_dies_at_each_step(case: Case) -> None:
     over = threading.Event()
     words = ("switchover", "run", str(case.file), "--yes", "--max-lag", "100000")

@@ -121,6 +121,7 @@ def by_hand(
     made.close()
 
 
+@pytest.mark.witness("verify finds each fault at its offset")
 def test_each_fault_is_found_at_its_place(
     by_hand: ByHand, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,6 +210,7 @@ def test_what_cannot_be_told_is_not_identical(
     assert "UNREACHABLE" in capsys.readouterr().err
 
 
+@pytest.mark.witness("verify finds a copy of transactions and compaction identical", case="default")
 @pytest.mark.parametrize("policy", ["default", "identity"])
 def test_copy_of_transactions_compaction_and_codecs_is_identical(
     source_cluster: LocalCluster,

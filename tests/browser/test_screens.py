@@ -83,6 +83,7 @@ def rest(monitor: Monitor, tmp_path: Path) -> Iterator[Rest]:
         yield rest
 
 
+@pytest.mark.witness("the page says in one sentence whether all is well")
 def test_one_sentence_says_whether_it_is_all_right(
     rest: Rest, monitor: Monitor, browser: Browser
 ) -> None:
@@ -102,6 +103,7 @@ def test_one_sentence_says_whether_it_is_all_right(
     assert page.run("document.querySelectorAll('main img').length") == 0
 
 
+@pytest.mark.witness("every screen of the page opens by its address")
 def test_every_screen_opens_by_its_address(rest: Rest, browser: Browser) -> None:
     before = len(browser.errors)
     titles = {"Overview": "Is it all right?", "Events": "Events of this process"}
@@ -149,6 +151,7 @@ def test_a_change_is_looked_at_first_and_errors_are_told(rest: Rest, browser: Br
     assert page.run("!document.querySelector('dialog').open")
 
 
+@pytest.mark.witness("the page asks for a token")
 def test_a_token_is_asked_for(monitor: Monitor, tmp_path: Path, browser: Browser) -> None:
     from twinlog.config.rest import Role
     from twinlog.control.web.tokens import append, new_token

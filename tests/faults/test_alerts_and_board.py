@@ -87,6 +87,7 @@ def when(server: WebServer, name: str) -> Series:
     return eventually(look)
 
 
+@pytest.mark.witness("every panel shows a real flow")
 def test_every_panel_shows_something_of_a_real_flow(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +222,7 @@ TROUBLES: Final = {
 }
 
 
+@pytest.mark.witness("each alert fires for its trouble")
 def test_each_alert_fires_for_its_trouble_and_no_other(rig: Rig, tmp_path: Path) -> None:
     check("check", "rules", RULES)
     with mirrored(rig) as server:

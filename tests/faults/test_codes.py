@@ -157,6 +157,7 @@ def test_state_of_another_source_cluster(rig: Rig) -> None:
     assert rig.numbers() == list(range(10))
 
 
+@pytest.mark.witness("a lane whose driver is silent ends")
 def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
     """It ends by itself, since others may have its partitions by then."""
     rig.create()

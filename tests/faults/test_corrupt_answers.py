@@ -29,6 +29,9 @@ OTHER = "memoryview(bytes(1) + args[place][1:].tobytes())"
 """The number of its topics is wrong: nothing in it is answered."""
 
 
+@pytest.mark.witness(
+    "an answer that makes no sense costs its connection, and no record", case="produce"
+)
 @pytest.mark.parametrize(
     ("module", "function", "damage"),
     [

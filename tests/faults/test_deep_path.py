@@ -38,6 +38,7 @@ def records(count: int, *, size: int = 0, first: int = 0) -> list[Outgoing]:
     ]
 
 
+@pytest.mark.witness("a broker's time at the source is the record's own on the target", case="none")
 @pytest.mark.parametrize("codec", CODECS)
 def test_brokers_time_at_the_source_is_the_records_own_on_the_target(rig: Rig, codec: str) -> None:
     rig.create(message_timestamp_type="LogAppendTime")
@@ -55,6 +56,7 @@ def test_brokers_time_at_the_source_is_the_records_own_on_the_target(rig: Rig, c
     rig.copy_once()  # and the tail check finds them equal
 
 
+@pytest.mark.witness("batches over the target's limit are split", case="lz4")
 @pytest.mark.parametrize("codec", CODECS)
 def test_batches_over_the_targets_limit_are_split(rig: Rig, codec: str) -> None:
     rig.create()
@@ -68,6 +70,7 @@ def test_batches_over_the_targets_limit_are_split(rig: Rig, codec: str) -> None:
     rig.copy_once()
 
 
+@pytest.mark.witness("read_uncommitted copies aborted records")
 def test_aborted_data_is_copied_where_the_flow_reads_uncommitted(rig: Rig) -> None:
     rig.create()
     for at, commit in enumerate((True, False, True)):

@@ -54,6 +54,7 @@ def check(rig: Rig, sources: int) -> None:
             assert order == sorted(order)
 
 
+@pytest.mark.witness("records placed by key survive killed lanes")
 def test_lanes_killed_again_and_again(flow: Rig) -> None:
     create_topic(flow.source, flow.topic, partitions=2)
     mirror = Mirror(flow.config(KEYED), lanes=2, lease_s=3.0)

@@ -11,6 +11,7 @@ from tests.support.topics import delete_records
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
+@pytest.mark.witness("records deleted before the first copied one are reported", case="earliest")
 @pytest.mark.parametrize("start", ["earliest", "latest", "timestamp"])
 def test_deleted_between_the_first_row_and_the_first_record(rig: Rig, start: str) -> None:
     """The mirror was down, or the target refused the first record, for longer than retention."""

@@ -28,6 +28,7 @@ def flow(
         yield rig
 
 
+@pytest.mark.witness("H6: records that retention deleted before they were copied are reported")
 def test_records_deleted_before_they_were_copied(flow: Rig) -> None:
     flow.put(range(10))
     flow.copy_once()
@@ -94,6 +95,7 @@ def test_log_cut_under_a_running_mirror(rig: Rig) -> None:
     assert rig.numbers() == list(range(50))
 
 
+@pytest.mark.witness("H6: a source log that was cut and refilled is reported")
 @pytest.mark.usefixtures("patient_driver")
 def test_log_cut_and_refilled_while_the_lane_was_away(rig: Rig) -> None:
     """A reader that knows no epochs goes on at 50 as if nothing had happened."""

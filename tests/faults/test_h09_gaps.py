@@ -42,6 +42,7 @@ def newest(rows: list[tuple[bytes, int]]) -> Mapping[bytes, int]:
     return dict(rows)
 
 
+@pytest.mark.witness("H9: a gap behind every record")
 def test_compacted_source_with_a_gap_behind_every_record(rig: Rig, tmp_path: Path) -> None:
     rig.create(cleanup_policy="compact", **{k.replace(".", "_"): v for k, v in CLEAN_SOON.items()})
     # every other record has a key that comes again: the cleaner takes it away
@@ -83,6 +84,7 @@ def transactional(rig: Rig) -> Producer:
     return client
 
 
+@pytest.mark.witness("H9: a marker behind every pair of records")
 def test_transactional_source_with_a_marker_behind_every_pair(rig: Rig) -> None:
     rig.create()
     transactions = 300

@@ -65,6 +65,7 @@ def is_taken_over(parts: list[PartitionSnapshot]) -> bool:
     return [(p.state, p.code) for p in parts] == [(TAKEN_OVER, "")]
 
 
+@pytest.mark.witness("H11: records of others between ours are in the map")
 def test_records_of_others_between_ours_are_known_to_the_map(flow: Rig) -> None:
     flow.put(range(10))
     with flow.mirror() as mirror:
@@ -136,6 +137,7 @@ def test_flow_that_is_added_later_is_no_stranger(
         assert [number for number in numbers if number >= 1000] == list(range(1000, 1020))
 
 
+@pytest.mark.witness("H11: consumers first, by hand")
 def test_consumers_first_migration_by_hand(flow: Rig) -> None:
     """Drain, move the consumers, move the producers: nothing is lost and nothing is an error."""
     flow.put(range(20))

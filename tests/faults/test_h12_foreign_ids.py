@@ -30,6 +30,7 @@ def test_naive_mirror_that_adopts_the_id_at_the_tail_makes_a_stranger_lose_recor
     assert rig.numbers() == [*range(900, 905), *range(5)]
 
 
+@pytest.mark.witness("H12: lost state with a stranger's id at the tail")
 def test_lost_state_and_a_stranger_at_the_tail(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
@@ -47,6 +48,7 @@ def test_lost_state_and_a_stranger_at_the_tail(rig: Rig) -> None:
     assert rig.numbers() == [*range(10), 900]
 
 
+@pytest.mark.witness("H12: lost state alone stops nothing")
 def test_lost_state_alone_is_no_reason_to_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     # nobody says that the process before has ended, so its lanes get the time to stop
     monkeypatch.setattr("twinlog.control.flow.flow_run.SILENCE_MS", 2_000)

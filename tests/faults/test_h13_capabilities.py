@@ -22,6 +22,7 @@ def client(target_cluster: LocalCluster) -> Iterator[ClusterClient]:
         yield made
 
 
+@pytest.mark.witness("H13: what a stock broker can do is found by trying")
 def test_stock_broker_can_do_everything(
     target_cluster: LocalCluster, client: ClusterClient
 ) -> None:

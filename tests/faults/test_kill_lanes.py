@@ -60,6 +60,7 @@ def send_signals(pids: list[int], number: signal.Signals) -> None:
             continue  # its lease has just ended
 
 
+@pytest.mark.witness("lanes killed again and again")
 def test_lanes_killed_again_and_again(flow: Rig) -> None:
     mirror = Mirror(flow.config(), lanes=2, lease_s=3.0)
     dice = random.Random(1)
@@ -72,6 +73,7 @@ def test_lanes_killed_again_and_again(flow: Rig) -> None:
     under_load(flow, mirror, trouble, seconds=10)
 
 
+@pytest.mark.witness("leases change under load")
 def test_leases_change_under_load(flow: Rig) -> None:
     mirror = Mirror(flow.config(), lanes=2, lease_s=1.0)
 

@@ -42,6 +42,9 @@ def one(rig: Rig, number: int) -> None:
     produce_transaction(rig.source, rig.topic, [rig.outgoing(number)], commit=True)
 
 
+@pytest.mark.witness(
+    "a lane that is thought dead copies on, and nothing is copied twice", case="ours alone"
+)
 @pytest.mark.parametrize("prefixed", [True, False], ids=["ours alone", "shared"])
 def test_what_it_wrote_behind_the_map_of_the_next_is_not_copied_again(
     rig: Rig, tmp_path: Path, prefixed: bool

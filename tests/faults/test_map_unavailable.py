@@ -53,6 +53,7 @@ def map_topic(rig: Rig) -> str:
     return offset_map_topic(rig.alias)
 
 
+@pytest.mark.witness("a deleted map is reported, and not made anew")
 def test_map_deleted_under_a_running_mirror_is_reported_and_not_made_anew(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
@@ -162,6 +163,7 @@ def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
     assert set(end_offsets(rig.target, rig.remote).values()) == {4}
 
 
+@pytest.mark.witness("a map that cannot be written is reported, and resumed")
 def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_path: Path) -> None:
     rig, counter = rig3, tmp_path / "rounds"
     rig.create()

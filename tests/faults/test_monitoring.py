@@ -56,6 +56,7 @@ def is_ready(server: WebServer) -> bool:
     return ask(server.address, "/readyz").status == 200
 
 
+@pytest.mark.witness("metrics are the numbers of both logs")
 def test_numbers_of_a_copy_are_those_of_both_logs(rig: Rig) -> None:
     rig.create()
     rig.began_ms = int(time.time() * 1000) - 50_000
@@ -146,6 +147,7 @@ def test_a_taken_port_is_one_line_and_the_copy_goes_on(
     assert rig.numbers() == list(range(10))
 
 
+@pytest.mark.witness("a source end that nobody sees is not ready")
 def test_an_end_that_is_not_seen_any_more_is_not_ready(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))

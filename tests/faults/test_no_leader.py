@@ -146,6 +146,7 @@ def finish(rig: Rig, mirror: Mirror, count: int) -> None:
     rig.same()
 
 
+@pytest.mark.witness("a partition without a leader stops alone", case="target")
 @pytest.mark.parametrize("side", MOSTLY_TARGET, indirect=True)
 def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
     with flow.mirror(keys=KEYS, prelude=CALLS_WAIT) as mirror:
@@ -223,6 +224,7 @@ def test_what_waits_for_a_leader_does_not_hold_up_the_others(
         finish(flow, mirror, PARTITIONS + len(loss.live) + backlog)
 
 
+@pytest.mark.witness("a leader vanishes under requests in flight")
 def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
     with flow.mirror(keys=KEYS, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:
         put(flow, ALL, b"first")

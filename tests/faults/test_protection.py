@@ -36,6 +36,7 @@ def lose_the_end_and_copy_more(rig: Rig, mirror: Mirror) -> None:
     rig.offsets_are_exact()
 
 
+@pytest.mark.witness("a new leader that lost our last records is noticed")
 @pytest.mark.usefixtures("quick_retry")
 def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
     """The target has forgotten our producer id as well: it would take any batch."""
@@ -62,6 +63,7 @@ def test_leader_that_lost_its_end_behind_a_copy_that_never_sent(rig: Rig) -> Non
         lose_the_end_and_copy_more(rig, mirror)
 
 
+@pytest.mark.witness("a lowered expiry is noticed while a lane copies")
 def test_expiry_that_is_lowered_while_a_lane_copies(rig: Rig) -> None:
     rig.create()
     rig.put(range(10), age_ms=2 * HOUR_MS)

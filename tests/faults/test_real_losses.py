@@ -122,6 +122,9 @@ def test_target_truncated_while_no_mirror_ran(losing_target: Rig, lost: int) -> 
     rig.offsets_are_exact()
 
 
+@pytest.mark.witness(
+    "acknowledged records that the target lost are copied again", case="lease-changes"
+)
 @pytest.mark.parametrize("lease_s", LEASES)
 @pytest.mark.usefixtures("lasting_lead")
 def test_target_truncated_under_a_running_mirror(losing_target: Rig, lease_s: float) -> None:
@@ -180,6 +183,7 @@ def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None
     rig.offsets_are_exact()
 
 
+@pytest.mark.witness("groups ahead of a target that lost its end")
 @pytest.mark.usefixtures("lasting_lead")
 def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
     """A group's offset points behind the end for a while, and at the same record afterwards."""
@@ -291,6 +295,9 @@ def test_source_truncated_and_rewritten_while_no_mirror_ran(losing_source: Rig, 
     assert rig.numbers() == list(range(40 + lost)), "the only copy is as it was"
 
 
+@pytest.mark.witness(
+    "a source that lost records in an unclean election is reported", case="lease-changes"
+)
 @pytest.mark.parametrize("lease_s", LEASES)
 def test_source_truncated_and_rewritten_under_a_running_mirror(
     losing_source: Rig, lease_s: float

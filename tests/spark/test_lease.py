@@ -115,6 +115,7 @@ def test_every_lane_comes_to_its_end(driver: Driver) -> None:
     assert said == [Finished(lease=1, lane=lane, attempt=0) for lane in (0, 1)]
 
 
+@pytest.mark.witness("a killed worker is started again, its neighbour stays")
 def test_a_killed_worker_is_tried_again_and_its_neighbour_stays(driver: Driver) -> None:
     job = driver.lease(2, "until_told")
     killed, neighbour = driver.hellos(2)
@@ -130,6 +131,7 @@ def test_a_killed_worker_is_tried_again_and_its_neighbour_stays(driver: Driver) 
     assert attempts == {killed.identity.lane: 1, neighbour.identity.lane: 0}
 
 
+@pytest.mark.witness("nothing that executors answer is run on the driver")
 def test_nothing_that_executors_answer_is_run_here(driver: Driver, tmp_path: Path) -> None:
     driver.address = replace(driver.address, host=str(tmp_path))
     job = driver.lease(11, "hostile", lanes=1)
@@ -140,6 +142,7 @@ def test_nothing_that_executors_answer_is_run_here(driver: Driver, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["control"]
 
 
+@pytest.mark.witness("a lease that is over admits nobody")
 def test_a_lease_that_is_over_admits_nobody(driver: Driver) -> None:
     job = driver.lease(12, "until_told", lanes=1)
     (lane,) = driver.hellos(1)
@@ -257,6 +260,7 @@ def test_too_few_slots_are_one_line_with_both_numbers(
     )
 
 
+@pytest.mark.witness("Spark never speculates")
 def test_spark_leaves_no_folder_here_and_never_speculates(engine: Engine) -> None:
     assert threading.main_thread().is_alive()
     assert not Path("spark-warehouse").exists()
@@ -276,6 +280,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.witness("a killed driver leaves no process")
 def test_a_killed_driver_leaves_no_process_no_folder_and_said_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],

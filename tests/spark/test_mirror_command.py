@@ -105,6 +105,7 @@ def caught_up(source: LocalCluster, target: LocalCluster, topic: str) -> bool:
     return sum(end_offsets(source, topic).values()) == arrived(target, topic)
 
 
+@pytest.mark.witness("mirror --once copies what is there")
 def test_once_copies_what_is_there_and_tells_it_as_json(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_once_copies_what_is_there_and_tells_it_as_json(
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 2140
 
 
+@pytest.mark.witness("killed Spark workers and lease changes lose and repeat nothing")
 def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
@@ -167,6 +169,7 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
     assert len(mirror.stdout.splitlines()) < 20
 
 
+@pytest.mark.witness("a killed mirror's successor resumes")
 def test_killed_driver_leaves_nothing_running_and_its_successor_goes_on(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
@@ -230,6 +233,7 @@ def test_hangup_reads_the_configuration_again(
         assert command.wait() == 0
 
 
+@pytest.mark.witness("MirrorMaker 1's script runs with its arguments")
 def test_the_script_of_mirror_maker_1_runs_with_its_old_arguments(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from tests.support.eventually import PATIENCE_S
 from tests.support.lanes import ProcessLeases
@@ -49,6 +49,8 @@ class Mirror:
     """
 
     emits = False
+    started: ClassVar[list[Mirror]] = []
+    """By the test that runs."""
 
     def __init__(
         self,
@@ -109,7 +111,20 @@ class Mirror:
         finally:
             self._done.set()
 
+    def explained(self) -> str:
+        """The flows' states, and each partition with its code and message."""
+        lines = []
+        for flow in self.snapshots:
+            lines.append(f"{flow.flow}: {flow.state} {flow.code} {flow.reason}".rstrip())
+            for one in flow.partitions:
+                where = f"  {one.topic}-{one.partition} -> {one.target_topic}: {one.state}"
+                lines.append(f"{where}, lag {one.lag} {one.code} {one.message}".rstrip())
+        lanes = [f"lease {job.lease}: lanes {job.pids()}" for job in self.leases.jobs]
+        errors = [repr(error) for error in self.supervisor.errors]
+        return "\n".join([*lines, *lanes, *errors])
+
     def start(self) -> Self:
+        Mirror.started.append(self)
         self.server.start()
         self.supervisor.set_starter(self.leases)
         self._thread.start()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.gate.page import are_in_gate
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 PAGE = (ROOT / "docs" / "mm2-compatibility.md").read_text()
@@ -33,6 +35,11 @@ def test_every_row_names_tests_and_compares() -> None:
     assert [row[0] for row in rows() if not row[3].startswith(VERDICTS)] == []
     unexplained = [row[0] for row in rows() if row[3] in ("better", "not applicable")]
     assert unexplained == []
+
+
+def test_every_row_names_a_test_of_the_gate() -> None:
+    named = {row[0]: NAMED.findall(row[2]) for row in rows() if row[2] != "-"}
+    assert [title for title, tests in named.items() if not are_in_gate(ROOT, tests)] == []
 
 
 def test_every_named_test_exists() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gate.page import are_in_gate
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 SOURCE = ROOT / "src" / "twinlog"
@@ -62,6 +64,13 @@ def test_every_named_code_is_explained() -> None:
 def test_every_hazard_names_tests() -> None:
     assert len(hazards()) > 45
     assert [title for title, text in hazards().items() if not TEST.search(text)] == []
+
+
+def test_every_hazard_names_a_test_of_the_gate() -> None:
+    outside = [
+        title for title, text in hazards().items() if not are_in_gate(ROOT, TEST.findall(text))
+    ]
+    assert outside == []
 
 
 def test_no_fault_test_is_left_out() -> None:

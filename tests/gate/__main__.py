@@ -1,0 +1,151 @@
+"""`scripts/test`: run a tier of the tests, and look a second time at what failed.
+
+A test that fails among others may be wrong, or the machine stood still, or the product is wrong
+once in a hundred times. So it is run once more, alone, with brokers of its own. If it fails again,
+it is red. If it passes, it is FLAKY: named, written to `build/tests/flaky.txt`, and not red, unless
+more than `MOST_FLAKY` tests failed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.gate import page
+from tests.gate.changed import changed_tests
+from tests.gate.outcomes import Outcomes
+from tests.gate.plugin import GATE, OUTCOMES, PLUGIN
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+REPORTS: Final = ROOT / "build" / "tests"
+MOST_FLAKY: Final = 5
+TIMES_CHANGED: Final = 5
+PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "4")
+"""Most of what a test does is waiting: three kept two cores busy for 57 %, five for 76 %."""
+TOGETHER: Final = ("-n", PROCESSES, "--dist=loadgroup", "--no-loadscope-reorder")
+"""They share one set of brokers; `loadgroup` keeps the tests that share a Spark in one process."""
+ALONE: Final = ("-n", "0", "-p", "no:randomly", "-m", "")
+SELECTS: Final = ("-k", "-m", "--lf", "--last-failed", "--ff", "--failed-first")
+USAGE: Final = """\
+scripts/test              the gate: all in memory, all contracts, and a witness of each behaviour
+scripts/test --whole      everything, in random order; takes an hour
+scripts/test --changed    what differs from main, five times
+scripts/test ARGUMENTS    a part, by pytest's arguments: tests/unit -k naming, -m long
+"""
+
+Pytest = Callable[[Sequence[str]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What both looks say together."""
+
+    exit_code: int
+    outcomes: Outcomes
+    flaky: dict[str, str]
+    """Id and first message of each test that passed at the second look."""
+    red: dict[str, str]
+
+
+def judged(pytest: Pytest, arguments: Sequence[str], folder: Path) -> Verdict:
+    """Run pytest with these arguments, and what failed once more, alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    first, exit_code = _look(pytest, arguments, folder / "first.json")
+    if exit_code != 1 or not first.failed:
+        return Verdict(exit_code, first, {}, first.failed)
+    if len(first.failed) > MOST_FLAKY:
+        return Verdict(1, first, {}, first.failed)
+    again, second_code = _look(pytest, [*ALONE, *first.failed], folder / "second.json")
+    if second_code not in (0, 1):
+        return Verdict(1, first, {}, first.failed)
+    red = {name: message for name, message in first.failed.items() if name in again.failed}
+    flaky = {name: message for name, message in first.failed.items() if name not in red}
+    return Verdict(1 if red or second_code else 0, first, flaky, red)
+
+
+def _look(pytest: Pytest, arguments: Sequence[str], file: Path) -> tuple[Outcomes, int]:
+    file.unlink(missing_ok=True)
+    exit_code = pytest([*arguments, *PLUGIN, f"{OUTCOMES}={file}"])
+    return Outcomes.read(file), exit_code
+
+
+def run_pytest(arguments: Sequence[str]) -> int:
+    """In a process of its own."""
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def tell(verdict: Verdict, seconds: float) -> None:
+    """The summary, and `build/tests/flaky.txt` for those who collect them."""
+    lines = [f"FLAKY {name} - {message}" for name, message in verdict.flaky.items()]
+    (REPORTS / "flaky.txt").write_text("".join(f"{line}\n" for line in lines))
+    lines += [f"FAILED {name} - {message}" for name, message in verdict.red.items()]
+    if len(verdict.red) > MOST_FLAKY:
+        lines.append(f"{len(verdict.red)} tests failed: too many for a second look")
+    counts = ", ".join(f"{count} {kind}" for kind, count in verdict.outcomes.counts.items())
+    lines.append(f"{counts}, {len(verdict.flaky)} flaky, in {seconds / 60:.1f} min")
+    print("\n".join(lines), flush=True)  # noqa: T201
+
+
+def gate(more: Sequence[str]) -> int:
+    """In a fixed order, so that a run can be repeated."""
+    began = time.monotonic()
+    arguments = [*TOGETHER, GATE, "-p", "no:randomly", *more]
+    verdict = judged(run_pytest, arguments, REPORTS)
+    tell(verdict, time.monotonic() - began)
+    return verdict.exit_code
+
+
+def whole(more: Sequence[str]) -> int:
+    """Everything, the longest too; its result goes into docs/tests.md."""
+    began = time.monotonic()
+    seed = secrets.randbelow(1 << 31)
+    print(f"random order: -p randomly --randomly-seed={seed}", flush=True)  # noqa: T201
+    arguments = [*TOGETHER, "-m", "", f"--randomly-seed={seed}", "--durations=20", *more]
+    verdict = judged(run_pytest, arguments, REPORTS)
+    seconds = time.monotonic() - began
+    page.write_whole(ROOT, verdict.outcomes.counts, verdict.flaky, verdict.red, seconds)
+    subprocess.run([ROOT / "scripts" / "coverage"], cwd=ROOT, check=False)
+    tell(verdict, seconds)
+    return verdict.exit_code
+
+
+def changed(more: Sequence[str]) -> int:
+    """A test that a change adds or alters is ready when it passes five times."""
+    tests = changed_tests(ROOT)
+    print(f"{len(tests)} tests differ from main", flush=True)  # noqa: T201
+    for time_ in range(TIMES_CHANGED if tests else 0):
+        print(f"time {time_ + 1} of {TIMES_CHANGED}", flush=True)  # noqa: T201
+        if exit_code := run_pytest([*TOGETHER, "-m", "", *more, *tests]):
+            return exit_code
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Choose by the first argument; whatever selects tests is a part, and has no second look."""
+    if arguments[:1] == ["--help"]:
+        print(USAGE, end="")  # noqa: T201
+        return 0
+    for option, tier in (("--whole", whole), ("--changed", changed)):
+        if option in arguments:
+            return tier([each for each in arguments if each != option])
+    if any(_selects(each) for each in arguments):
+        return run_pytest([*TOGETHER, *arguments])
+    return gate(arguments)
+
+
+def _selects(argument: str) -> bool:
+    return argument.startswith(SELECTS) or (
+        not argument.startswith("-") and (ROOT / argument.partition("::")[0]).exists()
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

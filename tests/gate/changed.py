@@ -1,0 +1,56 @@
+"""Which tests differ from those of the branch `main`."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["changed_tests"]
+
+
+def changed_tests(root: Path, base: str = "main") -> list[str]:
+    """Ids of tests whose text is not what it is at `base`; of a file with changed helpers, all."""
+    listed = _git(root, "diff", "--name-only", "--diff-filter=d", base, "--", "tests")
+    new = _git(root, "ls-files", "--others", "--exclude-standard", "--", "tests")
+    paths = sorted({*listed.splitlines(), *new.splitlines()})
+    ids: list[str] = []
+    for path in paths:
+        if Path(path).name.startswith("test_") and path.endswith(".py"):
+            before = _git(root, "show", f"{base}:{path}", fails=True)
+            ids += _differing(path, before, (root / path).read_text())
+    return ids
+
+
+def _differing(path: str, before: str, now: str) -> Iterator[str]:
+    (old, old_rest), (new, new_rest) = _parts(before), _parts(now)
+    for name, text in new.items():
+        if old_rest != new_rest or old.get(name) != text:
+            yield f"{path}::{name}"
+
+
+def _parts(text: str) -> tuple[dict[str, str], str]:
+    """Each test by its name below the file, and all else."""
+    tests: dict[str, str] = {}
+    rest: list[str] = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef) and inner.name.startswith("test_"):
+                    tests[f"{node.name}::{inner.name}"] = ast.unparse(inner)
+                else:
+                    rest.append(ast.unparse(inner))
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            tests[node.name] = ast.unparse(node)
+        else:
+            rest.append(ast.unparse(node))
+    return tests, "\n".join(rest)
+
+
+def _git(root: Path, *arguments: str, fails: bool = False) -> str:
+    """Its output; with `fails`, empty where git knows no such file."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=not fails
+    )
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,53 @@
+"""What a run of the tests left: how many passed, and which failed with which message, as a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+__all__ = ["Outcomes", "outcomes_of"]
+
+_GROUP: Final = re.compile(r"@[^@\]\[]*$")
+"""What pytest-xdist appends to the id of a test that belongs to a group."""
+_MESSAGE_LENGTH: Final = 300
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """Counts by outcome, and the failed tests by their ids with the first line of each message."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Of a run that wrote none, nothing is known to have failed."""
+        return cls(**json.loads(file.read_text())) if file.is_file() else cls()
+
+    def write(self, file: Path) -> None:
+        """As JSON."""
+        file.write_text(json.dumps(asdict(self), indent=1))
+
+
+def outcomes_of(stats: dict[str, list[Any]]) -> Outcomes:
+    """Of the reports that pytest's terminal reporter holds."""
+    kinds = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+    counts = {kind: len(stats.get(kind, ())) for kind in kinds}
+    return Outcomes(
+        counts={kind: count for kind, count in counts.items() if count},
+        failed=_failed([*stats.get("failed", ()), *stats.get("error", ())]),
+    )
+
+
+def _failed(reports: Iterable[Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for report in reports:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = crash.message if crash else str(report.longrepr)
+        lines = message.strip().splitlines()
+        found.setdefault(_GROUP.sub("", report.nodeid), lines[0][:_MESSAGE_LENGTH] if lines else "")
+    return found

@@ -1,0 +1,121 @@
+"""docs/tests.md: the list of witnesses, made of the tests' own marks, and the result of the last
+whole run.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.gate.tiers import ALWAYS
+
+__all__ = ["Witness", "are_in_gate", "between", "table", "witnesses", "write_table", "write_whole"]
+
+PAGE: Final = Path("docs") / "tests.md"
+FOLDERS: Final = ("broker", "faults", "spark", "browser")
+TABLE: Final = "witnesses"
+WHOLE: Final = "whole"
+
+
+class Witness(NamedTuple):
+    """A test of the gate on real parts, and the behaviour that it shows."""
+
+    path: str
+    """Below `tests/`."""
+    name: str
+    behaviour: str
+
+
+@cache
+def witnesses(root: Path) -> tuple[Witness, ...]:
+    """In the order of folders, files and lines; one for each mark."""
+    return tuple(_witnesses(root))
+
+
+def _witnesses(root: Path) -> Iterator[Witness]:
+    for folder in FOLDERS:
+        for file in sorted((root / "tests" / folder).glob("test_*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.FunctionDef):
+                    for behaviour in _marks(node):
+                        path = file.relative_to(root / "tests").as_posix()
+                        yield Witness(path, node.name, behaviour)
+
+
+def _marks(node: ast.FunctionDef) -> Iterator[str]:
+    """Of the test, or of one of its parameters."""
+    for decorator in node.decorator_list:
+        for call in ast.walk(decorator):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.witness":
+                yield ast.literal_eval(call.args[0])
+
+
+def are_in_gate(root: Path, tests: Iterable[tuple[str, str]]) -> bool:
+    """Whether the gate runs one of these: paths below `tests/`, each with a name or for the file."""
+    marked = {(one.path, one.name) for one in witnesses(root)}
+    files = {path for path, _ in marked}
+    return any(
+        path.startswith(ALWAYS) or (path, name) in marked or (not name and path in files)
+        for path, name in tests
+    )
+
+
+def table(root: Path) -> str:
+    """A heading and a list of each file."""
+    lines: list[str] = []
+    last = ""
+    for one in witnesses(root):
+        if one.path != last:
+            lines += ["", f"`{one.path}`", ""]
+            last = one.path
+        lines.append(f"- {one.behaviour}: `{one.name}`")
+    return "\n".join(lines[1:])
+
+
+def between(text: str, name: str) -> tuple[str, str, str]:
+    """What stands in front of a part that is written by a program, the part, and what follows."""
+    first, last = f"<!-- {name}: written by scripts/test -->\n", f"<!-- end of {name} -->"
+    before, _, rest = text.partition(first)
+    part, _, behind = rest.partition(last)
+    return before + first, part, last + behind
+
+
+def _write(root: Path, name: str, part: str) -> None:
+    page = root / PAGE
+    before, _, behind = between(page.read_text(), name)
+    page.write_text(f"{before}\n{part}\n\n{behind}")
+
+
+def write_table(root: Path) -> None:
+    """Of the witnesses as they are marked now."""
+    _write(root, TABLE, table(root))
+
+
+def write_whole(
+    root: Path,
+    counts: Mapping[str, int],
+    flaky: Mapping[str, str],
+    red: Mapping[str, str],
+    seconds: float,
+) -> None:
+    """Of a run that has ended."""
+    command = ["git", "describe", "--always", "--dirty"]
+    described = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    lines = [
+        f"- commit: `{described.stdout.strip()}`",
+        f"- date: {datetime.now(UTC):%Y-%m-%d}",
+        f"- minutes: {seconds / 60:.0f}",
+        f"- tests: {', '.join(f'{count} {kind}' for kind, count in counts.items())}",
+        *(f"- flaky: `{name}`" for name in flaky),
+        *(f"- failed: `{name}`" for name in red),
+    ]
+    _write(root, WHOLE, "\n".join(lines))
+
+
+if __name__ == "__main__":
+    write_table(Path(__file__).resolve().parents[2])

@@ -1,0 +1,38 @@
+"""What `tests.gate` adds to pytest: the choice of a tier, and a file with the outcomes.
+
+Loaded by `-p tests.gate.plugin`; processes of pytest-xdist load it as well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.gate.outcomes import outcomes_of
+from tests.gate.tiers import is_in_gate
+
+__all__ = ["GATE", "OUTCOMES", "PLUGIN"]
+
+GATE: Final = "--gate"
+OUTCOMES: Final = "--outcomes"
+PLUGIN: Final = ("-p", "tests.gate.plugin")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("twinlog")
+    group.addoption(GATE, action="store_true", help="only tests of the gate")
+    group.addoption(OUTCOMES, type=Path, help="a file for counts and failed tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption(GATE):
+        config.hook.pytest_deselected(items=[one for one in items if not is_in_gate(one)])
+        items[:] = [one for one in items if is_in_gate(one)]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    file: Path | None = config.getoption(OUTCOMES)
+    if file is not None:
+        outcomes_of(terminalreporter.stats).write(file)

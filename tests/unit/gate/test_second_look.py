@@ -1,0 +1,106 @@
+"""The second look of `scripts/test`: what fails twice is red, what passes alone is flaky."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.gate.__main__ import MOST_FLAKY, Verdict, judged, tell
+
+ROOT = Path(__file__).resolve().parents[3]
+ONCE_IN_THREE = """
+from pathlib import Path
+
+def test_one_fails_the_{n}th_time():
+    file = Path(__file__).with_suffix(".runs")
+    runs = len(file.read_text()) if file.exists() else 0
+    file.write_text("x" * (runs + 1))
+    assert runs % 3 != 0, "it had bad luck"
+"""
+Suite = Callable[..., Verdict]
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    """Judges these files of tests, run by pytest and pytest-xdist in processes of their own."""
+
+    def pytest_there(arguments: Sequence[str]) -> int:
+        command = [sys.executable, "-m", "pytest", "-p", "xdist", "--rootdir=.", *arguments]
+        # other plugins take a second to load, in each process
+        environment = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, check=False
+        )
+        return done.returncode
+
+    def run(**files: str) -> Verdict:
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        together = ("-n", "2", "--dist=loadgroup", "-p", "no:randomly", "-p", "no:cacheprovider")
+        return judged(pytest_there, together, tmp_path / "reports")
+
+    return run
+
+
+def test_what_passes_alone_is_flaky_and_the_run_is_green(
+    suite: Suite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verdict = suite(
+        test_good="def test_good(): pass",
+        test_lucky="import pytest\npytestmark = pytest.mark.xdist_group('some')\n"
+        + ONCE_IN_THREE.format(n=3),
+    )
+    name = "test_lucky.py::test_one_fails_the_3th_time"
+    assert verdict.exit_code == 0
+    assert list(verdict.flaky) == [name]
+    assert verdict.red == {}
+    assert verdict.outcomes.counts == {"passed": 1, "failed": 1}
+    monkeypatch.setattr("tests.gate.__main__.REPORTS", tmp_path)
+    tell(verdict, 60.0)
+    line = f"FLAKY {name} - AssertionError: it had bad luck\n"
+    assert (tmp_path / "flaky.txt").read_text() == line
+    assert capsys.readouterr().out.startswith(line)
+
+
+def test_what_fails_twice_is_red_beside_what_is_flaky(suite: Suite) -> None:
+    verdict = suite(
+        test_bad="def test_bad(): assert 1 == 2",
+        test_lucky=ONCE_IN_THREE.format(n=3),
+    )
+    assert verdict.exit_code == 1
+    assert list(verdict.red) == ["test_bad.py::test_bad"]
+    assert list(verdict.flaky) == ["test_lucky.py::test_one_fails_the_3th_time"]
+
+
+def test_a_failing_fixture_is_looked_at_again_too(suite: Suite) -> None:
+    broken = "import pytest\n@pytest.fixture\ndef it(): raise OSError('no')\ndef test_it(it): pass"
+    verdict = suite(test_broken=broken)
+    assert (verdict.exit_code, list(verdict.red)) == (1, ["test_broken.py::test_it"])
+
+
+def test_a_process_of_tests_that_dies_is_looked_at_again(suite: Suite) -> None:
+    verdict = suite(test_dies="import os\ndef test_dies(): os._exit(3)")
+    assert verdict.exit_code == 1
+
+
+def test_more_flaky_ones_than_an_honest_suite_has_are_red(suite: Suite) -> None:
+    names = [f"test_lucky_{n}" for n in range(MOST_FLAKY + 1)]
+    verdict = suite(**{name: ONCE_IN_THREE.format(n=n) for n, name in enumerate(names)})
+    assert verdict.exit_code == 1
+    assert len(verdict.red) == MOST_FLAKY + 1
+
+
+def test_a_file_that_cannot_be_read_is_red(suite: Suite) -> None:
+    assert suite(test_good="def test_good(): pass", test_torn="def (").exit_code != 0
+
+
+def test_all_green(suite: Suite) -> None:
+    verdict = suite(test_good="def test_good(): pass")
+    assert (verdict.exit_code, verdict.flaky, verdict.red) == (0, {}, {})
