@@ -60,19 +60,22 @@ def halves(circle: Circle) -> list[Path]:
 
 @pytest.mark.witness("two halves of a circle that begin at one moment")
 def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have read before either has written: each then finds the other, and takes back."""
+    """Both have read before either has written: each then finds the other, and takes back.
+
+    Neither takes back before both have read again: to whoever reads behind that, nothing is in the
+    way any more.
+    """
     circle.put(0)
     circle.put(1)
     both = threading.Barrier(2)
     seen = threading.local()
 
     def write(client: ClusterClient, rows: Sequence[CopyRow], now_ms: int) -> None:
-        is_first = not hasattr(seen, "wrote")
-        seen.wrote = True
-        if is_first:
+        seen.writes = getattr(seen, "writes", 0) + 1
+        if seen.writes <= 2:
             both.wait(PATIENCE_S)
         write_copies(client, rows, now_ms)
-        if is_first:
+        if seen.writes == 1:
             both.wait(PATIENCE_S)
 
     monkeypatch.setattr(WRITTEN, write)

@@ -126,6 +126,7 @@ def test_batch_of_another_lane_of_ours_with_other_bounds(rig: Rig) -> None:
     assert rig.numbers() == list(range(20))
 
 
+@pytest.mark.witness("a map topic that takes no row is reported")
 def test_map_topic_that_takes_no_row(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))
@@ -157,7 +158,6 @@ def test_state_of_another_source_cluster(rig: Rig) -> None:
     assert rig.numbers() == list(range(10))
 
 
-@pytest.mark.witness("a lane whose driver is silent ends")
 def test_lane_whose_driver_is_silent(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
     """It ends by itself, since others may have its partitions by then."""
     rig.create()

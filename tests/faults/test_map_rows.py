@@ -54,7 +54,6 @@ def translations_are_right(rig: Rig) -> None:
         assert (found.offset, found.is_exact) == (right_offset(rig, upstream), True), upstream
 
 
-@pytest.mark.witness("a late row and the log cleaner take no run away")
 def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(rig: Rig) -> None:
     rig.create()
     rig.put(range(5))
@@ -84,7 +83,7 @@ def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(r
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("a row that cannot be read stops the flow")
+@pytest.mark.witness("a row that cannot be read stops the flow", case='{"v":3}-STATE_TOO_NEW')
 @pytest.mark.parametrize(
     ("value", "code"), [(b'{"v":3}', "STATE_TOO_NEW"), (b"\xff\xff", "STATE_CORRUPT")]
 )
@@ -131,7 +130,6 @@ def test_running_mirror_starts_nothing_by_a_map_with_a_row_that_it_cannot_read(r
         mirror.stop()
 
 
-@pytest.mark.witness("a generation is never given twice")
 def test_generations_are_never_given_twice_when_the_state_topic_lost_its_newest_claims(
     rig: Rig,
 ) -> None:
@@ -220,7 +218,6 @@ def cut_home(rig: Rig, offset: int) -> TopicPartition:
     return home
 
 
-@pytest.mark.witness("rows that the map lost are written again")
 @pytest.mark.usefixtures("lasting_lead")
 def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
     """They had been acknowledged: only the new leader epoch says that they may be gone."""
@@ -237,6 +234,7 @@ def test_rows_that_the_map_lost_are_written_again(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
+@pytest.mark.witness("rows in the room of lost ones are read")
 def test_reader_of_the_map_sees_rows_in_the_room_of_lost_ones(rig: Rig) -> None:
     rig.create()
     rig.put(range(5))

@@ -163,7 +163,6 @@ def test_map_partition_without_a_leader_holds_up_only_what_needs_it(
     assert set(end_offsets(rig.target, rig.remote).values()) == {4}
 
 
-@pytest.mark.witness("a map that cannot be written is reported, and resumed")
 def test_map_under_min_isr_is_asked_seldom_reported_and_resumed(rig3: Rig, tmp_path: Path) -> None:
     rig, counter = rig3, tmp_path / "rounds"
     rig.create()

@@ -224,7 +224,6 @@ def test_what_waits_for_a_leader_does_not_hold_up_the_others(
         finish(flow, mirror, PARTITIONS + len(loss.live) + backlog)
 
 
-@pytest.mark.witness("a leader vanishes under requests in flight")
 def test_leader_vanishes_under_requests_in_flight(flow: Rig) -> None:
     with flow.mirror(keys=KEYS, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:
         put(flow, ALL, b"first")

@@ -36,7 +36,6 @@ def lose_the_end_and_copy_more(rig: Rig, mirror: Mirror) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("a new leader that lost our last records is noticed")
 @pytest.mark.usefixtures("quick_retry")
 def test_leader_that_lost_its_end_behind_an_idle_copy(rig: Rig) -> None:
     """The target has forgotten our producer id as well: it would take any batch."""

@@ -82,7 +82,6 @@ def test_muted_for_longer_than_the_kernel_waits(rig: Rig) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("a quota that begins to bind breaks nothing")
 def test_quota_that_begins_to_bind_under_a_pipeline(rig: Rig) -> None:
     """Nothing is known of the quota before a first answer, and much could be on its way by then."""
     rig.create()

@@ -183,7 +183,6 @@ def test_target_lost_a_part_with_holes_of_compaction(losing_target: Rig) -> None
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("groups ahead of a target that lost its end")
 @pytest.mark.usefixtures("lasting_lead")
 def test_groups_ahead_of_the_targets_new_end(losing_target: Rig) -> None:
     """A group's offset points behind the end for a while, and at the same record afterwards."""

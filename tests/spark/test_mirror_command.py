@@ -169,7 +169,6 @@ def test_killed_workers_and_lease_changes_under_load_lose_and_repeat_nothing(
     assert len(mirror.stdout.splitlines()) < 20
 
 
-@pytest.mark.witness("a killed mirror's successor resumes")
 def test_killed_driver_leaves_nothing_running_and_its_successor_goes_on(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:

@@ -65,7 +65,6 @@ def test_stopping_with_frozen_lanes(
         assert all_gone(below), "nothing is left when the lanes wake"
 
 
-@pytest.mark.witness("a mirror whose JVM is frozen ends all the same")
 def test_stopping_with_a_frozen_jvm(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:

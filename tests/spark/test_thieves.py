@@ -74,7 +74,6 @@ class Loot:
             self.refusals.append(str(refused))
 
 
-@pytest.mark.witness("nobody else reads the tasks of a mirror")
 @needs_root
 def test_nobody_reads_the_tasks_of_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = start_spark(None, 1)

@@ -58,7 +58,6 @@ def link_spark(environment: Path) -> None:
         (packages / folder.name).symlink_to(folder)
 
 
-@pytest.mark.witness("the wheel runs in a fresh environment")
 def test_wheel_runs_in_a_fresh_environment(
     source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str, tmp_path: Path
 ) -> None:
