@@ -56,7 +56,7 @@ def _marks(node: ast.FunctionDef) -> Iterator[str]:
 
 
 def are_in_gate(root: Path, tests: Iterable[tuple[str, str]]) -> bool:
-    """Whether the gate runs one of these: paths below `tests/`, each with a name or for the file."""
+    """Whether the gate runs one of these, named by paths below `tests/` and names."""
     marked = {(one.path, one.name) for one in witnesses(root)}
     files = {path for path, _ in marked}
     return any(
