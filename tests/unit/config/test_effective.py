@@ -185,7 +185,7 @@ def test_a_default_that_is_spelled_out_changes_nothing(
     assert (digests(before.flows[0]) == digests(after.flows[0])) is is_same
 
 
-@pytest.mark.parametrize("key", ACT_WHEN_GIVEN)
+@pytest.mark.parametrize("key", sorted(ACT_WHEN_GIVEN))
 def test_a_default_that_acts_when_given_is_one(loaded: Loaded, key: str) -> None:
     more = {"B.producer.buffer.memory": "7000000"}
     line = {f"A->B.{key}": DEFINITIONS[key].default or ""}
