@@ -50,6 +50,7 @@ def left(
     return made
 
 
+@pytest.mark.witness("a MirrorMaker 2 that was stopped in order is taken over")
 def test_stopped_in_order(left: Left) -> None:
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
@@ -157,6 +158,7 @@ def test_records_that_the_source_deleted_before_they_were_copied(
     assert left.values() == values([*range(10), *range(15, 30)])
 
 
+@pytest.mark.witness("a connector of another name is taken over")
 def test_another_connectors_name(left: Left) -> None:
     create_topic(left.target, left.remote)
     left.note(9, connector="mine")

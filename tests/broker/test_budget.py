@@ -90,7 +90,6 @@ def full_rates(rig: Rig, budget: float, *topics: str) -> dict[str, float]:
     raise AssertionError(f"never the budget of {budget:,.0f} bytes/s: {found}")
 
 
-@pytest.mark.witness("a flow stays within its byte rate")
 def test_flow_stays_within_its_budget(flow: Rig) -> None:
     fill(flow, flow.topic, 40)
     keys = {f"{flow.flow}.twinlog.max.bytes.per.second": str(MEGABYTE)}

@@ -53,7 +53,6 @@ def test_gates_are_asked_again_where_somebody_took_the_fence_away(case: Case) ->
     assert (code, "[GATE_CLOSED]" in err) == (1, True), (out, err)
 
 
-@pytest.mark.witness("abort and promotion of a switchover exclude each other")
 def test_whoever_aborts_and_whoever_promotes_see_each_other(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,6 @@ def pair(tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalClus
     return Pair(tmp_path, source_cluster, target_cluster)
 
 
-@pytest.mark.witness("diff shows what differs by the rules of the flow")
 def test_topics_partitions_and_configs_by_the_rules_of_the_flow(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,7 +130,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drill, "MirrorProcess", InProcess)
 
 
-@pytest.mark.witness("a drill is red for one lost, doubled or moved record")
 @pytest.mark.usefixtures("quick")
 def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
     case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -195,7 +195,6 @@ def jvm() -> Iterator[Any]:
         yield started
 
 
-@pytest.mark.witness("MirrorMaker 2's own store translates by our offset syncs")
 def test_java_translates_by_our_offset_syncs_and_never_too_far(jvm: Any, pair: Pair) -> None:
     create_topic(pair.source, pair.topic)
     for at in range(0, 200, 20):

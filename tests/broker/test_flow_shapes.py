@@ -208,7 +208,6 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> int:
         client.close()
 
 
-@pytest.mark.witness("several clusters are mirrored into one")
 def test_aggregation(clusters: list[LocalCluster], tmp_path: Path) -> None:
     shape = Shape(tmp_path, clusters, "A", "B", "C")
     for cluster in ("A", "B", "C"):

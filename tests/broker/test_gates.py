@@ -59,7 +59,6 @@ class Case:
         return gates[name]["is_open"], " ".join(gates[name]["evidence"])
 
 
-@pytest.mark.witness("a switchover waits for replicas that are out of sync")
 def test_replicas_out_of_sync(
     source_cluster: LocalCluster,
     target3: LocalCluster,

@@ -17,7 +17,6 @@ from twinlog.sandbox import LocalCluster
 pytestmark = [pytest.mark.broker]
 
 
-@pytest.mark.witness("a group skips nothing in a target topic that was made anew", case="by others")
 @pytest.mark.parametrize("by_others", [True, False], ids=["by others", "by us"])
 def test_group_skips_nothing_in_a_topic_that_was_made_anew(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, by_others: bool

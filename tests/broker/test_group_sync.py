@@ -91,7 +91,6 @@ def test_idle_groups_follow_and_active_ones_are_left_alone(
         assert "active" in line
 
 
-@pytest.mark.witness("a group that was moved back at the source stays there")
 def test_group_that_was_moved_back_on_the_source_stays_there(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -127,7 +127,6 @@ def a_file_that_names_the_workers_topics(folder: Path, cluster: LocalCluster) ->
     return file
 
 
-@pytest.mark.witness("connectors of a real Kafka Connect are taken over")
 def test_each_connector_is_taken_over_once_it_is_stopped_and_takes_its_work_back(
     cluster: LocalCluster,
     worker: ConnectWorker,

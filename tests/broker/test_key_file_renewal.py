@@ -120,7 +120,6 @@ def is_refused(cluster: LocalCluster, files: KeyFiles) -> bool:
     return False
 
 
-@pytest.mark.witness("renewed key files are used once the old ones are refused", case="in time")
 @pytest.mark.usefixtures("lasting_lead")  # or other lanes may come while the broker restarts
 @pytest.mark.parametrize("is_late", [False, True], ids=["in time", "too late"])
 def test_driver_and_lanes_enter_with_renewed_files_once_the_old_ones_are_refused(

@@ -457,7 +457,6 @@ def client_of(pair: SecuredPair, grants: list[Grant]) -> ClusterClient:
     return ClusterClient(settings)
 
 
-@pytest.mark.witness("a missing right is one line")
 def test_what_the_users_of_a_migration_lack_is_a_line_each_and_a_key_avoids_it(
     flow: Flow, caplog: pytest.LogCaptureFixture
 ) -> None:

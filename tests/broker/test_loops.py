@@ -60,7 +60,6 @@ def test_identity_both_ways_with_the_topic_on_both_sides(circle: Circle) -> None
     refused(circle, config, "COPIED_BACK", "A->B", "B->A")
 
 
-@pytest.mark.witness("identity both ways in two files is refused")
 def test_identity_both_ways_in_two_files(circle: Circle) -> None:
     """The second process knows nothing of the first but what is on the clusters."""
     circle.put(0)

@@ -193,7 +193,6 @@ def start_member(bootstrap: str, group: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.witness("a standby follows a killed leader", case="9")
 @pytest.mark.faults
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP])
 def test_standby_follows_a_leader_that_fell_silent(

@@ -101,7 +101,6 @@ def traffic(cluster: LocalCluster) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.witness("a real MirrorMaker 2 is taken over, handed back to, and taken over again")
 def test_stopped_taken_over_handed_back_killed_and_taken_over_again(
     cluster: LocalCluster, properties: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -221,7 +221,6 @@ def test_topics_by_pattern_and_partitions_by_number(
     assert values(reader.option("assign", f'{{"{topic}": [1]}}').load()) == [1, 3, 5, 7, 9]
 
 
-@pytest.mark.witness("filters of a DataFrame are pushed down")
 def test_filters_decide_what_is_read(source_cluster: LocalCluster, topic: str, read: Read) -> None:
     records = [Outgoing(b"k", b"%d" % at, (), NOW_MS + at, at % 2) for at in range(20)]
     produce(source_cluster, topic, records)
@@ -303,7 +302,6 @@ def stream(spark: SparkSession, source_cluster: LocalCluster, topic: str, tmp_pa
     return Stream(spark, options, tmp_path)
 
 
-@pytest.mark.witness("a stream resumes from its checkpoint")
 def test_a_stream_goes_on_from_its_checkpoint(
     source_cluster: LocalCluster, topic: str, stream: Stream
 ) -> None:

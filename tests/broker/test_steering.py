@@ -137,7 +137,6 @@ def test_paused_flow_copies_nothing_and_resumes_at_the_next_record(
     assert flow.numbers(flow.orders) == list(range(150))
 
 
-@pytest.mark.witness("what would be lost grows while a flow is paused")
 def test_what_would_be_lost_grows_while_a_flow_is_paused(
     flow: Flow, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -210,7 +210,6 @@ def test_what_cannot_be_told_is_not_identical(
     assert "UNREACHABLE" in capsys.readouterr().err
 
 
-@pytest.mark.witness("verify finds a copy of transactions and compaction identical", case="default")
 @pytest.mark.parametrize("policy", ["default", "identity"])
 def test_copy_of_transactions_compaction_and_codecs_is_identical(
     source_cluster: LocalCluster,

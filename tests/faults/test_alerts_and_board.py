@@ -87,7 +87,6 @@ def when(server: WebServer, name: str) -> Series:
     return eventually(look)
 
 
-@pytest.mark.witness("every panel shows a real flow")
 def test_every_panel_shows_something_of_a_real_flow(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

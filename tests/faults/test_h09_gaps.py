@@ -42,7 +42,6 @@ def newest(rows: list[tuple[bytes, int]]) -> Mapping[bytes, int]:
     return dict(rows)
 
 
-@pytest.mark.witness("H9: a gap behind every record")
 def test_compacted_source_with_a_gap_behind_every_record(rig: Rig, tmp_path: Path) -> None:
     rig.create(cleanup_policy="compact", **{k.replace(".", "_"): v for k, v in CLEAN_SOON.items()})
     # every other record has a key that comes again: the cleaner takes it away

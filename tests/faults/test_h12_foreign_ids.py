@@ -30,7 +30,6 @@ def test_naive_mirror_that_adopts_the_id_at_the_tail_makes_a_stranger_lose_recor
     assert rig.numbers() == [*range(900, 905), *range(5)]
 
 
-@pytest.mark.witness("H12: lost state with a stranger's id at the tail")
 def test_lost_state_and_a_stranger_at_the_tail(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))

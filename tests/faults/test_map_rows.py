@@ -83,7 +83,6 @@ def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(r
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("a row that cannot be read stops the flow", case='{"v":3}-STATE_TOO_NEW')
 @pytest.mark.parametrize(
     ("value", "code"), [(b'{"v":3}', "STATE_TOO_NEW"), (b"\xff\xff", "STATE_CORRUPT")]
 )

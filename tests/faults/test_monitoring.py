@@ -147,7 +147,6 @@ def test_a_taken_port_is_one_line_and_the_copy_goes_on(
     assert rig.numbers() == list(range(10))
 
 
-@pytest.mark.witness("a source end that nobody sees is not ready")
 def test_an_end_that_is_not_seen_any_more_is_not_ready(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))

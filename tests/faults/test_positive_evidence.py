@@ -65,7 +65,6 @@ def test_gap_is_no_place_for_records_that_differ(rig: Rig) -> None:
     assert rig.numbers() == COPIED
 
 
-@pytest.mark.witness("a finding is not taken back without evidence")
 def test_retry_does_not_take_a_cut_source_back(rig: Rig) -> None:
     fill(rig)
     with rig.mirror() as mirror:

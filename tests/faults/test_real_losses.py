@@ -294,9 +294,6 @@ def test_source_truncated_and_rewritten_while_no_mirror_ran(losing_source: Rig, 
     assert rig.numbers() == list(range(40 + lost)), "the only copy is as it was"
 
 
-@pytest.mark.witness(
-    "a source that lost records in an unclean election is reported", case="lease-changes"
-)
 @pytest.mark.parametrize("lease_s", LEASES)
 def test_source_truncated_and_rewritten_under_a_running_mirror(
     losing_source: Rig, lease_s: float

@@ -25,7 +25,6 @@ def maps_of_the_jvm() -> str:
         stop_spark(engine)
 
 
-@pytest.mark.witness("Spark's classes come from an archive")
 def test_it_is_made_by_the_setup_and_mapped() -> None:
     archive = gateway.spark_archive()
     assert archive.exists(), "scripts/setup makes it"

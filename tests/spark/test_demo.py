@@ -65,7 +65,6 @@ def left_in(folder: Path) -> list[str]:
     return [str(path) for path in found if "hsperfdata" not in str(path)]
 
 
-@pytest.mark.witness("the demo ends identical and leaves nothing")
 def test_ends_identical_after_its_time(tmp_path: Path, scratch: Path) -> None:
     with Command(tmp_path / "run", "demo", "--seconds", "8", "--rate", "300") as demo:
         eventually(lambda: "Mirroring" in demo.stdout)

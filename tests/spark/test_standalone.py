@@ -144,7 +144,6 @@ def executors() -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.witness("a killed executor of a Spark cluster loses and repeats nothing")
 def test_killed_executor_of_a_standalone_cluster_loses_and_repeats_nothing(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,

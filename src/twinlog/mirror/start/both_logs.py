@@ -19,6 +19,7 @@ from twinlog.mirror.start.tail_check import (
     TargetTail,
     joined,
     read_tail,
+    same_record,
     source_records,
     upstream_offsets,
 )
@@ -105,6 +106,13 @@ class BothLogs:
                 return None
             raise
         return self._decoded(raw, upto=offset)[0].get(offset)
+
+    def are_same(self, upstream: int, downstream: int) -> bool:
+        """Whether both logs have a record there, and it is the same one."""
+        here, there = self.source_record(upstream), self.target_record(downstream)
+        if here is None or there is None:
+            return False
+        return same_record(here[0], there, compare_timestamp=True)
 
     def epoch_before(self, offset: int) -> int:
         """The leader epoch of the source's record before an offset, as its own batch says; -1 where

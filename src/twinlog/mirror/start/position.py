@@ -327,7 +327,14 @@ class Look:
     def shared(self) -> StartPoint:
         if not self.request.runs:
             return self._first()
-        ours = find_our_end(self.request, self.there, self.producer, self.logs.target, self.rules)
+        ours = find_our_end(
+            self.request,
+            self.there,
+            self.producer,
+            self.logs.target,
+            self.rules,
+            self.logs.are_same,
+        )
         run = run_at(self.request.runs, ours.ordinal)
         if run is None:
             raise CorruptData(

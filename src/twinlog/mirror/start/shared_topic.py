@@ -10,12 +10,14 @@ mark again, and nothing behind the mark is ours. While the broker knows our id i
 are; where it has forgotten us, the place of our last record decides: a log gives an offset once, so
 a batch of somebody else that covers it proves the loss (`TARGET_TRUNCATED`). That counts only where
 the place is known and its batch cannot be gone: by the map, up to the mark, in a topic that is not
-compacted. It is a look and changes nothing, whoever else looks or dies.
+compacted; and not where the record that lies there is the one that the source has. Such a one was
+there before us: a flow back begins behind the records that both sides have. It is a look and
+changes nothing, whoever else looks or dies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from twinlog.errors import PartitionError
@@ -50,8 +52,12 @@ def find_our_end(
     producer: ProducerTail | None,
     target: LogView,
     rules: StartRules,
+    is_copy: Callable[[int, int], bool],
 ) -> OurEnd:
-    """Scan from the mark to the log end; the broker's producer state is the cross-check."""
+    """Scan from the mark to the log end; the broker's producer state is the cross-check.
+
+    `is_copy`: whether an upstream offset and a target offset hold the same record.
+    """
     first = request.runs[0]
     mark = request.mark or Mark(first.ordinal, first.downstream)
     ordinal, foreign, downstream = mark.ordinal, None, mark.downstream
@@ -69,7 +75,7 @@ def find_our_end(
         elif foreign is None and _is_foreign(header, rules.known_producers):
             foreign = max(header.base_offset, begin)
     if producer is None and ordinal == mark.ordinal > first.ordinal:
-        _check_place(request, ordinal - 1, there, target)
+        _check_place(request, ordinal - 1, there, target, is_copy)
     if producer is not None:
         ahead = sequences_ahead(producer.last_sequence + 1, sequence_of(mark.ordinal))
         if ahead < 0:
@@ -98,7 +104,13 @@ def check_mark(request: StartRequest, mark: Mark, there: LogEnds) -> None:
         raise _truncated(request, f"{mark.downstream - there.log_end} offsets of the copy", there)
 
 
-def _check_place(request: StartRequest, ordinal: int, there: LogEnds, target: LogView) -> None:
+def _check_place(
+    request: StartRequest,
+    ordinal: int,
+    there: LogEnds,
+    target: LogView,
+    is_copy: Callable[[int, int], bool],
+) -> None:
     """Raises TARGET_TRUNCATED where somebody else's batch covers the place of a record of ours."""
     run = run_at(request.runs, ordinal)
     if run is None or request.may_lose_batches:
@@ -109,7 +121,8 @@ def _check_place(request: StartRequest, ordinal: int, there: LogEnds, target: Lo
     header = next(headers_between(target, request.target, place, place + 1), None)
     if header is None or header.magic < 2 or header.base_offset > place:
         return  # of a log whose batches are not those that were written nothing is known
-    if header.producer_id not in request.our_producers:
+    is_ours = header.producer_id in request.our_producers
+    if not is_ours and not is_copy(run.upstream_of(ordinal), place):
         raise _truncated(request, f"our records up to ordinal {ordinal}, at offset {place},", there)
 
 
