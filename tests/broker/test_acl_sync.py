@@ -114,6 +114,8 @@ def test_a_mirror_ends_with_mirror_makers_acls(guarded: Guarded) -> None:
     allow(source, guarded.app, ["all"], topic=f"{guarded.topic}-2")
     allow(source, guarded.app, ["read"], topic=f"{guarded.topic}-", prefixed=True)
     allow(source, guarded.app, ["read"], topic=f"other-{guarded.topic}")
+    allow(source, guarded.app, ["read"], topic=f"{guarded.topic}-of-tomorrow")
+    create_topic(source, f"{guarded.topic}-2")
     deny(guarded, DESCRIBE)
     with Mirror(guarded.config(), once=True, lanes=1) as mirror:
         mirror.wait()
@@ -152,7 +154,7 @@ def test_once_ends_with_configs_acls_checkpoints_and_groups_though_a_topic_faile
     assert states == {guarded.topic: ("DONE", ""), bad: ("FAILED", "FOREIGN_DATA")}
     order = ["topic configs", "topic ACLs", "checkpoints"]
     assert [name for name in rounds if name in order] == order, rounds
-    eventually(lambda: topic_configs(target, remote_bad)["retention.ms"] == "7200000")
+    assert topic_configs(target, remote_bad) == {}, "a stranger's topic is left alone"
     eventually(lambda: guarded.there() == {guarded.acl("READ")})
     assert committed(target, group, remote) == 4
     (checkpoint,) = [
@@ -167,6 +169,7 @@ def test_only_what_is_missing_is_created_and_nothing_is_removed(
 ) -> None:
     caplog.set_level(logging.INFO, "twinlog.control")
     source, target = guarded.pair.source, guarded.pair.target
+    create_topic(target, f"{guarded.alias}.{guarded.topic}")
     allow(source, guarded.app, ["read"], topic=guarded.topic)
     duty = guarded.duty()
     duty.round()
@@ -205,6 +208,7 @@ def test_diff_shows_which_acls_the_target_lacks(
 
 def test_prefixes_and_removal_on_request(guarded: Guarded) -> None:
     source, target = guarded.pair.source, guarded.pair.target
+    create_topic(target, f"{guarded.alias}.{guarded.topic}")
     allow(source, guarded.app, ["read"], topic=guarded.topic[:-3], prefixed=True)
     allow(source, guarded.app, ["read"], topic=guarded.topic)
     duty = guarded.duty(
@@ -225,14 +229,18 @@ def test_prefixes_and_removal_on_request(guarded: Guarded) -> None:
 def test_without_an_authorizer_there_is_nothing_to_do(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
+    fresh_topic: str,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Said once, as no problem; the target is not asked."""
     caplog.set_level(logging.INFO, "twinlog.control")
+    create_topic(source_cluster, fresh_topic)
+    create_topic(target_cluster, f"A.{fresh_topic}")
     config = tmp_path / "mm2.properties"
     config.write_text(
         "clusters = A, B\nA->B.enabled = true\nreplication.factor = 1\n"
+        f"topics = {fresh_topic}\n"
         f"A.bootstrap.servers = {source_cluster.bootstrap}\n"
         f"B.bootstrap.servers = {target_cluster.bootstrap}\n"
     )
@@ -267,12 +275,13 @@ def test_many_acls_go_in_several_requests(
     ]
     with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:
         admin.create_topic_acls(source, acls)
-        found = find_acl_changes(flow.config, source, target)
+        remotes = {acl.name: f"{guarded.alias}.{acl.name}" for acl in acls}
+        found = find_acl_changes(flow.config, remotes, source, target)
         assert len(found.missing) == 5
         admin.create_topic_acls(target, found.missing)
-        assert find_acl_changes(flow.config, source, target).missing == ()
+        assert find_acl_changes(flow.config, remotes, source, target).missing == ()
         admin.delete_topic_acls(source, acls)
-        left = find_acl_changes(flow.config, source, target).leftover
+        left = find_acl_changes(flow.config, remotes, source, target).leftover
         assert left == found.missing
         admin.delete_topic_acls(target, left)
         admin.delete_topic_acls(target, left)  # what is gone is no error

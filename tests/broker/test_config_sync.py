@@ -23,6 +23,7 @@ from twinlog.control.check.mirror_check import check
 from twinlog.control.duties.config_sync import LINES_SHOWN, ConfigSync, config_sync, find_drift
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.sandbox import LocalCluster
+from twinlog.survey.copied_topics import copies_by_name
 
 pytestmark = [pytest.mark.broker]
 
@@ -159,7 +160,8 @@ def test_limits_of_timestamps_are_neither_copied_nor_undone(
     alter_topic_configs(pair.source, pair.topic, {BEFORE_MAX: "3600000", AFTER_MAX: "1800000"})
     with Mirror(pair.config(), lanes=1) as mirror:
         mirror.eventually(lambda parts: [(p.state, p.records) for p in parts] == [("AT_END", 10)])
-        eventually(lambda: pair.there == {RETENTION: "7200000000"})
+        alter_topic_configs(pair.source, pair.topic, {SEGMENT: "1048577"})
+        eventually(lambda: pair.there == {RETENTION: "7200000000", SEGMENT: "1048577"})
         alter_topic_configs(pair.target, pair.remote, {AFTER_MAX: "86400000", BEFORE_MAX: "9"})
         alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000000"})
         eventually(lambda: pair.there.get(RETENTION) == "3600000000")
@@ -185,9 +187,10 @@ def test_the_second_round_finds_nothing_to_send(
     pair.create({RETENTION: "7200000", SEGMENT: "1048577"}, {})
     duty, flow, told = pair.duty()
     with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:
-        first = find_drift(flow.config, source, target)
+        topics = copies_by_name(flow.config, source, target)
+        first = find_drift(flow.config, topics, source, target)
         duty.round()
-        again = find_drift(flow.config, source, target)
+        again = find_drift(flow.config, topics, source, target)
     assert {one.name for one in first.topics[pair.remote]} == {SEGMENT, RETENTION}
     assert again.topics == {}
     duty.round()

@@ -23,7 +23,13 @@ from tests.support.circle import (
 )
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
-from tests.support.topics import create_topic, delete_topic, end_offsets
+from tests.support.topics import (
+    alter_topic_configs,
+    create_topic,
+    delete_topic,
+    end_offsets,
+    topic_configs,
+)
 from twinlog.cluster.client import ClusterClient
 from twinlog.config.load import load
 from twinlog.control.flow.setups import admins_of, flow_setup
@@ -91,6 +97,31 @@ def test_both_halves_at_one_moment(circle: Circle, monkeypatch: pytest.MonkeyPat
     copied(there)  # what was taken back stands in nobody's way
     assert len(circle.values(1, circle.topic())) == 2 * COUNT
     refused(circle, back, "COPIED_BACK", "B->A")
+
+
+@pytest.mark.witness("a way back that is refused changes no config of the original")
+def test_a_way_back_that_is_refused_changes_no_config(circle: Circle) -> None:
+    circle.put(0, "pay")
+    circle.put(1, "other")
+    pay, other = circle.topic("pay"), circle.topic("other")
+    both = {"replication_policy_class": IDENTITY, "A_to_B__topics": pay}
+    copied(circle.file({"A": 0, "B": 1}, ["A->B"], "first", **both))
+    alter_topic_configs(circle.clusters[0], pay, {"retention.ms": "9000000000"})
+    config = circle.file(
+        {"A": 0, "B": 1},
+        ["A->B", "B->A"],
+        **both,
+        A_to_B__sync_topic_configs_enabled="false",
+        B_to_A__sync_topic_configs_interval_seconds="1",
+    )
+    with Mirror(config, lanes=1) as mirror:
+        eventually(lambda: other in circle.mine(0))
+        alter_topic_configs(circle.clusters[1], other, {"retention.ms": "7000000000"})
+        # a round of the way back has gone by
+        there = circle.clusters[0]
+        eventually(lambda: topic_configs(there, other) == {"retention.ms": "7000000000"})
+        mirror.stop()
+    assert topic_configs(circle.clusters[0], pay) == {"retention.ms": "9000000000"}
 
 
 def test_an_intention_of_a_process_that_died_is_taken_back(

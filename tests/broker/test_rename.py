@@ -26,6 +26,7 @@ from twinlog.control.flow.setups import flow_setup
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.model import TopicPartition
 from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.survey.copied_topics import copies_by_name
 
 pytestmark = [pytest.mark.broker]
 
@@ -191,7 +192,7 @@ def _kept_equal(pair: Renamed) -> list[str]:
     (flow,) = load(pair.config, environment={}).flows
     sides = flow_setup(flow)
     with ClusterClient(sides.source) as source, ClusterClient(sides.target) as target:
-        return sorted(find_drift(flow, source, target).own)
+        return sorted(find_drift(flow, copies_by_name(flow, source, target), source, target).own)
 
 
 def _codes(mirror: Mirror) -> dict[str, str]:

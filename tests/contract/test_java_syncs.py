@@ -26,6 +26,7 @@ from twinlog.mirror.names.config_rules import wanted_configs
 from twinlog.mirror.names.filters import ConfigPropertyFilter, TopicConfigEntry
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
+from twinlog.survey.copied_topics import copies_by_name
 from twinlog.wire.topic_acl import Pattern, Permission, TopicAcl
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
@@ -241,7 +242,8 @@ def test_on_brokers_its_sync_and_ours_end_alike(
 def drifted(flow: LedFlow) -> Mapping[str, object]:
     """Topics whose configs are not those of the source."""
     with ClusterClient(flow.source) as source, ClusterClient(flow.target) as target:
-        return find_drift(flow.config, source, target).topics
+        topics = copies_by_name(flow.config, source, target)
+        return find_drift(flow.config, topics, source, target).topics
 
 
 def _let_mirror_maker_sync(

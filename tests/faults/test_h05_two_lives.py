@@ -8,7 +8,13 @@ import pytest
 
 from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce, read_all
-from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
+from tests.support.topics import (
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+    partition_count,
+)
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -61,10 +67,14 @@ def test_created_again_under_a_running_mirror(
             wanted = [p for p in parts if p.state != "RELEASED"]
             # lanes notice before that that it is gone
             held = f"{rig.remote}-{before - 1} still holds records [0, 20)"
-            return all_wait(wanted, after) and all(held in p.message for p in wanted)
+            there, missing = wanted[:before], wanted[before:]
+            said = all(held in p.message for p in there)
+            said &= all("gets no more partitions" in p.message for p in missing)
+            return all_wait(wanted, after) and said
 
         mirror.eventually(waits)
         mirror.stop()
+    assert partition_count(rig.target, rig.remote) == before
     ends = end_offsets(rig.target, rig.remote)
     assert {n: ends[n] for n in rig_end} == rig_end
     assert sum(ends.values()) == 20

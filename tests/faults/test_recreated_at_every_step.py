@@ -43,8 +43,10 @@ WAITS: Final = """
 import importlib, pathlib, time
 here, there = pathlib.Path({reached!r}), pathlib.Path({done!r})
 *path, last = {name!r}.split(".")
-owner = importlib.import_module(".".join(path[:3]))
-for part in path[3:]:
+owner = importlib.import_module(".".join(path[:2]))
+for at, part in enumerate(path[2:], 3):
+    if not hasattr(owner, part):
+        importlib.import_module(".".join(path[:at]))
     owner = getattr(owner, part)
 before = getattr(owner, last)
 def and_wait(*args, **more):

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support import snapshots
+from twinlog.cluster.client import ClusterClient
 from twinlog.config.load import load
-from twinlog.control.duties.rounds import LedFlow
+from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.setups import flow_setup
+from twinlog.model import TopicPartition
+from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.map_reader import Maps
 
 __all__ = ["led_flow"]
 
 
 def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
-    """The file's only flow, and the lines that it was told to say once."""
+    """The file's only flow, whose topics that are there on both sides count as copied; and the
+    lines that it was told to say once.
+    """
     (flow,) = load(config, environment={}).flows
     setup = flow_setup(flow)
     told: list[str] = []
@@ -24,9 +31,25 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
         generation=0,
         source=setup.source,
         target=setup.target,
-        partitions=lambda: (),
+        partitions=lambda: tuple(_begun(setup)),
         read_map=lambda: Maps({}, {}, 8),
         snapshot=snapshots.flow,
         tell_once=lambda line: None if line in told else told.append(line),
     )
     return led, told
+
+
+def _begun(setup: FlowSetup) -> Iterator[PartitionView]:
+    with ClusterClient(setup.source) as source, ClusterClient(setup.target) as target:
+        here, there = source.metadata(None).topics, target.metadata(None).topics
+        for name, remote in copies_by_name(setup.config, source, target).items():
+            yield PartitionView(
+                source=TopicPartition(name, 0),
+                target=TopicPartition(remote, 0),
+                source_topic_id=here[name].topic_id,
+                target_topic_id=there[remote].topic_id,
+                next_upstream=0,
+                next_downstream=0,
+                source_end=0,
+                is_begun=True,
+            )

@@ -16,7 +16,9 @@ from twinlog.codes.partition_codes import (
     ANOTHER_TOPIC,
     CAN_BE_SKIPPED,
     LOG_FINDINGS,
+    NOT_OURS,
     STALE_PLAN,
+    UNTRUSTED_LOGS,
 )
 from twinlog.codes.states import FlowState, Guarantee, PartitionState
 
@@ -25,7 +27,9 @@ __all__ = [
     "CAN_BE_SKIPPED",
     "CONDITIONS",
     "LOG_FINDINGS",
+    "NOT_OURS",
     "STALE_PLAN",
+    "UNTRUSTED_LOGS",
     "Condition",
     "FlowState",
     "Guarantee",

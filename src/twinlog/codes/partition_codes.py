@@ -433,3 +433,19 @@ LOG_FINDINGS: Final = frozenset(
     {"GAP_WRITTEN", "EXTRA_RECORDS", "DIVERGED", "SOURCE_DIVERGED", "POSITION_REGRESSED"}
 )
 """What a cold start may believe to see in two logs of which one grows while it looks."""
+
+UNTRUSTED_LOGS: Final = LOG_FINDINGS | {"TARGET_TRUNCATED", "FOREIGN_DATA", "MAP_MISSING"}
+"""With these nobody may build on an offset of the target."""
+
+NOT_OURS: Final = UNTRUSTED_LOGS | {
+    "SOURCE_RECREATED",
+    "TARGET_RECREATED",
+    "TAKEN_OVER",
+    "COPIED_BACK",
+    "COPIED_TWICE",
+    "RENAME_CLASH",
+    "RENAME_INVALID",
+    "RENAME_CHANGED",
+    "MM2_PLACE_UNKNOWN",
+}
+"""The remote topic may be somebody else's, or the only copy of something: nothing touches it."""

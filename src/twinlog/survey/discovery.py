@@ -97,6 +97,8 @@ class Guard(Protocol):
         there: ClusterMetadata,
     ) -> Verdict: ...
 
+    def why_not_grown(self, topic: TopicMetadata, remote: TopicMetadata) -> TwinlogError | None: ...
+
     def planned(
         self, target: ClusterClient, verdict: Verdict, plans: Iterable[PartitionPlan]
     ) -> None: ...
@@ -112,6 +114,15 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     copied: frozenset[str] = frozenset()
     """Source topics that the flow has begun to copy, whether they are there or not."""
+    strangers: dict[str, TwinlogError] = field(default_factory=dict)
+    """Source topics whose remote name a topic of somebody else has."""
+
+    def leave(self, strangers: Mapping[str, TwinlogError]) -> None:
+        """Let nothing be copied of these."""
+        self.strangers.update(strangers)
+        for name, error in strangers.items():
+            self.rows.pop(name, None)
+            self.errors.setdefault(name, error)
 
 
 def refused_topics(
@@ -202,9 +213,8 @@ def discover(
         try:
             if refused is not None and name in missing:
                 raise refused  # the others go on
-            _ensure(
-                flow, target, topic, there, remote[name], source_configs.get(name, {}), out, create
-            )
+            configs = source_configs.get(name, [])
+            _ensure(flow, target, topic, there, remote[name], configs, out, create, guard)
         except TwinlogError as error:
             # partitions that are there go on when others cannot be added
             known = there.topics.get(remote[name])
@@ -283,6 +293,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     configs: Iterable[admin.ConfigEntry],
     out: Discovery,
     create: bool,
+    guard: Guard | None,
 ) -> None:
     wanted = len(topic.partitions)
     known = there.topics.get(remote)
@@ -310,6 +321,8 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         return
     elif not flow.new_topics.enabled:
         raise target_topic_too_small(flow, remote, len(known.partitions), wanted)
+    elif guard is not None and (error := guard.why_not_grown(topic, known)) is not None:
+        raise error
     elif create:
         admin.create_partitions(target, remote, wanted)
         admin.wait_for_topic(target, remote, partitions=wanted)

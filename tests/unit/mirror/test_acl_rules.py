@@ -39,6 +39,10 @@ def prefix(name: str, operation: int = READ) -> TopicAcl:
     return acl(name, operation, pattern=Pattern.PREFIXED)
 
 
+REMOTES = ["A.orders"]
+"""Copies."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path
@@ -62,7 +66,7 @@ def rules(folder: Path, *lines: str) -> AclRules:
         (acl("orders", ALL, allows=False), acl("A.orders", ALL, allows=False)),
         (acl("payments"), None),
         (acl("B.orders"), None),
-        (acl("orders-of-tomorrow"), acl("A.orders-of-tomorrow")),
+        (acl("orders-of-tomorrow"), None),
         (acl("*"), acl("A.*")),
         (prefix("orders"), None),
         (acl("mm2-offsets.A.internal"), None),
@@ -99,8 +103,13 @@ def test_prefixes_on_request(folder: Path, given: TopicAcl, copied: TopicAcl | N
     assert wanted == (set() if copied is None else {copied})
 
 
+def test_nothing_is_removed_from_a_topic_that_is_no_copy(folder: Path) -> None:
+    there = [acl("A.orders"), acl("A.orders-2"), prefix("A.orders-")]
+    assert rules(folder, REMOVAL, PREFIXED).leftover(there, set(), REMOTES) == {acl("A.orders")}
+
+
 def test_nothing_is_removed_unless_asked_for(folder: Path) -> None:
-    assert rules(folder).leftover([acl("A.orders")], set()) == set()
+    assert rules(folder).leftover([acl("A.orders")], set(), REMOTES) == set()
 
 
 @pytest.mark.parametrize(
@@ -121,23 +130,26 @@ def test_nothing_is_removed_unless_asked_for(folder: Path) -> None:
 def test_only_what_a_sync_could_have_made_is_removed(
     folder: Path, there: TopicAcl, goes: bool
 ) -> None:
-    assert rules(folder, REMOVAL).leftover([there], set()) == ({there} if goes else set())
-    assert rules(folder, REMOVAL).leftover([there], {there}) == set()
+    assert rules(folder, REMOVAL).leftover([there], set(), REMOTES) == ({there} if goes else set())
+    assert rules(folder, REMOVAL).leftover([there], {there}, REMOTES) == set()
 
 
 def test_prefixes_are_removed_only_where_they_are_copied(folder: Path) -> None:
     there = [prefix("A.ord"), prefix("A.ord", WRITE), prefix("ord"), prefix("A")]
-    assert rules(folder, REMOVAL, PREFIXED).leftover(there, set()) == {prefix("A.ord")}
+    assert rules(folder, REMOVAL, PREFIXED).leftover(there, set(), REMOTES) == {prefix("A.ord")}
 
 
 def test_nothing_is_removed_where_names_do_not_tell_whose_it_is(folder: Path) -> None:
-    assert rules(folder, REMOVAL, PREFIXED, IDENTITY).leftover([acl("orders")], set()) == set()
+    assert (
+        rules(folder, REMOVAL, PREFIXED, IDENTITY).leftover([acl("orders")], set(), ["orders"])
+        == set()
+    )
 
 
 def test_a_policy_of_ones_own_names_topics_and_no_patterns(folder: Path) -> None:
     own = replace(rules(folder, REMOVAL, PREFIXED), stem=None)
     assert own.wanted([acl("orders"), prefix("ord")], ["orders"]) == {acl("A.orders")}
-    assert own.leftover([acl("A.orders")], set()) == set()
+    assert own.leftover([acl("A.orders")], set(), REMOTES) == set()
 
 
 def test_an_acl_in_words() -> None:

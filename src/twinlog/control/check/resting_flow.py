@@ -15,7 +15,7 @@ from dataclasses import replace
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.codes.partition_codes import LOG_FINDINGS
+from twinlog.codes.partition_codes import UNTRUSTED_LOGS
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.duties.rounds import LedFlow, PartitionView
@@ -54,7 +54,6 @@ def resting_flow(
         read_map=_map_of(flow, target),
         snapshot=lambda: snapshot,
         tell_once=tell_once,
-        released=lambda: flow.released,
     )
 
 
@@ -90,7 +89,7 @@ def _views(
             next_upstream=reached[0],
             next_downstream=reached[1],
             source_end=ends[0],
-            is_broken=part is not None and part.code in LOG_FINDINGS,
+            is_broken=part is not None and part.code in UNTRUSTED_LOGS,
             is_keyed=bool(plan.targets),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -9,11 +10,12 @@ from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.check.report import FlowReport
+from twinlog.control.check.report import FlowReport, Plan
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift
 from twinlog.errors import BrokerRefused, Unauthorized
 from twinlog.quantities import first_few, plural
+from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.rights import may
 
 SHOWN: Final = 20
@@ -25,16 +27,24 @@ def check_syncs(
     """Add to the report's changes, and what is missing for them to its notes."""
     if not flow.new_topics.enabled:
         return
+    refused = {problem.topic for problem in report.problems}
+    named = copies_by_name(flow, source, target)
+    remotes = {name: its for name, its in named.items() if name not in refused}
     if flow.config_sync.enabled:
-        _configs(flow, source, target, report)
+        _configs(flow, remotes, source, target, report)
     if flow.acl_sync.enabled:
-        _acls(flow, source, target, report)
+        made = {one.topic: one.remote_topic for one in report.topics if one.plan is Plan.CREATE}
+        _acls(flow, remotes | made, source, target, report)
 
 
 def _configs(
-    flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
+    flow: FlowConfig,
+    remotes: Mapping[str, str],
+    source: ClusterClient,
+    target: ClusterClient,
+    report: FlowReport,
 ) -> None:
-    drift = find_drift(flow, source, target)
+    drift = find_drift(flow, remotes, source, target)
     changes = [
         f"config of {remote}: {', '.join(map(str, found))}"
         for remote, found in drift.topics.items()
@@ -51,10 +61,14 @@ def _configs(
 
 
 def _acls(
-    flow: FlowConfig, source: ClusterClient, target: ClusterClient, report: FlowReport
+    flow: FlowConfig,
+    remotes: Mapping[str, str],
+    source: ClusterClient,
+    target: ClusterClient,
+    report: FlowReport,
 ) -> None:
     try:
-        found = find_acl_changes(flow, source, target)
+        found = find_acl_changes(flow, remotes, source, target)
     except Unauthorized as error:
         report.notes.append(f"ACLs are not copied: {error}; or {OFF_KEY}")
         return

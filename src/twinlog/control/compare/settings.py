@@ -21,6 +21,7 @@ from twinlog.mirror.names.acl_rules import EVERY_TOPIC
 from twinlog.mirror.names.config_rules import Difference
 from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
 from twinlog.quantities import first_few, plural
+from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.discovery import topic_config_entry, unread_configs
 from twinlog.wire.topic_acl import Pattern, TopicAcl
 
@@ -53,7 +54,7 @@ def compare_configs(
     if off and not with_left_alone:
         return
     names = {its: name for name, its in remote.items()}
-    drift = find_drift(flow, source, target)
+    drift = find_drift(flow, copies_by_name(flow, source, target), source, target)
     found = [
         _config(names[its], one, off)
         for its, some in drift.topics.items()
@@ -140,7 +141,7 @@ def compare_acls(
         return
     try:
         total = len(admin.topic_acls(source))
-        found = find_acl_changes(flow, source, target)
+        found = find_acl_changes(flow, copies_by_name(flow, source, target), source, target)
     except Unauthorized as error:
         out.note(f"ACLs are not compared: {error}")
         return

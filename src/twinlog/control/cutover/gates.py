@@ -22,6 +22,7 @@ from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
 from twinlog.quantities import count, first_few, plural
+from twinlog.survey.copied_topics import copies_by_name
 
 HANGING_S: Final = 60.0
 """Kafka's default transaction timeout of producers."""
@@ -63,6 +64,9 @@ class Gates:
         self._told = told
         self._here = scope.source.metadata(None)
         self._there = scope.target.metadata(None)
+        remotes = {copy.target.topic for copy in copies}
+        by_name = copies_by_name(scope.config, scope.source, scope.target)
+        self._remotes = {name: its for name, its in by_name.items() if its in remotes}
 
     def all(self, *, most_lag: int) -> list[Gate]:
         """Every gate, in order."""
@@ -145,7 +149,7 @@ class Gates:
 
     def _configs(self) -> Gate:
         config = self._scope.config
-        drift = find_drift(config, self._scope.source, self._scope.target)
+        drift = find_drift(config, self._remotes, self._scope.source, self._scope.target)
         remotes = {copy.target.topic for copy in self._copies}
         problems = [
             f"{remote}: {', '.join(map(str, some))}"
@@ -165,7 +169,7 @@ class Gates:
         scope = self._scope
         remotes = {copy.target.topic for copy in self._copies}
         try:
-            found = find_acl_changes(scope.config, scope.source, scope.target)
+            found = find_acl_changes(scope.config, self._remotes, scope.source, scope.target)
             denied = fenced_topics(admin.topic_acls(scope.target)).intersection(remotes)
             sources = sorted({copy.source.topic for copy in self._copies})
             open_ = shut_out(scope.source, sources, admin.topic_acls(scope.source))

@@ -7,6 +7,7 @@ created. A cluster without an authorizer has no ACLs: there is nothing to do, an
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,13 +15,13 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.handed_topics import TopicRounds
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import BrokerRefused, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.quantities import first_few, plural
-from twinlog.survey.discovery import mirrored_topics
-from twinlog.survey.held_topics import without_held
+from twinlog.survey.copied_topics import CopiedTopic, still_there
 from twinlog.wire.topic_acl import TopicAcl
 
 log = logging.getLogger(__name__)
@@ -37,21 +38,20 @@ class AclChanges:
     leftover: tuple[TopicAcl, ...]
 
 
-def find_acl_changes(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> AclChanges:
-    """Compare both clusters; SECURITY_DISABLED where one has no authorizer, Unauthorized without
-    DESCRIBE.
+def find_acl_changes(
+    flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
+) -> AclChanges:
+    """Compare the ACLs of source topics with those of their copies, whose names `remotes` has;
+    SECURITY_DISABLED where a cluster has no authorizer, Unauthorized without DESCRIBE.
     """
     rules = AclRules.of(flow)
-    by_topic = flow.acl_sync.prefixed or flow.policy.renames
-    mirrored = mirrored_topics(flow, source.metadata(None)) if by_topic else {}
-    topics = without_held(flow, mirrored, target)
-    wanted = rules.wanted(admin.topic_acls(source), topics)
+    wanted = rules.wanted(admin.topic_acls(source), remotes)
     if not wanted and not flow.acl_sync.removal:
         return AclChanges(missing=(), leftover=())
     there = admin.topic_acls(target, needs="ALTER")
     return AclChanges(
         missing=tuple(sorted(wanted - there)),
-        leftover=tuple(sorted(rules.leftover(there, wanted))),
+        leftover=tuple(sorted(rules.leftover(there, wanted, remotes.values()))),
     )
 
 
@@ -65,15 +65,24 @@ class AclSync:
         self._flow = flow
         self._log = FlowLog(log, flow.name)
         self._is_off_told = False
+        interval_s = float(flow.config.acl_sync.interval_seconds)
+        self._rounds = TopicRounds(flow, "ACLs", interval_s)
 
     @property
     def interval_s(self) -> float:
-        return float(self._flow.config.acl_sync.interval_seconds)
+        return self._rounds.interval_s
 
     def round(self) -> None:
+        topics, is_whole = self._rounds.take()
+        if topics:
+            self._sync(topics)
+        self._rounds.did(topics, is_whole=is_whole)
+
+    def _sync(self, topics: Iterable[CopiedTopic]) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             try:
-                found = find_acl_changes(self._flow.selecting, source, target)
+                remotes = still_there(topics, source, target)
+                found = find_acl_changes(self._flow.config, remotes, source, target)
                 # what is denied must never be readable for a moment
                 admin.create_topic_acls(target, sorted(found.missing, key=_denials_first))
                 admin.delete_topic_acls(target, found.leftover)

@@ -7,21 +7,22 @@ what differs is sent. That takes no further right: who may alter configs may des
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.duties.handed_topics import TopicRounds
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.config_rules import Difference, differences, unknown_names, wanted_configs
-from twinlog.mirror.names.filters import ConfigPropertyFilter, policy_of
+from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
-from twinlog.survey.discovery import mirrored_topics, topic_config_entry, unread_configs
-from twinlog.survey.held_topics import without_held
+from twinlog.survey.copied_topics import CopiedTopic, still_there
+from twinlog.survey.discovery import topic_config_entry, unread_configs
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +50,11 @@ class ConfigDrift:
     """By remote topic, configs that the target's brokers do not have."""
 
 
-def find_drift(flow: FlowConfig, source: ClusterClient, target: ClusterClient) -> ConfigDrift:
-    """Compare every mirrored topic that is there on both sides."""
-    policy, chosen = policy_of(flow), ConfigPropertyFilter.of(flow)
-    there = target.metadata(None).topics
-    remotes = {
-        name: remote
-        for name in without_held(flow, mirrored_topics(flow, source.metadata(None)), target)
-        if (remote := policy.format_remote_topic(flow.source_alias, name)) in there
-    }
-    out = ConfigDrift()
+def find_drift(
+    flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
+) -> ConfigDrift:
+    """Compare source topics with their copies, whose names `remotes` has."""
+    chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
     here = admin.describe_topic_configs(source, remotes) if remotes else {}
     known = admin.describe_topic_configs(target, remotes.values()) if remotes else {}
     for name, remote in remotes.items():
@@ -106,14 +102,23 @@ class ConfigSync:
         self._own: dict[str, dict[str, str]] = {}
         """What remote topics had after the last round: where that is gone, somebody changed it."""
         self._told: set[tuple[str, Difference]] = set()
+        interval_s = float(flow.config.config_sync.interval_seconds)
+        self._rounds = TopicRounds(flow, "configs", interval_s)
 
     @property
     def interval_s(self) -> float:
-        return float(self._flow.config.config_sync.interval_seconds)
+        return self._rounds.interval_s
 
     def round(self) -> None:
+        topics, is_whole = self._rounds.take()
+        if topics:
+            self._sync(topics, is_whole=is_whole)
+        self._rounds.did(topics, is_whole=is_whole)
+
+    def _sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
-            drift = find_drift(self._flow.selecting, source, target)
+            remotes = still_there(topics, source, target)
+            drift = find_drift(self._flow.config, remotes, source, target)
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
             refused = admin.alter_topic_configs(target, todo)
         if drift.unread:
@@ -126,8 +131,10 @@ class ConfigSync:
         for name, error in refused.items():
             if name not in denied:
                 self._flow.tell_once(f"{self._flow.name}: configs are not kept equal: {error}")
-        self._tell({name: some for name, some in drift.topics.items() if name not in refused})
-        self._own = drift.own
+        done = {name: some for name, some in drift.topics.items() if name not in refused}
+        told = self._tell(done)
+        self._told = told if is_whole else self._told | told
+        self._own = drift.own if is_whole else self._own | drift.own
 
     def _tell_unknown(self, unknown: Mapping[str, list[str]]) -> None:
         names = sorted({name for some in unknown.values() for name in some})
@@ -138,8 +145,9 @@ class ConfigSync:
                 f"({plural(len(unknown), 'topic')}); exclude it by config.properties.exclude"
             )
 
-    def _tell(self, done: Mapping[str, list[Difference]]) -> None:
+    def _tell(self, done: Mapping[str, list[Difference]]) -> set[tuple[str, Difference]]:
         """A line for a topic; a warning where a value that somebody gave it was overwritten.
+        Returns what was found.
 
         Such a value may be the cure of a code. What was set since the last round is said each
         time and however much else changes; of the first round, which finds what is old, the first
@@ -166,7 +174,7 @@ class ConfigSync:
             self._log.info("%s", line)
         if (more := len(first) + len(others) - LINES_SHOWN) > 0:
             self._log.warning("configs of %s were changed", plural(more, "more topic"))
-        self._told = told
+        return told
 
     def _is_foreign(self, remote: str, one: Difference) -> bool:
         """Not merely an older value of the source: somebody set it on the target."""

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
 from twinlog.cluster.net.settings import ClusterSettings
@@ -57,6 +57,10 @@ class PartitionView:
     """One of the two logs is not what it should be: no offset of the target can be trusted."""
     is_keyed: bool = False
     """Its records go to several target partitions by key."""
+    is_begun: bool = False
+    """A lane of this process has found that the target holds this copy, or nothing yet."""
+    not_ours: str = ""
+    """The code that says that nothing of ours may write to its target topic now; mostly empty."""
 
     @property
     def map_key(self) -> PartitionKey:
@@ -91,17 +95,9 @@ class LedFlow:
     adopted: OffsetStorage | None = None
     """Where MirrorMaker 2 keeps its positions, if its work was taken over."""
 
-    released: Callable[[], frozenset[str]] = frozenset
-    """Topics that people have released from the flow."""
-
     @property
     def name(self) -> str:
         return str(self.config.flow)
-
-    @property
-    def selecting(self) -> FlowConfig:
-        """The configuration, as it selects topics now."""
-        return replace(self.config, released=self.released())
 
 
 class Duty(Protocol):

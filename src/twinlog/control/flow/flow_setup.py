@@ -31,6 +31,7 @@ from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.adoption import NOTHING, Adoption, adopter_of, write_rows
+from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.flow_run import SILENCE_MS
@@ -118,7 +119,6 @@ class PreparedFlow:
             snapshot=snapshot,
             tell_once=setup.tell_once,
             adopted=setup.adopts,
-            released=lambda: setup.released,
             has_held_producers=self.news.has_held_producers,
         )
 
@@ -154,6 +154,8 @@ class FlowSetup:
     newcomers: Newcomers = field(default_factory=Newcomers)
     released: frozenset[str] = frozenset()
     """Topics that people have released from the flow."""
+    handed: HandedTopics | None = None
+    """What lanes copy; None: they have not begun."""
     claims: FlowClaims = field(init=False)
     questions: SourceQuestions = field(init=False)
     _source_client: ClusterClient | None = None
@@ -179,6 +181,8 @@ class FlowSetup:
             policy=self.policy,
             neighbours=self.neighbours,
             tell_once=self.tell_once,
+            handed=self.handed,
+            judges_topics=self.adopts is None,  # else what MirrorMaker 2 copied is ours, too
         )
 
     @property

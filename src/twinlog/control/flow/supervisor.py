@@ -33,7 +33,7 @@ from twinlog.control.flow.sharing import Sharing
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.lanes.partitions import RETRY_FAILED_S
-from twinlog.control.lanes.views import view_of
+from twinlog.control.lanes.views import handed, view_of
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Disconnected, Fate, TwinlogError
 from twinlog.flow_log import FlowLog
@@ -333,6 +333,7 @@ class Supervisor:
             flow.next_refresh = time.monotonic() + min(flow.setup.refresh_s, MAX_SETUP_PAUSE_S)
             flow.log.warning("topics could not be read: %s; trying again", error)
 
+        flow.setup.handed = handed(run.partitions.values())
         self._background(prepared.discover, done, failed)
 
     def _close(self, flow: ManagedFlow) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from twinlog.codes import ANOTHER_TOPIC, LOG_FINDINGS
+from collections.abc import Iterable
+
+from twinlog.codes import ANOTHER_TOPIC, NOT_OURS, UNTRUSTED_LOGS, PartitionState
+from twinlog.control.duties.handed_topics import HandedTopics, handed_topics
 from twinlog.control.duties.rounds import PartitionView
 from twinlog.control.lanes.partitions import Partition
 
@@ -21,6 +24,20 @@ def view_of(partition: Partition) -> PartitionView:
         next_upstream=-1 if at is None else at.upstream,
         next_downstream=-1 if at is None else at.downstream,
         source_end=-1 if at is None else at.source_end,
-        is_broken=failure is not None and failure.code in LOG_FINDINGS,
+        is_broken=failure is not None and failure.code in UNTRUSTED_LOGS,
         is_keyed=plan.targets > 0,
+        is_begun=at is not None and partition.is_wanted,
+        not_ours=_not_ours(partition, is_stale=is_stale),
     )
+
+
+def handed(partitions: Iterable[Partition]) -> HandedTopics:
+    """The topics of these partitions, as duties may take them; only in the supervisor's thread."""
+    return handed_topics(view_of(one) for one in partitions if one.is_wanted)
+
+
+def _not_ours(partition: Partition, *, is_stale: bool) -> str:
+    failure = partition.failure
+    if failure is not None and failure.code in NOT_OURS:
+        return failure.code
+    return PartitionState.TAKEN_OVER.value if partition.is_taken_over and not is_stale else ""

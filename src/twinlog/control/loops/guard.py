@@ -26,7 +26,9 @@ from dataclasses import dataclass, replace
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.loops.begun_copies import BegunCopies
+from twinlog.control.loops.foreign_topics import foreign_topics
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.loops.refusals import (
     cluster_changed,
@@ -43,7 +45,7 @@ from twinlog.control.loops.refusals import (
     unseen_origins,
     would_come_back,
 )
-from twinlog.errors import TwinlogError
+from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.names.filters import TopicSelector, policy_of
 from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import is_renamed, refused_names
@@ -51,6 +53,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import NO_TOPIC_ID
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
+from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.discovery import Verdict, mirrored_topics, selected_topics
 
 Topics = Mapping[str, TopicMetadata]
@@ -64,6 +67,12 @@ class LoopGuard:
     policy: ReplicationPolicy
     neighbours: Neighbours
     tell_once: Callable[[str], None]
+    handed: HandedTopics | None = None
+    """What the flow's lanes copy; None: none has begun."""
+    judges_topics: bool = True
+    """Whether a topic without a row of ours may be a stranger's."""
+    _begun: frozenset[str] = frozenset()
+    """Remote topics that were begun before the last look."""
 
     # -- before anything is written ------------------------------------------------------------
 
@@ -161,16 +170,46 @@ class LoopGuard:
         states = self._states(source, target, here, there)
         self._check_claims(*states)
         verdict = self._judge(topics, there, *states)
+        self._leave_strangers(verdict, there, target)
+        self._begun = frozenset(row.topic for row in verdict.rows.values() if row.begun)
         known = states[1].rows
         fresh = [row for row in verdict.rows.values() if known.get(_key(row)) != row]
         if fresh:
             self._write(target, fresh)
             states = self._states(source, target, here, there)
-            verdict = self._judge(topics, there, *states)
+            strangers, verdict = verdict.strangers, self._judge(topics, there, *states)
+            verdict.leave(strangers)
         self._take_back(target, verdict, states[1])
         own = states[1].copied_by(str(self.config.flow))
         verdict.copied = frozenset(row.source_topic for row in own if row.begun)
         return verdict
+
+    def _leave_strangers(
+        self, verdict: Verdict, there: ClusterMetadata, target: ClusterClient
+    ) -> None:
+        if self.judges_topics:
+            verdict.leave(foreign_topics(self.config, verdict.rows.values(), there, target))
+
+    def why_not_grown(self, topic: TopicMetadata, remote: TopicMetadata) -> TwinlogError | None:
+        """Why a remote topic gets no more partitions now: it was begun, and no lane has found that
+        it holds the copy of this very source topic.
+        """
+        one = CopiedTopic(
+            source=topic.name,
+            target=remote.name,
+            source_id=topic.topic_id,
+            target_id=remote.topic_id,
+        )
+        if self.handed is None or one in self.handed.ours or remote.name not in self._begun:
+            return None
+        code = self.handed.left_alone.get(remote.name, "")
+        why = f"it stands with {code}" if code else "its other partitions were not begun"
+        return PartitionError(
+            f"{self.config.flow}: {remote.name} gets no more partitions while {why}: it may not be "
+            "this flow's to change",
+            code=code or "TARGET_TOPIC_TOO_SMALL",
+            fate=Fate.RETRIABLE,
+        )
 
     def _take_back(self, target: ClusterClient, verdict: Verdict, there: ClusterState) -> None:
         name = str(self.config.flow)

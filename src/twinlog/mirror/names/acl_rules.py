@@ -1,6 +1,7 @@
 """Which ACLs of source topics their remote topics get: MirrorMaker 2's rules, and two of our own.
 
-MirrorMaker 2 copies an ACL where its pattern is LITERAL and its name would be mirrored as a topic.
+MirrorMaker 2 copies an ACL where its pattern is LITERAL and its name would be mirrored as a topic;
+here that topic must be there and copied, or the ACL might open a topic of somebody else.
 ALLOW WRITE is left out, since a remote topic has one writer; ALLOW ALL becomes ALLOW READ; all
 others, DENY included, are copied as they are. Nothing is ever removed.
 
@@ -38,8 +39,6 @@ class AclRules:
     """
     prefixed: bool
     removal: bool
-    renames: bool = False
-    """Other names may be given: only those of topics that are there are known to be right."""
 
     @classmethod
     def of(cls, flow: FlowConfig) -> Self:
@@ -52,12 +51,11 @@ class AclRules:
             stem=None if flow.policy.custom else stem,
             prefixed=flow.acl_sync.prefixed,
             removal=flow.acl_sync.removal,
-            renames=bool(flow.policy.renames),
         )
 
     def wanted(self, source: Iterable[TopicAcl], topics: Collection[str]) -> set[TopicAcl]:
-        """What the target should have; `topics` are the mirrored ones, for patterns and new
-        names: two topics that would share one must not share their readers either.
+        """What the target should have for copies of these source topics. An ACL of another topic,
+        though its name would be mirrored, is nobody's right to a copy.
         """
         copies = (
             self._copy(acl, topics)
@@ -68,7 +66,7 @@ class AclRules:
 
     def _copy(self, acl: TopicAcl, topics: Collection[str]) -> TopicAcl | None:
         is_lone = acl.pattern == Pattern.LITERAL and acl.name != EVERY_TOPIC
-        if self.renames and is_lone and acl.name not in topics:
+        if is_lone and acl.name not in topics:
             return None
         if acl.pattern == Pattern.LITERAL and self.selector.selects(acl.name):
             if self.prefixed and self.stem and acl.name == EVERY_TOPIC:
@@ -82,24 +80,37 @@ class AclRules:
     def _remote(self, name: str) -> str:
         return self.selector.policy.format_remote_topic(self.source_alias, name)
 
-    def leftover(self, target: Iterable[TopicAcl], wanted: Collection[TopicAcl]) -> set[TopicAcl]:
-        """What a sync could have made and would not make now.
+    def leftover(
+        self,
+        target: Iterable[TopicAcl],
+        wanted: Collection[TopicAcl],
+        remotes: Collection[str],
+    ) -> set[TopicAcl]:
+        """What a sync could have made for these remote topics and would not make now.
 
         Nothing where names do not begin with the source's: there an ACL may be the target's own.
         """
         if not self.removal or not self.stem:
             return set()
         stem = self.stem
-        return {acl for acl in target if acl not in wanted and self._could_be_ours(acl, stem)}
+        return {
+            acl
+            for acl in target
+            if acl not in wanted and self._could_be_ours(acl, stem) and _is_about(acl, remotes)
+        }
 
     def _could_be_ours(self, acl: TopicAcl, stem: str) -> bool:
         if not acl.name.startswith(stem) or _is_for_writers(acl) or _allows_all(acl):
             return False
         if shuts_writers_out(acl):
             return False
-        if acl.pattern == Pattern.PREFIXED:
-            return self.prefixed
-        return self.selector.selects(acl.name.removeprefix(stem))
+        return self.prefixed if acl.pattern == Pattern.PREFIXED else True
+
+
+def _is_about(acl: TopicAcl, remotes: Collection[str]) -> bool:
+    if acl.pattern == Pattern.PREFIXED:
+        return any(name.startswith(acl.name) for name in remotes)
+    return acl.name in remotes
 
 
 def _is_for_writers(acl: TopicAcl) -> bool:

@@ -1,0 +1,103 @@
+"""Which topics a duty may touch: those that the flow's own lanes copy now, and no others.
+
+A name is no proof. Behind it may be a topic of somebody else, the only copy of a source topic that
+was deleted and created again, or a topic that clients have gone over to. Whether a remote topic is
+our copy is found out by the lanes, at the start of each partition. So a topic is handed to a duty
+when every partition of it was begun by a lane of this process, between the topics of these ids, and
+none stands with a code that says otherwise. A duty that is handed topics has no other way to name
+one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.survey.copied_topics import CopiedTopic
+
+__all__ = ["HandedTopics", "TopicRounds", "handed_topics"]
+
+FIRST_PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedTopics:
+    """The topics of a flow, as its duties may take them at one moment."""
+
+    ours: tuple[CopiedTopic, ...] = ()
+    left_alone: Mapping[str, str] = field(default_factory=dict)
+    """By remote topic, the code that says why nothing may touch it."""
+    waiting: int = 0
+    """Topics of which some partition was not begun yet."""
+
+
+def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
+    """Sort the topics of these partitions."""
+    topics: dict[CopiedTopic, list[PartitionView]] = {}
+    for view in views:
+        one = CopiedTopic(
+            source=view.source.topic,
+            target=view.target.topic,
+            source_id=view.source_topic_id,
+            target_id=view.target_topic_id,
+        )
+        topics.setdefault(one, []).append(view)
+    codes = {
+        one.target: view.not_ours for one, some in topics.items() for view in some if view.not_ours
+    }
+    free = {one: some for one, some in topics.items() if one.target not in codes}
+    ours = {one for one, some in free.items() if all(view.is_begun for view in some)}
+    return HandedTopics(ours=tuple(sorted(ours)), left_alone=codes, waiting=len(free) - len(ours))
+
+
+class TopicRounds:
+    """When a duty deals with which topics: with all of them at each interval, and in between with
+    those that were not begun before.
+    """
+
+    def __init__(
+        self,
+        flow: LedFlow,
+        what: str,
+        interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._flow, self._what = flow, what
+        self._interval_s, self._clock = interval_s, clock
+        self._whole_at = float("-inf")
+        self._done: set[CopiedTopic] = set()
+        self._waiting, self._pause_s = 0, FIRST_PAUSE_S
+
+    @property
+    def interval_s(self) -> float:
+        """Until the next round; a partition may wait for its leader for hours."""
+        if not self._waiting:
+            return self._interval_s
+        return min(self._pause_s, self._interval_s)
+
+    def take(self) -> tuple[list[CopiedTopic], bool]:
+        """The topics of this round, and whether these are all. Says once which ones are left alone.
+
+        Raises TwinlogError when the supervisor does not answer.
+        """
+        found = handed_topics(self._flow.partitions())
+        is_whole = not self._waiting or self._clock() - self._whole_at >= self._interval_s
+        is_same = found.waiting == self._waiting
+        self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S) if is_same else FIRST_PAUSE_S
+        self._waiting = found.waiting
+        for remote, code in found.left_alone.items():
+            self._flow.tell_once(
+                f"{self._flow.name}: {self._what} of {remote} are left as they are while it stands "
+                f"with {code}: it may not be this flow's to change"
+            )
+        return [one for one in found.ours if is_whole or one not in self._done], is_whole
+
+    def did(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
+        """The round has succeeded."""
+        self._done = {*topics} if is_whole else self._done | {*topics}
+        if is_whole:
+            self._whole_at = self._clock()

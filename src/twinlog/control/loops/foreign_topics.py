@@ -1,0 +1,108 @@
+"""Remote topics of somebody else, found before anything of them is grown, configured or begun.
+
+A lane judges one partition at its start. But a topic is somebody's as a whole: where a partition
+holds records that no flow of ours wrote, and no row of ours speaks of the topic, the empty ones
+beside it are not ours to fill either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.findings import Span, foreign_data, with_flow
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.state.copies import CopyRow
+from twinlog.mirror.state.generations import producers_of
+from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.map_reader import MapReader
+from twinlog.wire.record_batch import read_headers
+
+__all__ = ["foreign_topics"]
+
+ONE_BATCH: Final = 1
+"""Bytes to ask for: a broker answers with a whole batch."""
+
+
+def foreign_topics(
+    flow: FlowConfig,
+    rows: Iterable[CopyRow],
+    there: ClusterMetadata,
+    target: ClusterClient,
+) -> dict[str, TwinlogError]:
+    """FOREIGN_DATA by source topic. `rows` are those of copies that may begin.
+
+    What cannot be read is left to the lanes. Under the identity policy, and where records are
+    placed by key, others may write to a topic, and what was there is left as it is.
+    """
+    if flow.policy.kind is PolicyKind.IDENTITY or flow.keyed_partitions:
+        return {}
+    unknown = {
+        row.topic: row.source_topic
+        for row in rows
+        if not row.begun and (found := there.topics.get(row.topic)) and not found.error
+    }
+    spans = _spans(target, _partitions(there, unknown))
+    if not spans:
+        return {}
+    mapped = _mapped(flow, there, target)
+    state = ((record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0))
+    ours = producers_of(str(flow.flow), state)
+    out: dict[str, TwinlogError] = {}
+    for tp in _written_by_others(target, spans, ours):
+        if there.topics[tp.topic].topic_id not in mapped:
+            said = with_flow(foreign_data(tp, spans[tp]), str(flow.flow))
+            out.setdefault(unknown[tp.topic], PartitionError(said, code="FOREIGN_DATA"))
+    return out
+
+
+def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:
+    """Topics of which the offset map has a row: copies, whatever the state topic has lost."""
+    name = offset_map_topic(flow.flow.source)
+    found = there.topics.get(name)
+    if found is None or found.error:
+        return ()
+    return {key.target_topic_id for key in MapReader(target, name, len(found.partitions)).read()}
+
+
+def _partitions(there: ClusterMetadata, topics: Iterable[str]) -> list[TopicPartition]:
+    return [
+        TopicPartition(name, one.partition)
+        for name in sorted(topics)
+        for one in there.topics[name].partitions
+    ]
+
+
+def _spans(target: ClusterClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, Span]:
+    """The offsets of those that hold something."""
+    if not tps:
+        return {}
+    starts, ends = admin.list_offsets(target, tps, admin.EARLIEST), admin.log_ends(target, tps)
+    spans: dict[TopicPartition, Span] = {}
+    for tp in tps:
+        start, end = starts[tp], ends[tp]
+        if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+            continue
+        if end.end_offset > start.offset:
+            spans[tp] = Span(start.offset, end.end_offset)
+    return spans
+
+
+def _written_by_others(
+    target: ClusterClient, spans: dict[TopicPartition, Span], ours: Collection[int]
+) -> Iterable[TopicPartition]:
+    """By the first batch: behind one of ours a lane finds what is wrong."""
+    answers = fetch_records(target, {tp: (span.first, ONE_BATCH) for tp, span in spans.items()})
+    for tp, answer in answers.items():
+        if isinstance(answer, TwinlogError):
+            continue
+        first = next((header for header, _ in read_headers(answer.records)), None)
+        if first is not None and (first.magic < 2 or first.producer_id not in ours):
+            yield tp

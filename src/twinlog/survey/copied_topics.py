@@ -1,0 +1,80 @@
+"""Pairs of a source topic and the topic on the target that holds its copy, by their ids.
+
+Whatever acts on remote topics takes such pairs, never a name: under a name there may be another
+topic by now, a stranger's, or the only copy of a topic that was deleted. What only looks may find
+the pairs by the names that a flow would give (`copies_by_name`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import TopicMetadata
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.mirror.names.filters import policy_of
+from twinlog.model import TopicId
+from twinlog.survey.cluster_state import cluster_state
+from twinlog.survey.discovery import mirrored_topics
+
+__all__ = ["CopiedTopic", "copies_by_name", "still_there"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class CopiedTopic:
+    """A source topic and its copy."""
+
+    source: str
+    target: str
+    source_id: TopicId
+    target_id: TopicId
+
+
+def still_there(
+    topics: Iterable[CopiedTopic], source: ClusterClient, target: ClusterClient
+) -> dict[str, str]:
+    """Names of those that still are these very topics: there by here."""
+    if not (topics := [*topics]):
+        return {}
+    here = source.metadata([one.source for one in topics]).topics
+    there = target.metadata([one.target for one in topics]).topics
+
+    def is_it(found: TopicMetadata | None, topic_id: TopicId) -> bool:
+        return found is not None and not found.error and found.topic_id == topic_id
+
+    return {
+        one.source: one.target
+        for one in topics
+        if is_it(here.get(one.source), one.source_id)
+        if is_it(there.get(one.target), one.target_id)
+    }
+
+
+def copies_by_name(
+    flow: FlowConfig, source: ClusterClient, target: ClusterClient
+) -> dict[str, str]:
+    """Names of mirrored topics and of the topics that have their remote names, for those who only
+    look.
+
+    Left out are remote topics that hold this flow's copy of another source topic: beside
+    `twinlog.rename` a name may go to another topic, which the start of a copy refuses.
+    """
+    policy, there = policy_of(flow), target.metadata(None)
+    rows = cluster_state(target, there.cluster_id or "") if flow.policy.renames else None
+
+    def is_held(name: str, remote: TopicMetadata) -> bool:
+        copies = () if rows is None else rows.copies_of(remote.name, remote.topic_id)
+        return any(
+            row.begun and row.flow == str(flow.flow) and row.source_topic != name for row in copies
+        )
+
+    named = (
+        (name, there.topics.get(policy.format_remote_topic(flow.source_alias, name)))
+        for name in mirrored_topics(flow, source.metadata(None))
+    )
+    return {
+        name: remote.name
+        for name, remote in named
+        if remote is not None and not is_held(name, remote)
+    }
