@@ -5,8 +5,6 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-import pytest
-
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
@@ -19,7 +17,6 @@ from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.records import Record
 
 
-@pytest.mark.witness("every source offset has its exact target offset")
 def test_every_offset_has_its_place(
     tmp_path: Path, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
 ) -> None:

@@ -27,9 +27,6 @@ from twinlog.sandbox import LocalCluster
 pytestmark = [pytest.mark.broker]
 
 
-@pytest.mark.witness(
-    "consumers move first under identity, and read each record once", case="with_transactions"
-)
 @pytest.mark.parametrize("fill", [with_transactions, with_compaction])
 def test_groups_move_before_the_producers_and_read_each_record_once(
     fill: Callable[[Pair], None],

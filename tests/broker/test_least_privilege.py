@@ -260,7 +260,6 @@ def test_the_page_has_exactly_these_rows() -> None:
         assert avoided_by == ([row.key] if row.key else []), row
 
 
-@pytest.mark.witness("the rights of the page are enough")
 def test_these_rights_are_enough(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
     config = flow.only(list(ROWS))
     (report,) = check(load(config, environment={})).flows

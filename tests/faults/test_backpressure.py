@@ -33,7 +33,6 @@ def backlog(count: int) -> list[Outgoing]:
     return [Outgoing(value=value, partition=n % PARTITIONS) for n in range(count)]
 
 
-@pytest.mark.witness("a slow target costs no memory")
 def test_slow_target_costs_no_memory(rig: Rig) -> None:
     create_topic(rig.source, rig.topic, PARTITIONS)
     produce(rig.source, rig.topic, backlog(PARTITIONS))

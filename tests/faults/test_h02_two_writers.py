@@ -122,7 +122,6 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
     rig.offsets_are_exact()
 
 
-@pytest.mark.witness("H2: a late request of old records is not appended twice")
 def test_late_request_of_old_records_behind_a_start_where_we_were_known(rig: Rig) -> None:
     """The target remembers us by a fresh record, so nobody waits; the next ones are old, and behind
     them it forgets us: a request of the dead lane would be taken for a new one.

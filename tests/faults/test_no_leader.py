@@ -146,7 +146,6 @@ def finish(rig: Rig, mirror: Mirror, count: int) -> None:
     rig.same()
 
 
-@pytest.mark.witness("a partition without a leader stops alone", case="target")
 @pytest.mark.parametrize("side", MOSTLY_TARGET, indirect=True)
 def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
     with flow.mirror(keys=KEYS, prelude=CALLS_WAIT) as mirror:
@@ -317,6 +316,7 @@ def committed(cluster: LocalCluster, group: str, topic: str, partition: int) -> 
     return max(found.offset, -1)
 
 
+@pytest.mark.witness("a partition without a leader holds up no group of others")
 def test_groups_of_others_are_kept_up(flow: Rig) -> None:
     group = f"app-{flow.topic}"
     keys = KEYS | GROUPS | {f"{flow.flow}.groups": group}

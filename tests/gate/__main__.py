@@ -27,8 +27,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 REPORTS: Final = ROOT / "build" / "tests"
 MOST_FLAKY: Final = 5
 TIMES_CHANGED: Final = 5
-PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "4")
-"""Most of what a test does is waiting: three kept two cores busy for 57 %, five for 76 %."""
+PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "5")
+"""Most of what a test does is waiting: four kept two cores busy for 80 % of the gate."""
 TOGETHER: Final = ("-n", PROCESSES, "--dist=loadgroup", "--no-loadscope-reorder")
 """They share one set of brokers; `loadgroup` keeps the tests that share a Spark in one process."""
 ALONE: Final = ("-n", "0", "-p", "no:randomly", "-m", "")
