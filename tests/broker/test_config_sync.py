@@ -97,7 +97,9 @@ def test_a_running_mirror_follows_and_overwrites_what_others_change(
     create_topic(pair.source, pair.topic, configs=here)
     with Mirror(pair.config(), lanes=1) as mirror:
         mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
-        eventually(lambda: pair.there == {RETENTION: "7200000", CLEANUP: "compact,delete"})
+        alter_topic_configs(pair.source, pair.topic, {SEGMENT: "1048576"})
+        first = {RETENTION: "7200000", CLEANUP: "compact,delete", SEGMENT: "1048576"}
+        eventually(lambda: pair.there == first)  # by the sync: what it sets it knows
         alter_topic_configs(pair.source, pair.topic, {RETENTION: "3600000", SEGMENT: "1048577"})
         pair.unset(pair.source, pair.topic, CLEANUP)
         eventually(lambda: pair.there == {RETENTION: "3600000", SEGMENT: "1048577"})

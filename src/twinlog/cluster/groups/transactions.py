@@ -110,7 +110,10 @@ class Transactions:
                 base_sequence=first,
                 is_transactional=True,
             )
-            produce_batch(self._client, tp, batch, transactional_id=self._id)
+            # the leader may move; what was appended already is known by its sequence
+            self._client.retrying(
+                lambda: produce_batch(self._client, tp, batch, transactional_id=self._id)
+            )
             self._sequences[tp] = first + len(records)
         self._add_group()
         self._commit(offsets, metadata)
