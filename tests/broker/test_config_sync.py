@@ -182,6 +182,28 @@ def test_once_ends_with_a_round(pair: Pair, caplog: pytest.LogCaptureFixture) ->
     assert "cleanup.policy compact -> (default)" in line
 
 
+def test_a_shorter_life_is_said_before_it_comes_and_kept_out_on_request(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = {RETENTION: "7200000", "max.message.bytes": "1000"}
+    pair.create({RETENTION: "3600000", "max.message.bytes": "2000"}, there)
+    (report,) = check(load(pair.config(), environment={})).flows
+    wanted = f"{pair.remote}: retention.ms 7200000 -> 3600000: "
+    (note,) = (note for note in report.notes if "RETENTION_LOWERED" in note)
+    assert note.startswith(wanted)
+
+    duty, _, told = pair.duty(twinlog_sync_retention="raise-only")
+    duty.round()
+    eventually(lambda: pair.there == {RETENTION: "7200000", "max.message.bytes": "2000"})
+    assert [line for line in told if "raise-only: retention.ms 7200000 -> 3600000" in line]
+    assert not [one for one in caplog.messages if "RETENTION_LOWERED" in one]
+
+    duty, _, _ = pair.duty()
+    duty.round()
+    assert [one for one in caplog.messages if "RETENTION_LOWERED" in one and wanted in one]
+    eventually(lambda: pair.there == {RETENTION: "3600000", "max.message.bytes": "2000"})
+
+
 def test_the_second_round_finds_nothing_to_send(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:

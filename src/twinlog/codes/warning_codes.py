@@ -40,6 +40,14 @@ WARNING_CODES: Final = (
         ),
     ),
     Condition(
+        codes=("RETENTION_LOWERED",),
+        meaning=(
+            "the sync of configs is about to shorten the life of records on a remote topic, as at "
+            "the source: old and new value; `twinlog.sync.retention=raise-only` leaves such a "
+            "change to people. Said before it is done; `check` says it, too"
+        ),
+    ),
+    Condition(
         codes=("RECORD_SKIPPED",),
         meaning=(
             "a record, or a batch, was left out of a copy as somebody wants it (`twinlog topic "

@@ -45,6 +45,7 @@ ANOTHER = {
     "new_topics.enabled": {"B.topic.creation.enable": "false"},
     "config_sync.enabled": {"sync.topic.configs.enabled": "false"},
     "config_sync.interval_seconds": {"sync.topic.configs.interval.seconds": "7"},
+    "config_sync.keeps_retention": {"twinlog.sync.retention": "raise-only"},
     "acl_sync.enabled": {"sync.topic.acls.enabled": "false"},
     "acl_sync.interval_seconds": {"sync.topic.acls.interval.seconds": "7"},
     "acl_sync.prefixed": {"twinlog.sync.topic.acls.prefixed": "true"},

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from twinlog.config.regex.patterns import compile_names
-from twinlog.mirror.names.config_rules import Difference, differences, unknown_names, wanted_configs
+from twinlog.mirror.names.config_rules import (
+    Difference,
+    differences,
+    shortens_life,
+    unknown_names,
+    wanted_configs,
+)
 from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
 
 NAME = "retention.ms"
@@ -99,3 +105,30 @@ def test_a_config_that_the_targets_brokers_do_not_have_is_not_sent() -> None:
 def test_a_difference_shows_both_values() -> None:
     one = Difference(name=NAME, new=None, old="2", was_own=True)
     assert str(one) == "retention.ms 2 -> (default)"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "shortens"),
+    [
+        ("retention.ms", "7200000", "3600000", True),
+        ("retention.ms", "3600000", "7200000", False),
+        ("retention.ms", "-1", "3600000", True),
+        ("retention.ms", "3600000", "-1", False),
+        ("retention.ms", "-1", None, True),  # a week, by default
+        ("retention.ms", "604800000", None, False),
+        ("retention.ms", "3600000", None, False),
+        ("retention.ms", None, "3600000", True),
+        ("retention.bytes", "-1", "1000", True),
+        ("retention.bytes", "1000", None, False),
+        ("cleanup.policy", "compact", "compact,delete", True),
+        ("cleanup.policy", "compact", None, True),
+        ("cleanup.policy", "delete", "compact", True),
+        ("cleanup.policy", "compact, delete", "delete", False),
+        ("cleanup.policy", "compact,delete", "compact", False),
+        ("segment.bytes", "2000000", "1048576", False),
+    ],
+)
+def test_what_shortens_the_life_of_records(
+    name: str, old: str | None, new: str | None, shortens: bool
+) -> None:
+    assert shortens_life(Difference(name=name, new=new, old=old, was_own=True)) is shortens

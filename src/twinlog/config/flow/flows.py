@@ -70,6 +70,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
             interval_seconds=configs_s,
             exclude=values.names("config.properties.exclude"),
             use_defaults_from=values.text("use.defaults.from"),
+            keeps_retention=values.choice_or("twinlog.sync.retention", "follow") == "raise-only",
         ),
         acl_sync=AclSyncConfig(
             enabled=syncs_acls,

@@ -125,6 +125,8 @@ class ConfigSyncConfig:
     exclude: NamePattern
     """config.properties.exclude"""
     use_defaults_from: str
+    keeps_retention: bool = False
+    """twinlog.sync.retention=raise-only: nothing that shortens the life of records is copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

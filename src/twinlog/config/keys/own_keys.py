@@ -155,6 +155,17 @@ OWN_KEYS = (
         "WRITE and ALLOW ALL, and only with the default policy",
     ),
     KeyDefinition(
+        name="twinlog.sync.retention",
+        kind=Kind.CHOICE,
+        default="follow",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="whether the sync of configs may shorten the life of records on the target: "
+        "`follow` the source, or `raise-only`, where a lower retention, `delete` or `compact` in "
+        "cleanup.policy are left to people",
+        choices=("follow", "raise-only"),
+    ),
+    KeyDefinition(
         name="twinlog.source.group.id",
         kind=Kind.STRING,
         default=None,

@@ -12,7 +12,7 @@ _BY_FILE: Final = {
         "topic.creation.enable"
     ),
     "broker/test_budget.py": "twinlog.max.bytes.per.second twinlog.priority",
-    "broker/test_config_sync.py": "sync.topic.configs.interval.seconds",
+    "broker/test_config_sync.py": "sync.topic.configs.interval.seconds twinlog.sync.retention",
     "broker/test_discovery.py": (
         "topics.exclude config.properties.exclude refresh.topics.enabled "
         "refresh.topics.interval.seconds replication.factor"

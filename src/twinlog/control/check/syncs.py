@@ -12,7 +12,7 @@ from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.report import FlowReport, Plan
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
-from twinlog.control.duties.config_sync import closed_configs, find_drift
+from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.errors import BrokerRefused, Unauthorized
 from twinlog.quantities import first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
@@ -52,6 +52,7 @@ def _configs(
     report.changes += changes[:SHOWN]
     if len(changes) > SHOWN:
         report.changes.append(f"configs of {plural(len(changes) - SHOWN, 'more topic')}")
+    report.notes += lowered(drift)
     seen = target.metadata([*drift.topics]) if drift.topics else None
     denied = [*drift.closed]
     if seen is not None:

@@ -29,6 +29,7 @@ DEFAULT: Final = "(default)"
 NO_CREATION: Final = "topic.creation.enable = false"
 CONFIGS_OFF: Final = "sync.topic.configs.enabled = false"
 ACLS_OFF: Final = "sync.topic.acls.enabled = false"
+KEPT: Final = "twinlog.sync.retention = raise-only"
 NOT_COPIED: Final = "config.properties.exclude, or a value of the brokers' own"
 OF_CLUSTERS: Final = "quotas are each cluster's own: no mirror copies them"
 
@@ -62,6 +63,10 @@ def compare_configs(
         for one in some
     ]
     if with_left_alone:
+        kept = (
+            (names[its], one) for its, some in drift.kept.items() if its in names for one in some
+        )
+        found += [_config(name, one, KEPT) for name, one in kept]
         found += _never_copied(flow, source, target, remote)
     out.add(Aspect.CONFIG, len(remote) - len(drift.unread), found)
     out.notes += _config_notes(flow, drift)

@@ -7,7 +7,7 @@ what differs is sent. That takes no further right: who may alter configs may des
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,13 @@ from twinlog.control.duties.handed_topics import TopicRounds
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
-from twinlog.mirror.names.config_rules import Difference, differences, unknown_names, wanted_configs
+from twinlog.mirror.names.config_rules import (
+    Difference,
+    differences,
+    shortens_life,
+    unknown_names,
+    wanted_configs,
+)
 from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
 from twinlog.survey.copied_topics import CopiedTopic, still_there
@@ -42,6 +48,8 @@ class ConfigDrift:
     """By remote topic, those that differ."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
     """By remote topic, the values that it should have of its own."""
+    kept: dict[str, list[Difference]] = field(default_factory=dict)
+    """By remote topic, what would shorten the life of records, and is not to be copied."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose configs may not be read."""
     closed: list[str] = field(default_factory=list)
@@ -68,7 +76,11 @@ def find_drift(
             continue  # else it is gone, and made anew with its source's configs
         wanted = wanted_configs(chosen, map(topic_config_entry, configs))
         entries = [topic_config_entry(entry) for entry in theirs]
-        if found := differences(wanted, entries):
+        found = differences(wanted, entries)
+        if flow.config_sync.keeps_retention and (kept := [*filter(shortens_life, found)]):
+            out.kept[remote] = kept
+            found = [one for one in found if one not in kept]
+        if found:
             out.topics[remote] = found
         if unknown := unknown_names(wanted, entries):
             out.unknown[remote] = unknown
@@ -83,6 +95,16 @@ def closed_configs(flow: FlowConfig, remotes: Collection[str]) -> str:
         f"({first_few(remotes)}): grant ALTER_CONFIGS on topic {next(iter(remotes))}, or set "
         "sync.topic.configs.enabled=false [TOPIC_UNAUTHORIZED]"
     )
+
+
+def lowered(drift: ConfigDrift) -> Iterator[str]:
+    """A line for each remote topic on which records are about to live shorter."""
+    for remote, found in drift.topics.items():
+        if shorter := [*map(str, filter(shortens_life, found))]:
+            yield (
+                f"{remote}: {', '.join(shorter)}: as at the source; records that it shuts out are "
+                "deleted. To keep them: twinlog.sync.retention = raise-only [RETENTION_LOWERED]"
+            )
 
 
 def changes_of(found: Iterable[Difference]) -> list[admin.ConfigChange]:
@@ -119,6 +141,8 @@ class ConfigSync:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             remotes = still_there(topics, source, target)
             drift = find_drift(self._flow.config, remotes, source, target)
+            for line in lowered(drift):
+                self._log.warning("%s", line)
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
             refused = admin.alter_topic_configs(target, todo)
         if drift.unread:
@@ -128,6 +152,11 @@ class ConfigSync:
             line = closed_configs(self._flow.config, closed)
             self._flow.tell_once(f"{self._flow.name}: {line}")
         self._tell_unknown(drift.unknown)
+        for remote, kept in drift.kept.items():
+            self._flow.tell_once(
+                f"{self._flow.name}: {remote} keeps what it has, by twinlog.sync.retention = "
+                f"raise-only: {', '.join(map(str, kept))}"
+            )
         for name, error in refused.items():
             if name not in denied:
                 self._flow.tell_once(f"{self._flow.name}: configs are not kept equal: {error}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
 
@@ -58,6 +59,35 @@ def differences(
         if (new is not None and (not is_own or entry.value != new)) or (new is None and is_own):
             out.append(Difference(name=entry.name, new=new, old=entry.value, was_own=is_own))
     return out
+
+
+FOR_EVER: Final = -1
+DEFAULT_RETENTION: Final = {"retention.ms": 604_800_000, "retention.bytes": FOR_EVER}
+"""Kafka's own defaults (LogConfig): a week, whatever the size."""
+
+
+def shortens_life(one: Difference) -> bool:
+    """Whether records that are kept now would be deleted, or compacted away, after this change."""
+    if one.name == "cleanup.policy":
+        old, new = _policies(one.old), _policies("delete" if one.new is None else one.new)
+        return bool(new - old)
+    default = DEFAULT_RETENTION.get(one.name)
+    if default is None:
+        return False
+    old_limit = _limit(one.old, default)
+    new_limit = _limit(one.new, default)
+    return new_limit != FOR_EVER and (old_limit == FOR_EVER or new_limit < old_limit)
+
+
+def _policies(text: str | None) -> set[str]:
+    return {name.strip() for name in (text or "").split(",") if name.strip()}
+
+
+def _limit(text: str | None, default: int) -> int:
+    try:
+        return max(FOR_EVER, int(text or default))
+    except ValueError:
+        return default
 
 
 def unknown_names(
