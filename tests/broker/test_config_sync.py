@@ -192,7 +192,7 @@ def test_a_shorter_life_is_said_before_it_comes_and_kept_out_on_request(
     (note,) = (note for note in report.notes if "RETENTION_LOWERED" in note)
     assert note.startswith(wanted)
 
-    duty, _, told = pair.duty(twinlog_sync_retention="raise-only")
+    duty, _, told = pair.duty(**{"twinlog.sync.retention": "raise-only"})
     duty.round()
     eventually(lambda: pair.there == {RETENTION: "7200000", "max.message.bytes": "2000"})
     assert [line for line in told if "raise-only: retention.ms 7200000 -> 3600000" in line]
