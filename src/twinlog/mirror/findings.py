@@ -11,6 +11,7 @@ logs know partitions only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -99,9 +100,12 @@ def export(side: str, tp: TopicPartition, span: Span | None = None) -> str:
     )
 
 
-def with_flow(message: str, flow: str) -> str:
-    """The message, with the flow in its commands."""
-    return message.replace(_FLOW, f"--flow '{flow}' ")
+def with_flow(message: str, flow: str, *, is_shared: bool = False) -> str:
+    """The message, with the flow in its commands. `is_shared`: its topics keep their names, so that
+    the target topic is an application's as well, and nobody is told to delete it.
+    """
+    text = message.replace(_FLOW, f"--flow '{flow}' ")
+    return _DELETION.sub(_NO_DELETION, text) if is_shared else text
 
 
 def copy_anew(target: TopicPartition, span: Span | None = None) -> str:
@@ -110,6 +114,16 @@ def copy_anew(target: TopicPartition, span: Span | None = None) -> str:
         f"save what only the target may hold: {export(TARGET, target, span)}; only then, and after "
         f"the same for its other partitions, delete the target topic {target.topic} to copy it anew"
     )
+
+
+_DELETION: Final = re.compile(
+    r"only then, and after the same for its other partitions, \w+ the target topic (\S+) to copy "
+    "it anew"
+)
+_NO_DELETION: Final = (
+    r"\1 is the application's topic as well, so do not delete it for this: leave it out of the "
+    "flow with topics.exclude, or decide with its owners which side is right"
+)
 
 
 def _known(held: Sides | None) -> str:

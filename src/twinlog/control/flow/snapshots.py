@@ -133,7 +133,7 @@ def flow_snapshot(
     reason = degraded or next((lane.degraded for lane in lanes if lane.degraded), "")
     reason = reason or flow.holds_back
     parts = tuple(
-        _with_flow(_with_pause(partition_snapshot(p, now_ms, limits), flow.intents), flow.name)
+        _with_flow(_with_pause(partition_snapshot(p, now_ms, limits), flow.intents), flow)
         for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)
     ) + tuple(problem_snapshots(problems, since, now_ms))
     loss = loss_of(() if limits is NO_LIMITS else parts)
@@ -174,9 +174,12 @@ def _with_pause(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnaps
     return replace(part, message=_paused(intents.get(IntentKind.PAUSE, part.topic)))
 
 
-def _with_flow(part: PartitionSnapshot, flow: str) -> PartitionSnapshot:
-    """Commands that its message names are complete."""
-    return replace(part, message=with_flow(part.message, flow)) if part.message else part
+def _with_flow(part: PartitionSnapshot, flow: FlowRun) -> PartitionSnapshot:
+    """Commands that its message names are complete, and fit the kind of its topic."""
+    if not part.message:
+        return part
+    is_shared = not flow.work.is_ours_alone
+    return replace(part, message=with_flow(part.message, flow.name, is_shared=is_shared))
 
 
 def _flow_state(

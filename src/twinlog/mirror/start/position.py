@@ -160,8 +160,9 @@ class Look:
             raise PartitionError(
                 f"{self.request.target}: this flow wrote records up to offset {end}, which the "
                 "target has deleted since, and the offset map has no row of them: where to resume "
-                f"in {self.request.source} is not known. Say where with twinlog.start, and make "
-                f"the empty topic {self.request.target.topic} anew",
+                f"in {self.request.source} is not known. Other partitions of its topic may hold "
+                f"what is nowhere else. Say where to begin with twinlog.start, and "
+                f"{findings.copy_anew(self.request.target)}",
                 code="MAP_MISSING",
             )
         upstream = self.here.log_start
