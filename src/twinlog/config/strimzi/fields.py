@@ -51,7 +51,11 @@ SPEC: Final = (
     Field("target", _USED, "the target cluster, from v1beta2 on"),
     Field("mirrors", _USED, "one flow each"),
     Field("version", _NOTHING, "of Kafka Connect"),
-    Field("replicas", _NOTHING, "start the command as often as you like: one leads, others wait"),
+    Field(
+        "replicas",
+        _NOTHING,
+        "start the command as often as you like: flows spread, one process leads each",
+    ),
     Field("image", _NOTHING, "of a container"),
     Field("resources", _NOTHING, "of a container"),
     Field("livenessProbe", _NOTHING, "see /healthz"),
