@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import end_offsets, topic_names
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.mirror.names.naming import PROBE_TOPIC
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.capabilities import ensure_probe_topic, probe
+from twinlog.wire.error_codes import error_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+NOT_LEADER: Final = 6
+INVALID_RECORD: Final = 87
 
 
 @pytest.fixture
@@ -36,3 +42,30 @@ def test_stock_broker_can_do_everything(
         assert end_offsets(target_cluster, PROBE_TOPIC)[0] == before + 1
     probes = [name for name in topic_names(target_cluster) if "probe" in name]
     assert probes == [PROBE_TOPIC], "one topic, however often"
+
+
+def test_only_the_refusal_of_a_gap_counts_as_one(
+    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that moves is asked again; another error proves nothing."""
+    ensure_probe_topic(client, 1)
+    sent: list[int] = []
+
+    def produce(*given: Any) -> int:
+        sent.append(len(sent))
+        if len(sent) % 2:
+            raise error_for(NOT_LEADER, cluster="t", doing="appending")
+        return produce_batch(*given)
+
+    monkeypatch.setattr("twinlog.survey.capabilities.produce_batch", produce)
+    assert probe(client).missing == ()
+    assert len(sent) == 6
+
+    def refuse(*given: Any) -> int:
+        sent.append(len(sent))
+        if len(sent) == 9:
+            raise error_for(INVALID_RECORD, cluster="t", doing="appending")
+        return produce_batch(*given)
+
+    monkeypatch.setattr("twinlog.survey.capabilities.produce_batch", refuse)
+    assert probe(client).missing == ("gap_refused",)

@@ -25,16 +25,16 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import fetch_records, produce_batch
 from twinlog.codes import Guarantee
-from twinlog.errors import TwinlogError, Unauthorized, Unsupported
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.naming import PROBE_TOPIC
 from twinlog.model import TopicPartition
+from twinlog.wire.error_codes import OUT_OF_ORDER_SEQUENCE_NUMBER
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import Record, encode_batch
 
 log = logging.getLogger(__name__)
 
 FIRST_SEQUENCE: Final = 1_000
-OUT_OF_ORDER_SEQUENCE: Final = 45
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def probe(client: ClusterClient) -> Capabilities:
     base = first if isinstance(first, int) else -1
     return Capabilities(
         any_first_sequence=isinstance(first, int),
-        gap_refused=isinstance(gap, TwinlogError),
+        gap_refused=_is_out_of_order(gap),
         repeat_recognised=isinstance(again, int) and again == base,
         header_kept=base >= 0 and _header_kept(client, tp, base, producer_id),
         producers_listed=_is_listed(client, tp, producer_id),
@@ -121,11 +121,17 @@ def _send(
         base_sequence=sequence,
     )
     try:
-        return produce_batch(client, tp, batch)
+        # a leader that moves says nothing of what the target can do
+        return client.retrying(lambda: produce_batch(client, tp, batch))
     except Unauthorized:
         raise
     except TwinlogError as error:
         return error
+
+
+def _is_out_of_order(answer: int | TwinlogError) -> bool:
+    """Any other refusal is none of the gap."""
+    return isinstance(answer, BrokerRefused) and answer.kafka_error == OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def _header_kept(client: ClusterClient, tp: TopicPartition, base: int, producer_id: int) -> bool:
