@@ -335,9 +335,14 @@ PARTITION_CODES: Final = (
     Condition(
         codes=("TARGET_TOPIC_TOO_SMALL",),
         meaning=(
-            "a remote topic has fewer partitions than its source, and `topic.creation.enable=false`"
+            "a remote topic has fewer partitions than its source, and "
+            "`topic.creation.enable=false`; or those that it has were not begun yet: when they "
+            "are, the others are added"
         ),
-        advice="add partitions; those that are there are copied meanwhile",
+        advice=(
+            "with `topic.creation.enable=false` add partitions; those that are there are copied "
+            "meanwhile"
+        ),
         retry=Retry.SOON,
     ),
     Condition(

@@ -61,6 +61,11 @@ class TopicProblem:
     first: int = 0
 
 
+def may_pass(problems: Iterable[TopicProblem]) -> bool:
+    """Whether one of them ends by what people or lanes do, and only another look can tell."""
+    return any(one.error.code in {"FOREIGN_DATA", "TARGET_TOPIC_TOO_SMALL"} for one in problems)
+
+
 @dataclass(slots=True, kw_only=True)
 class Discovery:
     """What one look found."""

@@ -6,8 +6,8 @@ left open is rolled back, or finished where its end was decided. When it has ans
 one before can come any more. Offsets that it committed are to be read settled (`fetch_offsets`):
 the group's coordinator learns of an end later than that of the transaction.
 
-Nothing here is repeated whose outcome is not known: after any error the caller begins a new epoch
-and asks for the offsets anew.
+Nothing here is repeated whose outcome is not known, but for what a broker knows again: a batch by
+its sequence. After any error the caller begins a new epoch and asks for the offsets anew.
 
 The versions of requests are those before KIP-890 part 2, which every broker from 0.11 to 4.x takes:
 partitions and groups are added to a transaction by requests of their own.
@@ -112,7 +112,8 @@ class Transactions:
             )
             # the leader may move; what was appended already is known by its sequence
             self._client.retrying(
-                lambda: produce_batch(self._client, tp, batch, transactional_id=self._id)
+                lambda: produce_batch(self._client, tp, batch, transactional_id=self._id),
+                timeout_s=self._timeout_ms / 2000,  # before the coordinator rolls it back
             )
             self._sequences[tp] = first + len(records)
         self._add_group()

@@ -124,6 +124,7 @@ class ConfigSync:
         self._own: dict[str, dict[str, str]] = {}
         """What remote topics had after the last round: where that is gone, somebody changed it."""
         self._told: set[tuple[str, Difference]] = set()
+        self._lowered: list[str] = []
         interval_s = float(flow.config.config_sync.interval_seconds)
         self._rounds = TopicRounds(flow, "configs", interval_s)
 
@@ -141,8 +142,7 @@ class ConfigSync:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             remotes = still_there(topics, source, target)
             drift = find_drift(self._flow.config, remotes, source, target)
-            for line in lowered(drift):
-                self._log.warning("%s", line)
+            self._tell_lowered([*lowered(drift)])
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
             refused = admin.alter_topic_configs(target, todo)
         if drift.unread:
@@ -164,6 +164,13 @@ class ConfigSync:
         told = self._tell(done)
         self._told = told if is_whole else self._told | told
         self._own = drift.own if is_whole else self._own | drift.own
+
+    def _tell_lowered(self, lines: list[str]) -> None:
+        """Before it is done; once where it is refused again and again."""
+        for line in lines:
+            if line not in self._lowered:
+                self._log.warning("%s", line)
+        self._lowered = lines
 
     def _tell_unknown(self, unknown: Mapping[str, list[str]]) -> None:
         names = sorted({name for some in unknown.values() for name in some})

@@ -75,9 +75,9 @@ class TopicRounds:
     @property
     def interval_s(self) -> float:
         """Until the next round; a partition may wait for its leader for hours."""
-        if not self._waiting:
-            return self._interval_s
-        return min(self._pause_s, self._interval_s)
+        left_s = self._whole_at + self._interval_s - self._clock()
+        pause_s = self._pause_s if self._waiting else self._interval_s
+        return min(pause_s, max(left_s, FIRST_PAUSE_S), self._interval_s)
 
     def take(self) -> tuple[list[CopiedTopic], bool]:
         """The topics of this round, and whether these are all. Says once which ones are left alone.

@@ -154,8 +154,7 @@ class FlowSetup:
     newcomers: Newcomers = field(default_factory=Newcomers)
     released: frozenset[str] = frozenset()
     """Topics that people have released from the flow."""
-    handed: HandedTopics | None = None
-    """What lanes copy; None: they have not begun."""
+    handed: HandedTopics | None = None  # what lanes copy; None: this is the only look
     claims: FlowClaims = field(init=False)
     questions: SourceQuestions = field(init=False)
     _source_client: ClusterClient | None = None
@@ -211,6 +210,7 @@ class FlowSetup:
         """All steps; raises what keeps the flow from starting."""
         with self._lock:
             source, target = self._clients()
+            self.handed = None if once else HandedTopics()
             self.questions = SourceQuestions(self.source, self.config)
             news_of = StateReader(self._fresh_state_client(), self.name)
             # before the source is asked: who was promoted may have none any more

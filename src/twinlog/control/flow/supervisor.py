@@ -38,6 +38,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Disconnected, Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Stop
+from twinlog.survey.discovery import may_pass
 from twinlog.survey.map_reader import Maps
 
 log = logging.getLogger(__name__)
@@ -310,7 +311,8 @@ class Supervisor:
         is_asked = run.wants_discovery and not flow.refresh_failed
         if run.intents.pause is not None or (now < flow.next_refresh and not is_asked):
             return
-        if not flow.setup.refresh_enabled and not run.wants_discovery:
+        is_wanted = run.wants_discovery or may_pass(prepared.problems)
+        if not flow.setup.refresh_enabled and not is_wanted:
             return
         was_wanted, run.wants_discovery = run.wants_discovery, False
         flow.is_refreshing = True

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.clock import CLOCK, Clock
-from twinlog.codes import CAN_BE_SKIPPED, PartitionState
+from twinlog.codes import ANOTHER_TOPIC, CAN_BE_SKIPPED, NOT_OURS, PartitionState
 from twinlog.config.values.times import in_iso
 from twinlog.control.lanes.recovery_point import RecoveryPoint
 from twinlog.control.lanes.retention_outlook import RetentionOutlook
@@ -29,6 +29,7 @@ from twinlog.mirror.skips import Poison, Skip
 from twinlog.mirror.state.acceptance import WantedAcceptance
 from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.skipping import WantedSkip
+from twinlog.model import TopicId
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,10 @@ class Partition:
     latency: TimingWindow = field(default_factory=TimingWindow)
     acked_ordinal: int = -1
     acked_epoch: int = -1
+    begun: tuple[TopicId, TopicId] | None = None
+    """Source and target topic between which a lane of this process has begun it: nothing has been
+    found since that says that the target is not this copy.
+    """
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source was found to have lost. A start that is told of them
     begins only when it has found the last copied record there again, and so takes it back.
@@ -142,6 +147,12 @@ class Partition:
         return self.progress is not None and self.progress.state == PartitionState.TAKEN_OVER
 
     @property
+    def is_begun(self) -> bool:
+        """A lane of this process has found that its target holds this copy, or nothing yet."""
+        ids = self.plan.source_topic_id, self.plan.target_topic_id
+        return self.is_wanted and self.begun == ids
+
+    @property
     def is_replaced(self) -> bool:
         """Where the last lane stopped is no position in a topic that was created since."""
         return self.taken is not None and (
@@ -181,6 +192,7 @@ class Partition:
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # else a last word of the copy before
             self.recovery.reach(progress.upstream)
+            self.begun = self.plan.source_topic_id, self.plan.target_topic_id
         self.reported_at = self.clock.boot()
         now = self.clock.monotonic()
         self.age.add(now, progress.age)
@@ -300,6 +312,8 @@ class Partition:
         if self.failure is not None and self.failure.code == code:
             since = self.failure.since_ms
         self.failure = Failure(code=code, message=message, since_ms=since)
+        if code in NOT_OURS | ANOTHER_TOPIC:
+            self.begun = None
         if retriable:
             self.leave(Placement.PENDING)
             self.retry_at = self.clock.monotonic() + self._pause_s

@@ -26,7 +26,7 @@ def view_of(partition: Partition) -> PartitionView:
         source_end=-1 if at is None else at.source_end,
         is_broken=failure is not None and failure.code in UNTRUSTED_LOGS,
         is_keyed=plan.targets > 0,
-        is_begun=at is not None and partition.is_wanted,
+        is_begun=partition.is_begun,
         not_ours=_not_ours(partition, is_stale=is_stale),
     )
 

@@ -55,7 +55,7 @@ def replan(
 
 def unwanted(partition: Partition) -> None:
     """It is not mirrored any more, and kept for show."""
-    partition.is_wanted, partition.handed = False, None
+    partition.is_wanted, partition.handed, partition.begun = False, None, None
     partition.failure = None  # whatever it was, it is nobody's concern any more
     if partition.lane is None:
         partition.leave(Placement.RELEASED)

@@ -52,24 +52,36 @@ def foreign_topics(
     spans = _spans(target, _partitions(there, unknown))
     if not spans:
         return {}
-    mapped = _mapped(flow, there, target)
     state = ((record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0))
     ours = producers_of(str(flow.flow), state)
+    others = _written_by_others(target, spans, ours)
+    mapped = _mapped(flow, there, target) if others else ()
+    if mapped is None:
+        return {}
     out: dict[str, TwinlogError] = {}
-    for tp in _written_by_others(target, spans, ours):
+    for tp in others:
         if there.topics[tp.topic].topic_id not in mapped:
             said = with_flow(foreign_data(tp, spans[tp]), str(flow.flow))
             out.setdefault(unknown[tp.topic], PartitionError(said, code="FOREIGN_DATA"))
     return out
 
 
-def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:
-    """Topics of which the offset map has a row: copies, whatever the state topic has lost."""
+def _mapped(
+    flow: FlowConfig, there: ClusterMetadata, target: ClusterClient
+) -> Collection[TopicId] | None:
+    """Topics of which the offset map has a row: copies, whatever the state topic has lost. None:
+    some of it cannot be read, so that nobody can say.
+    """
     name = offset_map_topic(flow.flow.source)
     found = there.topics.get(name)
     if found is None or found.error:
         return ()
-    return {key.target_topic_id for key in MapReader(target, name, len(found.partitions)).read()}
+    maps = MapReader(target, name, len(found.partitions)).read()
+    try:
+        maps.require_all()
+    except TwinlogError:
+        return None
+    return {key.target_topic_id for key in maps}
 
 
 def _partitions(there: ClusterMetadata, topics: Iterable[str]) -> list[TopicPartition]:
@@ -97,12 +109,14 @@ def _spans(target: ClusterClient, tps: Collection[TopicPartition]) -> dict[Topic
 
 def _written_by_others(
     target: ClusterClient, spans: dict[TopicPartition, Span], ours: Collection[int]
-) -> Iterable[TopicPartition]:
+) -> list[TopicPartition]:
     """By the first batch: behind one of ours a lane finds what is wrong."""
+    out: list[TopicPartition] = []
     answers = fetch_records(target, {tp: (span.first, ONE_BATCH) for tp, span in spans.items()})
     for tp, answer in answers.items():
         if isinstance(answer, TwinlogError):
             continue
         first = next((header for header, _ in read_headers(answer.records)), None)
         if first is not None and (first.magic < 2 or first.producer_id not in ours):
-            yield tp
+            out.append(tp)
+    return out

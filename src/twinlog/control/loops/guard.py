@@ -68,7 +68,7 @@ class LoopGuard:
     neighbours: Neighbours
     tell_once: Callable[[str], None]
     handed: HandedTopics | None = None
-    """What the flow's lanes copy; None: none has begun."""
+    """What the flow's lanes copy; None: with `--once`, which looks before they begin."""
     judges_topics: bool = True
     """Whether a topic without a row of ours may be a stranger's."""
     _begun: frozenset[str] = frozenset()
