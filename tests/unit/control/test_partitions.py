@@ -15,6 +15,7 @@ from twinlog.control.lanes.partitions import (
     Placement,
 )
 from twinlog.control.lanes.views import view_of
+from twinlog.control.lanes.wanted import unwanted
 from twinlog.lane.messages import HandOver, PartitionProgress
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
@@ -134,6 +135,37 @@ def test_nobody_is_told_a_position_in_a_topic_created_since(*, is_planned: bool)
     else:
         partition.troubled("SOURCE_RECREATED", "another topic", retriable=True)
     assert view_of(partition).next_upstream == view_of(partition).source_end == -1
+
+
+def test_what_a_lane_has_begun_stays_ours_until_something_says_otherwise() -> None:
+    partition = a_partition()
+    assert not view_of(partition).is_begun, "nobody has looked yet"
+
+    def begin() -> None:
+        partition.taken = partition.plan
+        partition.on_progress(REPORT)
+        assert view_of(partition).is_begun
+
+    begin()
+    partition.progress = None  # given to another lane
+    partition.troubled("NO_LEADER", "its leader is away for hours", retriable=True)
+    assert view_of(partition).is_begun
+
+    begin()
+    partition.troubled("SOURCE_DIVERGED", "the source lost records", retriable=False)
+    assert view_of(partition).not_ours == "SOURCE_DIVERGED"
+    partition.troubled("MAP_UNREADABLE", "the map cannot be read now", retriable=True)
+    assert view_of(partition).not_ours == ""
+    assert not view_of(partition).is_begun, "what was found is not forgotten for it"
+
+    begin()
+    unwanted(partition)
+    partition.is_wanted = True
+    assert not view_of(partition).is_begun, "somebody else had it meanwhile"
+
+    begin()
+    partition.replan(replace(partition.plan, target_topic_id=TopicId("1" * 32)))
+    assert not view_of(partition).is_begun, "another topic"
 
 
 def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
