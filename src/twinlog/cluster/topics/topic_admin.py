@@ -13,7 +13,7 @@ from kafka.protocol.admin import (
     DeleteTopicsRequest,
 )
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
 from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
 from twinlog.cluster.net.metadata import TopicMetadata
@@ -26,6 +26,8 @@ from twinlog.wire.error_codes import (
     TOPIC_ALREADY_EXISTS,
     error_for,
 )
+
+POLL_S: Final = 0.1
 
 CONTROLLER_WAIT_MS: Final = 20_000
 """How long the controller may take; below the request timeout, so that its answer is heard."""
@@ -170,7 +172,7 @@ def create_partitions(client: ClusterClient, name: str, total: int) -> None:
 
     def check(answer: Message) -> None:
         found = answer.results[0]
-        if not found.error_code or _partition_count(client, name) == total:
+        if not found.error_code or _has_by_now(client, name, total):
             return
         raise error_for(
             found.error_code,
@@ -183,9 +185,15 @@ def create_partitions(client: ClusterClient, name: str, total: int) -> None:
     client.to_controller(request, check)
 
 
-def _partition_count(client: ClusterClient, name: str) -> int:
-    topic = client.metadata([name]).topics.get(name)
-    return 0 if topic is None else len(topic.partitions)
+def _has_by_now(client: ClusterClient, name: str, total: int) -> bool:
+    """Whether a topic has so many partitions; a broker may show fewer for a moment."""
+    deadline = client.deadline(MISSING_GRACE_S)
+    while True:
+        topic = client.metadata([name]).topics.get(name)
+        count = 0 if topic is None else len(topic.partitions)
+        if count >= total or deadline.has_passed:
+            return count == total
+        client.patience.sleep(POLL_S)
 
 
 def delete_topic(client: ClusterClient, name: str) -> None:
