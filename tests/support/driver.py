@@ -101,7 +101,6 @@ def work_of(**changes: Any) -> Work:
         "read_committed": False,
         "producer_expiry_ms": None,
         "known_producers": (),
-        "unmapped_targets": (),
         "map_topic": "mm2-twinlog-offset-map.A.internal",
         "map_topic_id": TopicId("c" * 32),
         "map_partitions": 1,

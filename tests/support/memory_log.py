@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.ports import LogEnds, ProducerTail, RawRecords
-from twinlog.model import SEQUENCE_MODULUS, StartAt, TopicId, TopicPartition
+from twinlog.model import SEQUENCE_MODULUS, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import (
     HEADER_BYTES,
@@ -288,10 +288,12 @@ class MemoryView:
     def begins(
         self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
     ) -> Mapping[TopicPartition, int]:
-        return {
-            tp: self._logs[tp].last_stable if read_committed else self._logs[tp].end
-            for tp in starts
-        }
+        def begin(log: MemoryLog, start: StartAt) -> int:
+            if start.kind is StartKind.EARLIEST:
+                return log.log_start
+            return log.last_stable if read_committed else log.end
+
+        return {tp: begin(self._logs[tp], start) for tp, start in starts.items()}
 
     def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
         return {tp: RawRecords(records=self._logs[tp].read(at)) for tp, at in offsets.items()}

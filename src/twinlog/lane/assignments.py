@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from twinlog.errors import PartitionError, TwinlogError
+from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.lane.cold_starts import Found, Starter
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
@@ -27,7 +27,7 @@ from twinlog.lane.messages import (
     TakePartition,
     Work,
 )
-from twinlog.lane.reporting import Reporter, given_back, hand_over
+from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
 from twinlog.lane.sides.background import Background
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.pace import TopicBuckets
@@ -112,6 +112,7 @@ class Assignments:
             background=background,
             read_committed=work.read_committed,
             known_producers=frozenset(work.known_producers),
+            on_known=self.target.wake,
         )
         self._copies: dict[TopicPartition, Copy] = {}
         self._takes: dict[TopicPartition, TakePartition] = {}
@@ -139,6 +140,17 @@ class Assignments:
     def is_releasing(self) -> bool:
         """Some are about to leave: no time is to be lost."""
         return bool(self._releasing)
+
+    def know(self, producers: frozenset[int]) -> None:
+        """These are the ids of all flows of ours: what was a stranger's may be one of them."""
+        self._starter.know(producers)
+        self._others.known_producers = producers
+        for copy in self._copies.values():
+            if copy.state is CopyState.TAKEN_OVER and isinstance(copy, PartitionCopy):
+                text = f"{copy.target}: another flow writes to this cluster; looking again"
+                error = PartitionError(text, code="TAKEN_OVER", fate=Fate.RETRIABLE)
+                copy.trouble = copy.trouble or error
+                self._unsettled.add(copy.source)
 
     def pump(self, *, hurry: bool) -> None:
         """Send everything that can go out now."""
@@ -171,17 +183,7 @@ class Assignments:
                 cold.append(partition)
             else:
                 handed = partition.handed
-                tail = MapTail(
-                    key=_key(partition),
-                    topic=partition.source.topic,
-                    term=partition.term,
-                    chunk=handed.chunk,
-                    runs=list(handed.runs),
-                    producer_id=self._work.producer_id,
-                    mark=partition.mark,
-                    durable_ordinal=handed.durable_ordinal,
-                    dirty=handed.durable_ordinal < 0 and not partition.runs,
-                )
+                tail = handed_tail(_key(partition), partition, handed, self._work)
                 self._begin_copy(partition, handed.start, tail)
         if cold:
             self._starter.start(cold, self._on_started)
@@ -205,7 +207,7 @@ class Assignments:
             term=take.term,
             runs=runs,
             producer_id=self._work.producer_id,
-            mark=take.mark,
+            mark=None if take.mark is None else take.mark._replace(is_final=found.taken_over),
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
             # even when there is nothing to copy yet: the very first row, and what the map had wrong
             dirty=not take.runs or bool(found.jumps),
@@ -302,6 +304,8 @@ class Assignments:
     def _on_answered(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.map.note(copy)
+        if copy.company.unknown is not None:
+            self._others.doubt(copy)
         whole = self._copies.get(copy.source)
         if whole is not None:
             self._check_done(whole)
@@ -375,10 +379,6 @@ class Assignments:
             for part in copy.parts:
                 part.note_position()
             copy.drain()
-            for part in copy.parts:
-                if not part.is_ours_alone and part.state is not CopyState.TAKEN_OVER:
-                    part.tail.place(part.mark())
-                    self.map.note(part)
 
     def _finish_release(self, tp: TopicPartition, copy: Copy | None, *, done: bool) -> None:
         take = self._takes[tp]
@@ -403,6 +403,9 @@ class Assignments:
         self._send(Released(partitions=(last,)))
 
     def _unwritten(self, copy: Copy, take: TakePartition) -> list[PartitionCopy]:
+        for part in copy.parts:
+            if not part.is_ours_alone:
+                part.tail.place(part.mark(at_rest=True))
         return [
             part
             for part in copy.parts
@@ -434,11 +437,12 @@ class Assignments:
         """
         for copy in self._copies.values():
             for part in copy.parts:
-                if part.state is not CopyState.COPYING or part.trouble:
+                has_ended = part.state is CopyState.TAKEN_OVER
+                if (part.state is not CopyState.COPYING and not has_ended) or part.trouble:
                     continue
                 part.note_position()
                 if not part.is_ours_alone:
-                    part.tail.place(part.mark())
+                    part.tail.place(part.mark(at_rest=has_ended))
                 self.map.note(part)
 
     # -- reporting

@@ -62,8 +62,11 @@ class Starter:
             is_ours_alone=work.is_ours_alone,
             read_committed=work.read_committed,
             known_producers=frozenset(work.known_producers),
-            unmapped=frozenset(work.unmapped_targets),
         )
+
+    def know(self, producers: frozenset[int]) -> None:
+        """These are the ids of all flows of ours."""
+        self._rules = replace(self._rules, known_producers=producers)
 
     @property
     def is_busy(self) -> bool:
@@ -217,13 +220,14 @@ class Starter:
             replace(
                 whole,
                 target=branch.target,
+                is_branch=True,
                 runs=branch.runs,
                 mark=branch.mark,
                 our_producers=frozenset((*branch.our_producers, fan.producer_id)),
             )
             for branch in fan.branches
         ]
-        rules = replace(self._rules, producer_id=fan.producer_id, is_ours_alone=False)
+        rules = replace(self._rules, producer_id=fan.producer_id)
         try:
             return find_fan_start(requests, source, target, rules)
         except TwinlogError as error:
@@ -244,6 +248,7 @@ class Starter:
             began_at=take.began_at,
             former=take.former,
             is_another=take.is_another,
+            had_row=take.had_row,
             acked_ordinal=take.acked_ordinal,
             acked_epoch=take.acked_epoch,
             lost=take.lost,

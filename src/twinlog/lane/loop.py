@@ -33,6 +33,7 @@ from twinlog.lane.assignments import Assignments
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import Round
 from twinlog.lane.messages import (
+    Known,
     Pace,
     Ready,
     Release,
@@ -199,6 +200,8 @@ class LaneLoop:
                 case Renewed():
                     self._source_cluster.renew(message.source)
                     self._target_cluster.renew(message.target)
+                case Known():
+                    self._assignments.know(frozenset(message.producers))
                 case Release():
                     self._assignments.release(message.partitions)
                 case Stop():

@@ -10,6 +10,7 @@ Which lane of which lease speaks is said by the channel's own first frame
      |  -- Progress --------------->|   once a second, and it is the lane's sign of life
      |  <- Pace --------------------|   once a second, with a byte budget: this lane's share
      |  <- Renewed -----------------|   key files have changed: what new connections use
+     |  <- Known -------------------|   producer ids of other flows, when there are more
      |  <- Release -----------------|   drain these partitions
      |  -- Released --------------->|   where each one ended: the next lane goes on with it
      |  -- Troubled --------------->|   a partition stopped by itself: code, fate, where it was
@@ -43,8 +44,7 @@ class Work:
     read_committed: bool
     producer_expiry_ms: int | None
     known_producers: tuple[int, ...]
-    unmapped_targets: tuple[TopicId, ...]
-    """Target topics whose rows were lost: a partition of them without a row is not a new one."""
+    """Every id that a flow of ours was ever given on this target."""
     map_topic: str
     map_topic_id: TopicId
     """Rows go to this topic and to no other of its name: another lacks what is known."""
@@ -84,6 +84,8 @@ class TakePartition:
     """Target partitions that a source topic of this name was copied to which was deleted since."""
     is_another: bool
     """This partition was copied to this target topic before, from such a topic."""
+    had_row: bool
+    """A row of this very copy was in the offset map: without one it is not new, it lost it."""
     end: int
     """First upstream offset not to be copied; 2^63-1 for ever."""
     runs: tuple[Run, ...]
@@ -183,6 +185,13 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What Work said of producer ids, as it is now: another flow has begun to write there."""
+
+    producers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedPartition:
     """One partition at rest; without `handed` it was never started."""
 
@@ -258,6 +267,8 @@ class PartitionProgress:
     """Of the batches acknowledged since the last report."""
     gap: Gap | None = None
     """Found since the last report."""
+    has_row: bool = False
+    """Its first row is in the offset map."""
     left_out: tuple[tuple[int, int], ...] = ()
     """[first, next) of upstream records that were skipped, as is wanted, since the last report."""
 
@@ -272,5 +283,5 @@ class Progress:
     """Why a cluster cannot be reached, or empty."""
 
 
-MESSAGES = (Work, Take, Pace, Renewed, Release, Stop, Ready, Released, Troubled, Progress)
+MESSAGES = (Work, Take, Pace, Renewed, Known, Release, Stop, Ready, Released, Troubled, Progress)
 """All classes that travel by themselves."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.messages import HandOver, PartitionProgress, Troubled
+from twinlog.lane.messages import HandOver, PartitionProgress, TakePartition, Troubled, Work
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.source_side import SourceSide, SourceState
 from twinlog.lane.sides.target_side import TargetSide
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
+from twinlog.mirror.map.map_tail import MapTail
+from twinlog.mirror.map.offset_map import Mark, PartitionKey
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import TopicPartition
 
@@ -101,6 +103,28 @@ def _source_end(copy: Copy, state: SourceState | None) -> int:
     return -1 if state is None else state.source_end
 
 
+def handed_tail(key: PartitionKey, take: TakePartition, handed: HandOver, work: Work) -> MapTail:
+    """The offset map's tail of a partition that was handed over, to be continued.
+
+    Where others may write, the mark in the map is final: before anything is sent there is another.
+    """
+    start, mark, durable = handed.start, take.mark, handed.durable_ordinal
+    if not work.is_ours_alone:
+        mark = Mark(start.ordinal, start.k + start.ordinal, start.taken_over)
+        durable = durable if start.taken_over else -1
+    return MapTail(
+        key=key,
+        topic=take.source.topic,
+        term=take.term,
+        chunk=handed.chunk,
+        runs=list(handed.runs),
+        producer_id=work.producer_id,
+        mark=mark,
+        durable_ordinal=durable,
+        dirty=handed.durable_ordinal < 0 and not take.runs,
+    )
+
+
 def hand_over(copy: PartitionCopy) -> HandOver | None:
     """Where the next lane resumes; the copy has no request in flight. None: it is to look.
 
@@ -120,6 +144,7 @@ def hand_over(copy: PartitionCopy) -> HandOver | None:
             last_timestamp=copy.last_timestamp,
             target_epoch=copy.leader.looked,
             taken_over=copy.state is CopyState.TAKEN_OVER,
+            has_company=copy.company.is_ours,
         ),
         chunk=handed.chunk,
         runs=handed.runs,

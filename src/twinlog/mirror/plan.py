@@ -30,5 +30,7 @@ class PartitionPlan:
     end: int = FOREVER
     is_new: bool = False
     """It was made while this process ran the flow."""
+    had_row: bool = False
+    """The state topic knows that its copy had a row in the offset map (`mirror.state.mapped`)."""
     begin_at: int = -1
     """Upstream offset at which a partition starts that was never copied; -1: as configured."""

@@ -36,6 +36,8 @@ class StartPoint:
     """Timestamp of our last record there, in ms; -1 when unknown."""
     taken_over: bool = False
     """Others wrote behind our last record: nothing may follow."""
+    has_company: bool = False
+    """Another flow of ours writes to the target partition."""
     target_epoch: int = -1
     """Leader epoch of the target partition that was looked at, -1 when unknown."""
     compared: int = -1

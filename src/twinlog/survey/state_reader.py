@@ -4,7 +4,7 @@ producers write copies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -14,6 +14,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.held_producers import held_producers, is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
+from twinlog.mirror.state.mapped import MappedCopies, is_mapped_row, mapped_copies
 
 READ_TIMEOUT_S: Final = 5.0
 READ_ANEW_EVERY: Final = 60
@@ -27,6 +28,8 @@ class StateNews:
     intents: FlowIntents
     producers: frozenset[int]
     """Every producer id that a flow was ever given."""
+    mapped: MappedCopies = field(default_factory=MappedCopies)
+    """Which copies of the flow have rows in the offset map."""
     has_held_producers: bool = False
     """The flow holds the source's producers back."""
 
@@ -49,6 +52,7 @@ class StateReader:
         self._looks = 0
         self._rows: dict[bytes, bytes | None] = {}
         self._producers: set[int] = set()
+        self._mapped: dict[bytes, bytes | None] = {}
         self._held = False
         self._news: StateNews | None = None
         """Of the last look, while nothing was read since."""
@@ -75,6 +79,7 @@ class StateReader:
                 intents=intents,
                 producers=frozenset(self._producers),
                 has_held_producers=self._held,
+                mapped=mapped_copies(self._flow, self._mapped.items()),
             )
         return self._news
 
@@ -86,6 +91,8 @@ class StateReader:
                 self._rows[record.key] = record.value
             elif record.key is not None and is_held_row(record.key, self._flow):
                 self._held = held_producers(record.key, record.value) is not None
+            elif record.key is not None and is_mapped_row(record.key, self._flow):
+                self._mapped[record.key] = record.value
             elif (producer := producer_of(record.key, record.value)) is not None:
                 self._producers.add(producer)
             self._position = record.offset + 1

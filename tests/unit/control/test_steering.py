@@ -24,7 +24,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import CorruptData, Disconnected, TwinlogError
 from twinlog.flow_log import FlowLog
-from twinlog.lane.messages import Pace, Take
+from twinlog.lane.messages import Known, Pace, Take
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import TopicPartition
 from twinlog.survey.state_reader import StateNews
@@ -562,26 +562,36 @@ def test_paused_flow_says_what_cannot_be_read(
 # -- topics that others write to
 
 
-def test_one_that_was_taken_over_is_looked_at_again_by_lanes_that_know_more(
-    running: tuple[Driver, list[LaneStub]],
+def test_lanes_hear_of_another_flow_s_producer_and_go_on(
+    running: tuple[Driver, list[LaneStub]], steered: Steering
 ) -> None:
     driver, lanes = running
-    for knows_more in (False, True):
-        for lane in lanes:
-            for tp, partition in (lane.lane.partitions if lane.lane else {}).items():
-                lane.progress(tp)
-                assert partition.progress is not None
-                partition.progress = replace(partition.progress, state="TAKEN_OVER")
-        if knows_more:
-            driver.run.work = work_of(has_budget=True)
-        driver.pass_time(301)
-        new = driver.lanes_of(len(driver.jobs))
-        for lane in lanes:
-            lane.gives_back(*(lane.lane.partitions if lane.lane else ()))
-        parts = [one for lane in new for take in lane.all_told(Take) for one in take.partitions]
-        assert len(parts) == 4
-        assert {one.handed is None for one in parts} == {knows_more}
-        lanes = new
+    driver.run.work = replace(driver.run.work, is_ours_alone=False)
+    for lease in driver.run.leases:
+        lease.work = driver.run.work
+    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    for lane in lanes:
+        assert lane.all_told(Known) == [Known(producers=(7,))]
+    jobs = len(driver.jobs)
+    driver.pass_time(1)
+    assert len(driver.jobs) == jobs, "no lane is renewed for it"
+    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    assert all(len(lane.all_told(Known)) == 1 for lane in lanes), "it is told once"
+
+
+def test_what_was_a_stranger_s_is_tried_again_at_once_when_another_flow_is_known(
+    running: tuple[Driver, list[LaneStub]], steered: Steering
+) -> None:
+    driver, _ = running
+    driver.run.work = replace(driver.run.work, is_ours_alone=False)
+    partition = driver.run.partitions[ORDERS[0]]
+    partition.troubled("TAKEN_OVER", "others have written", retriable=False)
+    assert partition.placement is Placement.PENDING, "whose records they are may not be known yet"
+    partition.troubled("TAKEN_OVER", "others have written", retriable=False)
+    assert partition.placement is Placement.FAILED
+    assert not partition.is_due(driver.clock.monotonic())
+    steered._found(replace(news(NOTHING), producers=frozenset({7})))
+    assert partition.is_due(driver.clock.monotonic())
 
 
 # -- duties

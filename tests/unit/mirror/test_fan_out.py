@@ -9,7 +9,7 @@ from twinlog.mirror.copy.fan_out import Branch, FanOut, is_record, next_upstream
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partitioner import partition_of
 from twinlog.mirror.map.map_tail import MapTail
-from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
+from twinlog.mirror.map.offset_map import Mark, PartitionKey, Run, Term
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.wire.record_batch import Codec, read_headers
@@ -141,7 +141,7 @@ def test_others_between_our_records_move_k_and_stop_nothing() -> None:
         (batch,) = sent(branch)
         answer(branch, at)
         assert branch.trouble is None
-        assert branch.mark() == (batch.next_ordinal, at + batch.count)
+        assert branch.mark() == Mark(batch.next_ordinal, at + batch.count)
 
 
 @pytest.mark.parametrize("listed", [True, False])

@@ -8,6 +8,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records, produce_batch
+from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
 from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.errors import BrokerRefused, ConfigError, CorruptData, TwinlogError, Unauthorized
@@ -20,6 +21,8 @@ __all__ = [
     "FetchedRecords",
     "append",
     "append_rows",
+    "check_policy",
+    "compact_again",
     "ends_of_logs",
     "ensure_compacted_topic",
     "fetch_records",
@@ -69,7 +72,7 @@ def ensure_compacted_topic(
         topic = wait_for_topic(client, name)
     if exists:
         try:
-            _check_policy(client, name)
+            check_policy(client, name)
         except Unauthorized as error:
             if on_unseen is None:
                 raise
@@ -77,17 +80,25 @@ def ensure_compacted_topic(
     return len(topic.partitions)
 
 
-def _check_policy(client: ClusterClient, name: str) -> None:
+def check_policy(client: ClusterClient, name: str) -> None:
+    """Raises ConfigError (`INTERNAL_TOPIC_NOT_COMPACTED`) where the cluster may delete rows."""
     configs = describe_topic_configs(client, [name])[name]
     if isinstance(configs, TwinlogError):
         raise configs
     policy = next((entry.value for entry in configs if entry.name == POLICY), None)
     if policy != "compact":
         raise ConfigError(
-            f"cluster {client.alias}: topic {name} has {POLICY}={policy}, so the cluster would "
-            f"delete what Twinlog keeps there: set {POLICY}=compact on it",
+            f"cluster {client.alias}: topic {name} has {POLICY}={policy}, so the cluster deletes "
+            f"what Twinlog keeps there, and may have begun to: set {POLICY}=compact on it",
             code="INTERNAL_TOPIC_NOT_COMPACTED",
         )
+
+
+def compact_again(client: ClusterClient, name: str) -> None:
+    """Set the policy of a topic of ours. Raises what the cluster refuses it with."""
+    refused = alter_topic_configs(client, {name: [ConfigChange(POLICY, "compact")]})
+    if name in refused:
+        raise refused[name]
 
 
 def append(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> int:

@@ -10,6 +10,7 @@ from twinlog.control.duties.heartbeats import into_source, into_target
 from twinlog.control.duties.map_pruning import map_pruning
 from twinlog.control.duties.mm2_positions import mm2_positions
 from twinlog.control.duties.offset_syncs import offset_syncs
+from twinlog.control.duties.own_topics import own_topics
 from twinlog.control.duties.producer_quota import producer_quota
 from twinlog.control.duties.publication import publication
 from twinlog.control.duties.rounds import Duty, DutyFactory, LedFlow
@@ -28,6 +29,7 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
     group_commits,
     mm2_positions,
     map_pruning,
+    own_topics,
     producer_quota,
     publication,
 )

@@ -429,10 +429,7 @@ class FlowRun:
             return
         partition.leave(Placement.PENDING if partition.is_wanted else Placement.RELEASED)
         may_go_on = partition.is_wanted and not partition.is_paused and not partition.plan.targets
-        # of one that was taken over, lanes that know more flows look again
-        looks_again = partition.is_taken_over and lane.work is not self.work
-        stays = may_go_on and not partition.is_replaced and not looks_again
-        partition.handed = one.handed if stays else None
+        partition.handed = one.handed if may_go_on and not partition.is_replaced else None
         partition.retry_at = 0.0
 
     def _on_troubled(self, lane: Lane, trouble: Troubled) -> None:

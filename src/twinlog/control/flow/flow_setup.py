@@ -47,12 +47,9 @@ from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import (
-    Claim,
-    fan_producers,
-    winning_claims,
-)
+from twinlog.mirror.state.generations import Claim, producer_of
 from twinlog.mirror.state.intents import Intent, promoted
+from twinlog.mirror.state.mapped import MappedCopies
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.map_presence import is_lost, require_nothing_copied
@@ -162,6 +159,7 @@ class FlowSetup:
     _map_client: ClusterClient | None = None
     _state_client: ClusterClient | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _mapped: MappedCopies = field(default_factory=MappedCopies)
     _probed: Capabilities | None = None
     _told: set[str] = field(default_factory=set)
     _is_let_in: bool = False
@@ -227,6 +225,7 @@ class FlowSetup:
             self._lead(once=once)
             news = news_of.read()
             pause, self.released = news.intents.pause, news.intents.released
+            self._mapped = news.mapped
             if pause is not None and (once or self.adopts is not None):
                 raise self._paused(pause, once=once)
             map_topic = offset_map_topic(self.config.flow.source)
@@ -401,7 +400,8 @@ class FlowSetup:
         if create and self.config.start.new_from_earliest:
             self.newcomers.recall(self.name, source, target, found.source_topics)
         plans = self.newcomers.marked(found.plans, found.source_topics)
-        found.plans = with_fan_producers(target, self.name, plans) if create else plans
+        plans = with_fan_producers(target, self.name, plans) if create else plans
+        found.plans = [replace(plan, had_row=self._mapped.has_row(plan)) for plan in plans]
         return found
 
     def _work(
@@ -414,11 +414,7 @@ class FlowSetup:
     ) -> Work:
         expiry = self._expiry(target) if capabilities.producers_listed else None
         rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
-        histories = winning_claims(rows)
-        claims = [history.latest for history in histories.values()]
-        unmapped = histories[self.name].unmapped if self.name in histories else ()
-        known = {claim.producer_id for claim in claims if claim is not None}
-        known.update(fan_producers(rows).values())
+        known = {one for row in rows if (one := producer_of(*row)) is not None}
         return Work(
             flow=self.name,
             source=self.lane_source,
@@ -428,7 +424,6 @@ class FlowSetup:
             read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
             producer_expiry_ms=expiry,
             known_producers=tuple(sorted(known)),
-            unmapped_targets=tuple(sorted(unmapped)),
             map_topic=map_reader.topic,
             map_topic_id=map_reader.topic_id,
             map_partitions=map_reader.partitions,

@@ -43,11 +43,9 @@ class Steering:
     _next_look: float = 0.0
     _is_looking: bool = False
     _fails_since: float | None = None
-    _producers: frozenset[int] = frozenset()
 
     def begin(self, news: StateNews) -> None:
         """With what was so when the flow was set up, before any partition begins."""
-        self._producers = news.producers
         self.run.awaits_plans = news.intents.pause is not None
         if news.intents != FlowIntents():
             self._follow(news.intents)
@@ -73,14 +71,21 @@ class Steering:
 
     def _know(self, producers: frozenset[int]) -> None:
         """Another flow began to write to this cluster: in a topic that both share, its records are
-        no stranger's. Lanes know who is one from their start on, so they are renewed.
+        no stranger's. Lanes hear of it, and what was taken for a stranger's is looked at again.
         """
-        new, self._producers = producers - self._producers, producers
-        work = self.run.work
-        if not new or work.is_ours_alone or new <= {*work.known_producers}:
+        run, work = self.run, self.run.work
+        if work.is_ours_alone or producers <= {*work.known_producers}:
             return
-        known = tuple(sorted(new.union(work.known_producers)))
-        self.run.work = replace(work, known_producers=known)
+        known = tuple(sorted(producers.union(work.known_producers)))
+        run.work = replace(work, known_producers=known)
+        for lease in run.leases:
+            if lease.work is work:
+                lease.work = run.work
+        for lane in run.lanes():
+            lane.know(known)
+        for partition in run.partitions.values():
+            if partition.failure is not None and partition.failure.code == "TAKEN_OVER":
+                partition.retry_at = 0.0
 
     def _failed(self, error: TwinlogError) -> None:
         self._is_looking = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -12,7 +12,7 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.control.lanes.credentials import credentials_of, with_credentials
 from twinlog.control.lanes.partitions import LaneKey, Partition
 from twinlog.errors import TwinlogError
-from twinlog.lane.messages import Renewed, Stop, Work
+from twinlog.lane.messages import Known, Renewed, Stop, Work
 from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
@@ -69,6 +69,12 @@ class Lane:
         if self._told is not None and (now := credentials_of(self.work)) != self._told:
             self._told = now
             self.peer.send(now)
+
+    def know(self, producers: tuple[int, ...]) -> None:
+        """Tell it whose records are no stranger's."""
+        self.work = replace(self.work, known_producers=producers)
+        if self._told is not None:
+            self.peer.send(Known(producers=producers))
 
     def stop(self) -> None:
         """It drains, and ends."""

@@ -153,6 +153,11 @@ class Partition:
         return self.is_wanted and self.begun == ids
 
     @property
+    def has_written(self) -> bool:
+        """A lane of this process wrote records between the topics of now: it had a row."""
+        return self.is_begun and self.acked_ordinal > 0
+
+    @property
     def is_replaced(self) -> bool:
         """Where the last lane stopped is no position in a topic that was created since."""
         return self.taken is not None and (
@@ -308,12 +313,15 @@ class Partition:
     def troubled(self, code: str, message: str, *, retriable: bool) -> None:
         """It stopped by itself; the next try comes after a pause."""
         self.handed = None
-        since = self.clock.wall_ms()
-        if self.failure is not None and self.failure.code == code:
-            since = self.failure.since_ms
+        since, before = self.clock.wall_ms(), self.failure
+        if before is not None and before.code == code:
+            since = before.since_ms
         self.failure = Failure(code=code, message=message, since_ms=since)
         if code in NOT_OURS | ANOTHER_TOPIC:
             self.begun = None
+        if code == "TAKEN_OVER" and not retriable and (before is None or before.code != code):
+            # whose records they are is perhaps not known yet: of a flow of ours that has just begun
+            retriable = True
         if retriable:
             self.leave(Placement.PENDING)
             self.retry_at = self.clock.monotonic() + self._pause_s

@@ -70,6 +70,7 @@ def take_of(
         began_at=_began_at(plan, maps) if known is None else plan.begin_at,
         former=() if known is not None else former_targets(plan, maps),
         is_another=known is None and _is_another(plan, maps),
+        had_row=plan.had_row or partition.has_written,
         end=plan.end,
         runs=runs,
         runs_from=runs_from,

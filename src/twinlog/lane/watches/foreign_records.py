@@ -1,17 +1,25 @@
-"""What a lane with nothing to do would overlook: records of others in a target topic that is not
-ours alone, and a source that goes on after its copy was taken over.
+"""Who else writes to a target topic that is not ours alone, and a source that continues after its
+copy was taken over.
 
-It looks every two seconds and decides nothing: what it sees ends the partition's stay on this lane
-with a retriable TAKEN_OVER, and the cold start that follows finds out what that means.
+A flow of ours may write beside us: what it wrote means nothing, and its records need not be read
+one by one. A stranger's records end the copy. Whose they are stands in the headers of the batches,
+so the watch reads what lies behind our last record (of an idle copy), or before a batch of ours
+that landed further on than expected (`Company.unknown`), and that at once.
+
+It decides nothing else: what it sees ends the partition's stay on this lane with a retriable
+TAKEN_OVER, and the cold start that follows finds out what that means.
+
+Where flows of ours write, a look reads a few megabytes and skips the rest: what they write may be
+any amount. A stranger that writes now and then among them is found by one of the next looks.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from twinlog.cluster.topics import admin
 from twinlog.errors import Fate, PartitionError, TwinlogError
@@ -19,7 +27,9 @@ from twinlog.lane.sides.background import Background
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
-from twinlog.mirror.start.shared_topic import first_foreign
+from twinlog.mirror.findings import Span
+from twinlog.mirror.plan import FOREVER
+from twinlog.mirror.start.our_end import headers_between, is_foreign
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -27,77 +37,158 @@ log = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
 ASK_S: Final = 5.0
 """A look is no reason to hold a cluster's client for longer: the next one is due soon."""
+MOST_READS: Final = 4
+"""Fetches of about 1 MB that one look takes of a partition."""
 
-Seen = dict[TopicPartition, PartitionError]
+
+class Writers(NamedTuple):
+    """Who wrote to a partition between two offsets, as far as was read."""
+
+    end: int
+    """The log's end then."""
+    stranger: int | None
+    """Offset of the first record that no flow of ours wrote."""
+    others: bool
+    """Another flow of ours wrote there."""
+
+
+class _Asked(NamedTuple):
+    """A copy as it was when the look began."""
+
+    copy: PartitionCopy
+    span: Span
+    acked: int
 
 
 @dataclass(slots=True, kw_only=True)
 class OthersWatch:
-    """Looks at idle partitions of one lane, in the background."""
+    """Looks at the partitions of one lane, in the background."""
 
     source: ClusterSide
     target: ClusterSide
     background: Background
     read_committed: bool
     known_producers: frozenset[int]
+    """Of all flows of ours, this one among them."""
+    on_known: Callable[[PartitionCopy], None]
+    """Of a copy that may send again."""
     _next: float = 0.0
+    _doubting: set[PartitionCopy] = field(default_factory=set)
     _is_looking: bool = False
     _passed: dict[TopicPartition, int] = field(default_factory=dict)
-    """Target offsets below which only flows of ours wrote."""
+    """Target offsets up to which earlier looks came."""
+
+    def doubt(self, copy: PartitionCopy) -> None:
+        """It sends nothing more before it knows who wrote between its batches."""
+        self._doubting.add(copy)
 
     def tend(self, copies: Iterable[PartitionCopy]) -> None:
         """Begin a look when one is due; called on every turn."""
         now = time.monotonic()
-        if self._is_looking or now < self._next:
+        if self._is_looking or (now < self._next and not self._doubting):
             return
-        self._next = now + LOOK_S
-        asked = [c for c in copies if c.trouble is None]
-        idle = {c.target: c.acked_downstream for c in asked if c.is_idle}
-        ended = {c.source: c.acked_upstream for c in asked if c.state is CopyState.TAKEN_OVER}
-        self._passed = {tp: max(self._passed.get(tp, 0), end) for tp, end in idle.items()}
-        if not idle and not ended:
-            return
+        doubting, self._doubting = self._doubting, set()
+        asked = [c for c in doubting if c.trouble is None and c.company.unknown is not None]
+        whole: list[PartitionCopy] = []
+        if now >= self._next:
+            self._next = now + LOOK_S
+            whole = [c for c in copies if c.trouble is None]
+            asked += [c for c in whole if c.company.unknown is None and _is_watched(c)]
+        taken = [c for c in whole if c.state is CopyState.TAKEN_OVER]
+        ended = {c.source: c.acked_upstream for c in taken}
+        if asked or ended:
+            self._begin([self._asked(copy) for copy in asked], ended, taken)
+
+    def _asked(self, copy: PartitionCopy) -> _Asked:
+        span = copy.company.unknown
+        if span is None:
+            begin = max(self._passed.get(copy.target, 0), copy.acked_downstream)
+            span = Span(begin, FOREVER)
+        return _Asked(copy, span, copy.acked_downstream)
+
+    def _begin(
+        self,
+        asked: list[_Asked],
+        ended: dict[TopicPartition, int],
+        taken: list[PartitionCopy],
+    ) -> None:
         self._is_looking = True
 
-        def seen(found: Seen) -> None:
+        def seen(found: tuple[dict[TopicPartition, Writers], set[TopicPartition]]) -> None:
             self._is_looking = False
-            for copy in asked:
-                error = found.get(copy.source) or found.get(copy.target)
-                still = copy.acked_downstream == idle.get(copy.target)
-                if error is not None and (still or copy.source in ended):
-                    copy.trouble = copy.trouble or error  # the loop gives it back
+            writers, continues = found
+            for one in asked:
+                if (what := writers.get(one.copy.target)) is not None:
+                    self._learn(one, what)
+            for copy in taken:
+                if copy.source in continues:
+                    copy.trouble = copy.trouble or _taken_over(
+                        f"{copy.source}: the source continues at upstream offset "
+                        f"{ended[copy.source]}"
+                    )
 
         def failed(error: TwinlogError) -> None:
             self._is_looking = False
-            log.debug("a look at idle partitions failed error=%s", error)
+            self._doubting.update(one.copy for one in asked if one.copy.company.unknown is not None)
+            log.debug("a look for other writers failed error=%s", error)
 
-        passed = dict(self._passed)
-        self.background.submit(lambda: self._look(passed, ended), seen, failed)
+        spans = {one.copy.target: one.span for one in asked}
+        self.background.submit(lambda: self._look(spans, ended), seen, failed)
 
-    def _look(self, passed: dict[TopicPartition, int], ended: dict[TopicPartition, int]) -> Seen:
-        found: Seen = {}
-        if passed:
+    def _learn(self, one: _Asked, found: Writers) -> None:
+        copy = one.copy
+        self._passed[copy.target] = max(found.end, self._passed.get(copy.target, 0))
+        copy.company.is_ours |= found.others
+        if found.stranger is not None:
+            is_still = copy.acked_downstream == one.acked
+            if is_still or copy.company.is_ours or copy.company.unknown is not None:
+                copy.trouble = copy.trouble or _taken_over(
+                    f"{copy.target}: others wrote at target offset {found.stranger}"
+                )
+        elif copy.company.unknown == one.span:
+            copy.company.unknown = None
+            self.on_known(copy)
+        elif copy.company.unknown is not None:
+            self._doubting.add(copy)  # more came meanwhile
+        if copy.is_idle and copy.acked_downstream == one.acked and not copy.late_requests:
+            copy.company.reach = max(copy.company.reach, found.end)
+
+    def _look(
+        self, spans: dict[TopicPartition, Span], ended: dict[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
+        found: dict[TopicPartition, Writers] = {}
+        if spans:
             with self.target.lock:
-                found |= self._others(passed)
-        if ended:
-            with self.source.lock:
-                found |= self._new_at_source(ended)
-        return found
+                found = self._writers(spans)
+        if not ended:
+            return found, set()
+        with self.source.lock:
+            return found, self._new_at_source(ended)
 
-    def _others(self, passed: dict[TopicPartition, int]) -> Seen:
-        found: Seen = {}
+    def _writers(self, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, Writers]:
+        found: dict[TopicPartition, Writers] = {}
         view = ClusterLogView(self.target.client)
-        for tp, end in admin.log_ends(self.target.client, passed, timeout_s=ASK_S).items():
-            if isinstance(end, TwinlogError) or end.end_offset <= passed[tp]:
+        for tp, end in admin.log_ends(self.target.client, spans, timeout_s=ASK_S).items():
+            if isinstance(end, TwinlogError):
                 continue  # what is wrong with a partition shows when it is written to
-            foreign = first_foreign(view, tp, passed[tp], end.end_offset, self.known_producers)
-            if foreign is None:
-                self._passed[tp] = end.end_offset
-            else:
-                found[tp] = _taken_over(f"{tp}: others wrote at target offset {foreign}")
+            found[tp] = self._writers_of(view, tp, spans[tp], end.end_offset)
         return found
 
-    def _new_at_source(self, ended: dict[TopicPartition, int]) -> Seen:
+    def _writers_of(
+        self, view: ClusterLogView, tp: TopicPartition, span: Span, end: int
+    ) -> Writers:
+        others = False
+        for header, reads in headers_between(view, tp, span.first, min(span.next, end)):
+            if header.base_offset >= span.next:
+                break
+            if is_foreign(header, self.known_producers):
+                return Writers(end, max(header.base_offset, span.first), others)
+            others = True
+            if reads > MOST_READS:
+                break
+        return Writers(end, None, others)
+
+    def _new_at_source(self, ended: dict[TopicPartition, int]) -> set[TopicPartition]:
         isolation = (
             admin.Isolation.READ_COMMITTED
             if self.read_committed
@@ -107,10 +198,15 @@ class OthersWatch:
             self.source.client, ended, admin.LATEST, isolation=isolation, timeout_s=ASK_S
         )
         return {
-            tp: _taken_over(f"{tp}: the source goes on at upstream offset {ended[tp]}")
+            tp
             for tp, end in ends.items()
             if not isinstance(end, TwinlogError) and end.offset > ended[tp]
         }
+
+
+def _is_watched(copy: PartitionCopy) -> bool:
+    """A busy copy in company is watched, too: its answers say only that others write."""
+    return copy.is_idle or (copy.company.is_ours and copy.state is CopyState.COPYING)
 
 
 def _taken_over(what: str) -> PartitionError:

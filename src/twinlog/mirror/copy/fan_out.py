@@ -158,15 +158,6 @@ class Branch(PartitionCopy):
             # written before the next batch, which may have this very ordinal
             self.tail.announce(read_to(self.acked_ordinal, position), None, always=True)
 
-    def _window(self, batch: OutBatch, now_ms: int) -> int:
-        return super()._window(batch, now_ms) if self._surely_known(batch, now_ms) else 1
-
-    def _surely_known(self, batch: OutBatch, now_ms: int) -> bool:
-        oldest = batch.max_timestamp
-        if self.in_flight:
-            oldest = min(oldest, self._oldest_sent)
-        return self.is_protected(oldest, now_ms)
-
     def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
         # the other source partitions write here, too
         self._k += distance

@@ -13,7 +13,7 @@ partition is taken anew (`position.py`): what stands on the target is looked up,
 
 - 1 until the first clean answer after a start (the first request goes alone);
 - 1 while the partition is unprotected and there was trouble within the last 60 s, or the target
-  topic may refuse single records;
+  topic may refuse single records, or others may write to it;
 - else `PIPELINE`: what a broker appends in order on one connection anyway.
 
 A partition is protected while the broker surely remembers our producer id here: it forgets an id
@@ -29,6 +29,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.mirror.copy.company import Company
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
 from twinlog.mirror.copy.refusals import BROKEN_LOG, refusal
@@ -123,6 +124,7 @@ class PartitionCopy:
         """Set by the first answer that was not clean: drain, then look."""
         self.source_trouble: TwinlogError | None = None
         """Set when reading stopped: what was read before is still sent."""
+        self.company = Company(is_ours=start.has_company)
         self.lost_answers = False
         """Requests of this lane may still be on their way."""
         self.late_requests = self._holds_back = late_requests
@@ -256,7 +258,7 @@ class PartitionCopy:
         if self.leader.is_new:
             self._trouble(self.leader.trouble(self.target), now_ms)
             return None
-        if self.tail.durable_ordinal < self._needed(batch):
+        if self.tail.durable_ordinal < self._needed(batch) or self.company.unknown is not None:
             return None
         if self.late_requests and not self.is_protected(batch.oldest_timestamp, now_ms):
             if not self._holds_back:
@@ -314,6 +316,8 @@ class PartitionCopy:
         # a batch that is refused must have none behind it, nor one that must be seen to have come
         may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS
         may_be_refused |= bool(self._in_flight) and self.is_protected(self._newest_sent, now_ms)
+        # where K moves it does not show that records are missing: so none may
+        may_be_refused |= not self._rules.is_ours_alone
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
@@ -414,23 +418,14 @@ class PartitionCopy:
         self._moved(batch, distance, now_ms)
 
     def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
-        # Others may write here: the map learns where our record really lies, and the start rules
-        # decide.
+        # Others write here: the map learns where our record really lies. Unless it is known that a
+        # flow of ours writes beside us, nothing more is sent before it is known who did.
         begin = self._k + batch.ordinal
-        where = f"{self.target} at ordinal {batch.ordinal}"
         self._k += distance
         self.intake.k = self._k
-        self.tail.moved(Run(batch.ordinal, batch.upstream, self._k + batch.ordinal), distance)
-        self._clean(batch, self._k + batch.ordinal, now_ms)
-        self._trouble(
-            PartitionError(
-                f"{where}: others wrote {distance} records at target offsets [{begin}, "
-                f"{begin + distance})",
-                code="TAKEN_OVER",
-                fate=Fate.RETRIABLE,
-            ),
-            now_ms,
-        )
+        self.tail.moved(Run(batch.ordinal, batch.upstream, begin + distance), distance)
+        self._clean(batch, begin + distance, now_ms)
+        self.company.wrote(begin, begin + distance)
 
     def _other_writer(self, batch: OutBatch) -> PartitionError:
         return PartitionError(
@@ -486,9 +481,13 @@ class PartitionCopy:
         is_last = self._noted is not None and self.tail.runs[-1:] == [self._noted]
         return is_last and self.tail.durable_ordinal < self.acked_ordinal
 
-    def mark(self) -> Mark:
-        """How far the copy got, for the map."""
-        return Mark(self.acked_ordinal, self.acked_downstream)
+    def mark(self, *, at_rest: bool = False) -> Mark:
+        """How far the copy got, for the map; `at_rest`: it is drained, and sends no more."""
+        reached, is_quiet = self.acked_downstream, not (self.lost_answers or self.late_requests)
+        if self.is_idle and is_quiet:
+            reached = self.company.mark_above(reached)
+        is_final = at_rest and is_quiet and not self._in_flight
+        return Mark(self.acked_ordinal, reached, is_final)
 
 
 def _rank(error: PartitionError) -> int:

@@ -18,6 +18,9 @@ from twinlog.mirror.map.runs import Run, run_at
 RUNS_PER_CHUNK: Final = 400
 """About 4 KB of JSON: what one more gap costs to rewrite."""
 
+MOVED_TOGETHER: Final = 64
+"""Runs of moved records that make a row due; the mark brings one every few seconds as well."""
+
 CLOSED_KEPT: Final = 2
 """Durable chunks that are remembered: a copy that is handed over may end in one of them."""
 
@@ -60,6 +63,8 @@ class MapTail:
     dirty: bool = False
     writing: int = 0
     """Rows of this tail that are on their way."""
+    _unwritten: int = 0
+    """Runs of records that moved since the last row."""
     _full: list[_Full] = field(default_factory=list)
     """Full chunks that are not known to be durable, in order."""
     _closed: list[_Full] = field(default_factory=list)
@@ -127,7 +132,14 @@ class MapTail:
         return [*(full.runs for full in (*self._closed, *self._full)), self.runs]
 
     def moved(self, run: Run, distance: int) -> None:
-        """Records lie further on the target from this run on: so do all that were announced."""
+        """Records lie further on the target from this run on: so do all that were announced.
+
+        What is announced of upstream offsets stays true, so nothing waits for the row. Where flows
+        write side by side nearly every batch moves: rows are written for many of them together.
+        """
+        if self.runs and self.runs[0].ordinal < run.ordinal:
+            self._moved_in_open_chunk(run, distance)
+            return
         known = [each for chunk in self._chunks() for each in chunk]
         if run.ordinal < known[0].ordinal:
             return  # the look at the log that follows finds it
@@ -145,6 +157,20 @@ class MapTail:
         self.fingerprint = None
         self.dirty = True
 
+    def _moved_in_open_chunk(self, run: Run, distance: int) -> None:
+        behind = [
+            each._replace(downstream=each.downstream + distance)
+            for each in self.runs
+            if each.ordinal > run.ordinal
+        ]
+        self.runs = [each for each in self.runs if each.ordinal < run.ordinal]
+        for each in (run, *behind):
+            self._append(each)
+        self._unwritten += 1
+        self.fingerprint = None
+        if behind or self._full or self._unwritten >= MOVED_TOGETHER:
+            self.dirty = True
+
     def next_row(self) -> tuple[ChunkRow, Run] | None:
         """A row that is to be written now, and the last run in it; None when there is no other."""
         if not self.dirty:
@@ -154,7 +180,7 @@ class MapTail:
                 full.is_sent = True
                 self.writing += 1
                 return self._row(full.chunk, full.runs, None), full.runs[-1]
-        self.dirty = False
+        self.dirty, self._unwritten = False, 0
         self.writing += 1
         return self._row(self.chunk, self.runs, self.fingerprint), self.runs[-1]
 

@@ -123,6 +123,10 @@ class Mark(NamedTuple):
 
     ordinal: int
     downstream: int
+    is_final: bool = False
+    """Nothing of ours was on its way: no record of ours lies behind it. Who sends again writes a
+    row with another mark first.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +152,9 @@ class ChunkRow:
         version = BRANCH_ROW_VERSION if self.key.branches else ROW_VERSION
         value: dict[str, object] = {"v": version, "topic": self.topic, "runs": deltas_of(self.runs)}
         if self.mark is not None:
-            value["mark"] = list(self.mark)
+            value["mark"] = [self.mark.ordinal, self.mark.downstream]
+            if self.mark.is_final:
+                value["final"] = True
         if self.fingerprint is not None:
             value["crc"] = self.fingerprint
         if self.producer_id >= 0:
@@ -212,7 +218,7 @@ class StoredRow:
                 chunk=chunk,
                 topic=fields["topic"],
                 runs=_packed(fields["runs"], value),
-                mark=None if mark is None else Mark(*mark),
+                mark=None if mark is None else Mark(mark[0], mark[1], bool(fields.get("final"))),
                 fingerprint=fields.get("crc"),
                 producer_id=fields.get("pid", -1),
                 before=None if before is None else _pairs(before),

@@ -134,7 +134,7 @@ def reach_of(known: PartitionMap | None, target_end: int, *, is_shared: bool) ->
         downstream = target_end
         ordinal = target_end - k_at(known.runs, target_end)
     elif known.mark is not None:
-        ordinal, downstream = known.mark
+        ordinal, downstream = known.mark.ordinal, known.mark.downstream
     else:
         ordinal, downstream = first.ordinal, first.downstream
     if ordinal <= first.ordinal:

@@ -109,7 +109,7 @@ def find_starts(
                     there_view,
                     rules,
                 )
-                out[one.source] = look.own() if rules.is_ours_alone else look.shared()
+                out[one.source] = look.resume()
             except TwinlogError as error:
                 out[one.source] = error
     return out

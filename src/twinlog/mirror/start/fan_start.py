@@ -1,8 +1,7 @@
 """Where the branches of a source partition go on: in topics that all source partitions write to.
 
-As in any topic that is not ours alone the end of each branch is looked for: what the broker
-remembers of our producer id says it, else the headers of all batches behind the last mark. Three
-things differ from `Look.shared`:
+The end of each branch is found as in any topic that others may write to (`our_end`). Three things
+differ from the start of a whole partition:
 
 - Others write between our batches all the time, which means nothing.
 - The map knows single places (the last record of each batch, and how far the source was read), not
@@ -20,30 +19,19 @@ from dataclasses import dataclass, replace
 from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror.copy.fan_out import is_record, next_upstream
 from twinlog.mirror.copy.partitioner import partition_of
-from twinlog.mirror.findings import (
-    diverged,
-    extra_records,
-    position_regressed,
-    target_truncated,
-)
-from twinlog.mirror.map.offset_map import Mark, run_at
-from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
+from twinlog.mirror.findings import diverged
+from twinlog.mirror.map.offset_map import run_at
+from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
 from twinlog.mirror.start.cold_start import check_ids, look_at_both, with_begin
+from twinlog.mirror.start.corrections import Place
 from twinlog.mirror.start.divergence import not_disproved
 from twinlog.mirror.start.former_life import check_former
-from twinlog.mirror.start.position import Look, under_min_isr
+from twinlog.mirror.start.our_end import OurEnd, record_before
+from twinlog.mirror.start.position import Look
 from twinlog.mirror.start.request import StartRequest, StartRules
-from twinlog.mirror.start.shared_topic import (
-    OurEnd,
-    check_mark,
-    headers_between,
-    ordinal_behind,
-    record_before,
-)
 from twinlog.mirror.start.tail_check import same_record
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import sequence_of, sequences_ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,20 +66,18 @@ def find_fan_start(
     for request in requests:
         producer = moment.producer_of(request.target, target)
         one = with_begin(request, anew, begins, source)
-        ends = answer_of(moment.there, one.target, target)
         look = BranchLook(
             one,
             answer_of(moment.here, tp, source),
-            # others write all the time: only what is ours must be on enough replicas
-            replace(ends, high_watermark=ends.log_end),
+            answer_of(moment.there, one.target, target),
             producer,
             moment.producers is not None,
             source,
             target,
             rules,
         )
-        point = look.branch(branches=len(requests), committed=ends.high_watermark)
-        points.append(point)
+        look.branches = len(requests)
+        points.append(look.resume())
     return FanStart(points=tuple(points))
 
 
@@ -116,30 +102,10 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
 class BranchLook(Look):
     """One branch's start, with all answers at hand."""
 
-    def branch(self, *, branches: int, committed: int) -> StartPoint:
-        """Where it goes on; all of the target's log below `committed` is there to stay.
+    branches: int = 0
+    """Among how many target partitions the records of the source partition go."""
 
-        K is no more than an estimate here. It is one from below: what lies further and is not ours
-        may go away with its leader, and then no record of ours is missing.
-        """
-        if not self.request.runs:
-            first = self._first()
-            return replace(first, k=committed - first.ordinal)
-        ours = find_branch_end(self.request, self.there, self.producer, self.logs.target)
-        if ours.downstream > committed:
-            raise under_min_isr(self.request.target, ours.downstream - committed)
-        upstream = self._check_source(self._next_upstream(ours, branches))
-        return StartPoint(
-            ordinal=ours.ordinal,
-            upstream=upstream,
-            k=committed - ours.ordinal,
-            last_fetched_epoch=self._epoch(upstream),
-            target_epoch=self.there.leader_epoch,
-            is_protected=self.producer is not None,
-            last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
-        )
-
-    def _next_upstream(self, ours: OurEnd, branches: int) -> int:
+    def _source_behind(self, ours: OurEnd) -> Place:
         before = run_at(self.request.runs, ours.ordinal - 1)
         equal = None
         if before is not None and before.ordinal == ours.ordinal - 1 and is_record(before):
@@ -148,9 +114,9 @@ class BranchLook(Look):
         if lost is not None and equal is None and before is not None and before.upstream >= lost[0]:
             raise not_disproved(lost, source=self.request.source)
         found = next_upstream(self.request.runs, ours.ordinal)
-        return self._searched(ours, branches) if found is None else found
+        return Place(self._check_source(self._searched(ours) if found is None else found), -1)
 
-    def _searched(self, ours: OurEnd, branches: int) -> int:
+    def _searched(self, ours: OurEnd) -> int:
         """A batch that our map does not announce is there: its last record, at the source."""
         before = [run for run in self.request.runs if run.ordinal < ours.ordinal]
         offset = ours.downstream - 1
@@ -163,7 +129,7 @@ class BranchLook(Look):
             equal = [
                 at
                 for at, (record, _) in self.logs.source_records(low, low + NEIGHBOURHOOD).items()
-                if partition_of(record, branches) == self.request.target.partition
+                if partition_of(record, self.branches) == self.request.target.partition
                 and same_record(record, there[0], compare_timestamp=there[1])
             ]
             if len(equal) == 1:
@@ -178,74 +144,3 @@ class BranchLook(Look):
             ),
             code="DIVERGED",
         )
-
-
-def find_branch_end(
-    request: StartRequest,
-    there: LogEnds,
-    producer: ProducerTail | None,
-    target: LogView,
-) -> OurEnd:
-    """How far the branch came: from its mark on, by what the broker remembers, and by headers."""
-    first = request.runs[0]
-    mark = request.mark or Mark(first.ordinal, 0)
-    check_mark(request, mark, there)
-    listed = None if producer is None else _after(request, mark.ordinal, producer.last_sequence)
-    if listed == mark.ordinal:
-        return _end(mark.ordinal, mark.downstream)
-    ordinal, downstream = mark.ordinal, mark.downstream
-    begin = max(mark.downstream, there.log_start)
-    for header in headers_between(target, request.target, begin, there.log_end):
-        if header.magic < 2 or header.producer_id not in request.our_producers:
-            continue
-        is_whole = begin == mark.downstream or ordinal > mark.ordinal
-        is_whole &= not request.may_lose_batches
-        ordinal = ordinal_behind(request, ordinal, header, is_whole=is_whole)
-        downstream = header.next_offset
-    if listed is None:
-        if begin > mark.downstream and ordinal == mark.ordinal and _may_be_further(request, mark):
-            raise PartitionError(
-                target_truncated(
-                    f"{request.target}: the target deleted what was written behind offset "
-                    f"{mark.downstream}, and does not remember how much that was; it holds "
-                    f"[{there.log_start}, {there.log_end})",
-                    request.target,
-                ),
-                code="TARGET_TRUNCATED",
-            )
-        return _end(ordinal, downstream)
-    if listed < ordinal:
-        raise PartitionError(
-            extra_records(
-                f"{request.target}: the broker remembers our records up to ordinal {listed}, the "
-                f"log holds {ordinal}",
-                request.target,
-            ),
-            code="EXTRA_RECORDS",
-        )
-    return _end(listed, downstream if listed == ordinal else -1)
-
-
-def _end(ordinal: int, downstream: int) -> OurEnd:
-    return OurEnd(ordinal=ordinal, downstream=downstream, foreign=None, jumps=())
-
-
-def _after(request: StartRequest, ordinal: int, last_sequence: int) -> int:
-    """The ordinal behind a sequence that is not before `ordinal`."""
-    ahead = sequences_ahead(last_sequence + 1, sequence_of(ordinal))
-    if ahead < 0:
-        raise PartitionError(
-            position_regressed(
-                f"{request.target}: {-ahead} records that were acknowledged are "
-                "gone from the target",
-                request.target,
-            ),
-            code="POSITION_REGRESSED",
-        )
-    return ordinal + ahead
-
-
-def _may_be_further(request: StartRequest, mark: Mark) -> bool:
-    """Whether a batch behind the mark was announced, and so may have been written."""
-    last = request.runs[-1]
-    return last.ordinal > mark.ordinal or (last.ordinal == mark.ordinal and is_record(last))

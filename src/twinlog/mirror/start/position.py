@@ -29,14 +29,14 @@ from twinlog.mirror.start.both_logs import BothLogs
 from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import Place, next_upstream
 from twinlog.mirror.start.divergence import not_disproved, source_diverged
+from twinlog.mirror.start.first_start import begin_of, check_is_new
+from twinlog.mirror.start.our_end import OurEnd, find_end, record_before, with_jumps
 from twinlog.mirror.start.pending_records import holds_records
 from twinlog.mirror.start.request import StartRequest, StartRules
-from twinlog.mirror.start.shared_topic import OurEnd, find_our_end, record_before, with_jumps
 from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
 from twinlog.mirror.start.tail_place import TailCheck
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import StartKind, TopicPartition, sequence_of, sequences_ahead
-from twinlog.wire.record_batch import read_headers
+from twinlog.model import TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.records import Record
 
 
@@ -61,15 +61,28 @@ class Look:
         self.may_ask = may_ask
         self.rules = rules
         self.logs = BothLogs(request, here, there, source, target)
-        if there.high_watermark < there.log_end:
-            raise under_min_isr(request.target, there.log_end - there.high_watermark)
+
+    def resume(self) -> StartPoint:
+        """Where the copy resumes, or begins."""
+        if self._is_alone:
+            self._check_replicated(self.there.log_end)
+        if not self.request.runs:
+            return self._first()
+        return self._own() if self._is_alone else self._shared()
+
+    @property
+    def _is_alone(self) -> bool:
+        return self.rules.is_ours_alone and not self.request.is_branch
+
+    def _check_replicated(self, end: int) -> None:
+        """What is ours must be there to stay; what others write may come and go."""
+        if self.there.high_watermark < end:
+            raise under_min_isr(self.request.target, end - self.there.high_watermark)
 
     # -- a topic that is ours alone
 
-    def own(self) -> StartPoint:
+    def _own(self) -> StartPoint:
         runs, end = self.request.runs, self.there.log_end
-        if not runs:
-            return self._first()
         stretch = last_stretch(runs, end)
         if (found := self._behind_accepted(stretch)) is not None:
             return found
@@ -139,104 +152,23 @@ class Look:
         return BothLogs(self.request, self.here, there, self.logs.source, self.logs.target)
 
     def _first(self) -> StartPoint:
-        end = self.there.log_end
-        holds = findings.Span(self.there.log_start, end)
-        if self._has_lost_its_rows():
-            raise PartitionError(
-                f"{self.request.target}: the offset map topic was deleted, and the one of now has "
-                f"no row of this partition, which holds {holds}: where to resume in "
-                f"{self.request.source} is not known. Run twinlog offsets rebuild: it makes the "
-                "rows anew, or says why it cannot",
-                code="MAP_MISSING",
-            )
-        if self.rules.is_ours_alone and end > self.there.log_start:
-            if self._lacks_its_beginning():
-                raise self._written_by_name(holds)
-            raise PartitionError(
-                findings.foreign_data(self.request.target, holds),
-                code="FOREIGN_DATA",
-            )
-        if self.rules.is_ours_alone and self._was_emptied():
-            raise PartitionError(
-                f"{self.request.target}: this flow wrote records up to offset {end}, which the "
-                "target has deleted since, and the offset map has no row of them: where to resume "
-                f"in {self.request.source} is not known. Other partitions of its topic may hold "
-                f"what is nowhere else. Say where to begin with twinlog.start, and "
-                f"{findings.copy_anew(self.request.target)}",
-                code="MAP_MISSING",
-            )
-        upstream = self.here.log_start
-        if self.request.began_at >= 0:
-            upstream = max(upstream, self.request.began_at)
-        else:
-            upstream = max(upstream, self._begin())
+        check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
+        upstream, request = self.here.log_start, self.request
+        begin = request.began_at if request.began_at >= 0 else begin_of(request, self.here.log_end)
+        upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
             # our id wrote here already: for a source topic of this name that was deleted since, or
-            # by name before we knew of this topic (`_written_by_name`)
+            # by name before we knew of this topic (`first_start`)
             ordinal = sequence_of(self.producer.last_sequence + 1)
         return StartPoint(
             ordinal=ordinal,
             upstream=upstream,
-            k=end - ordinal,
+            k=self._k(ordinal),
             last_fetched_epoch=self._epoch(upstream),
             is_protected=False,
             last_timestamp=-1,
         )
-
-    def _lacks_its_beginning(self) -> bool:
-        """The oldest batch is ours, but not all records before it can ever have been here."""
-        raw = self.logs.read_target(self.there.log_start)
-        first = next((header for header, _ in read_headers(raw)), None)
-        if first is None or first.producer_id not in self.request.our_producers:
-            return False
-        return sequences_ahead(first.base_sequence, sequence_of(first.base_offset)) > 0
-
-    def _has_lost_its_rows(self) -> bool:
-        is_unmapped = self.request.target_topic_id in self.rules.unmapped
-        return is_unmapped and self.there.log_end > 0 and not self._had_a_row()
-
-    def _was_emptied(self) -> bool:
-        """Our records were in this very log, and no row of any life of it is in the map."""
-        return self.producer is not None and self.there.log_end > 0 and not self._had_a_row()
-
-    def _had_a_row(self) -> bool:
-        """Of an earlier life of the source topic or of this one."""
-        return self.request.began_at >= 0 or self.request.is_another
-
-    def _written_by_name(self, holds: findings.Span) -> PartitionError:
-        """A lane had a batch on its way when the topic was deleted and created again, and its
-        broker takes names only (Produce below version 13): it stands at the beginning of the new
-        topic, where the records before it belong.
-
-        They cannot be put before it, and it must not come twice. So nothing is written until these
-        records are gone; what follows them then begins with the first record. We do not take them
-        away ourselves: whether the source has them still is for people to see.
-        """
-        said = "whether the source still has them is not known"
-        records = self.logs.target_tail().records
-        for at, (record, _) in self.logs.around(self.here.high_watermark).items():
-            if records and same_record(record, records[-1], compare_timestamp=False):
-                said = f"the last of them is upstream record {at}, which the source still has"
-        command = findings.export(findings.TARGET, self.request.target, holds)
-        return PartitionError(
-            f"{self.request.target}: the target topic was deleted and created again while a batch "
-            f"for it was on its way, and this broker knows topics by name only: records {holds} of "
-            f"the new topic are ours, and those before them are missing; {said}. Save them "
-            f"({command}) and compare them with the source; then take them away with "
-            "kafka-delete-records.sh: the copy begins anew behind them",
-            code="TARGET_RECREATED",
-        )
-
-    def _begin(self) -> int:
-        begin = self.request.begin
-        if self.request.start.kind is StartKind.OFFSET and begin > self.here.log_end:
-            raise PartitionError(
-                f"{self.request.source}: twinlog.start begins at offset {begin}, but the log ends "
-                f"at {self.here.log_end}: correct the offset, or write latest",
-                code="START_BEYOND_END",
-            )
-        return begin
 
     def _sides(self) -> findings.Sides:
         one = self.request
@@ -325,10 +257,8 @@ class Look:
 
     # -- a topic that others may write to
 
-    def shared(self) -> StartPoint:
-        if not self.request.runs:
-            return self._first()
-        ours = find_our_end(
+    def _shared(self) -> StartPoint:
+        ours = find_end(
             self.request,
             self.there,
             self.producer,
@@ -336,28 +266,41 @@ class Look:
             self.rules,
             self.logs.are_same,
         )
-        run = run_at(self.request.runs, ours.ordinal)
-        if run is None:
+        self._check_replicated(ours.downstream)
+        resumed = self._source_behind(ours)
+        return StartPoint(
+            ordinal=ours.ordinal,
+            upstream=resumed.upstream,
+            k=self._k(ours.ordinal, ours.foreign),
+            last_fetched_epoch=self._epoch(resumed.upstream, resumed.leader_epoch),
+            is_protected=self.producer is not None,
+            last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
+            taken_over=ours.foreign is not None,
+            has_company=ours.has_company,
+            compared=resumed.compared,
+            target_epoch=self.there.leader_epoch,
+            jumps=resumed.corrected,
+        )
+
+    def _k(self, ordinal: int, foreign: int | None = None) -> int:
+        """K, an estimate from below where others write: what lies above the high watermark and is
+        not ours may go away with its leader, and then no record of ours is missing.
+
+        Of a copy that was taken over it says where it ended: before the first stranger's record.
+        """
+        return (self.there.high_watermark if foreign is None else foreign) - ordinal
+
+    def _source_behind(self, ours: OurEnd) -> Place:
+        """Where the source is read on, behind our last record."""
+        runs = self.request.runs
+        if run_at(runs, ours.ordinal) is None:
             raise CorruptData(
                 f"{self.request.target}: the offset map does not reach ordinal {ours.ordinal}",
                 code="STATE_CORRUPT",
             )
-        upstream = next_upstream(self.request.runs, ours.ordinal, self.here.log_start)
-        if ours.foreign is not None and holds_records(
-            self.logs.read_source,
-            low=max(upstream, self.here.log_start),
-            high=self.here.high_watermark,
-            read_committed=self.rules.read_committed,
-            skips=self.request.skips,
-        ):
-            raise PartitionError(
-                f"{self.request.target}: others have written from offset {ours.foreign} on, so "
-                "the copy had ended; "
-                f"upstream records [{upstream}, {self.here.high_watermark}) of "
-                f"{self.request.source} "
-                "came later and are not copied",
-                code="TAKEN_OVER",
-            )
+        upstream = next_upstream(runs, ours.ordinal, self.here.log_start)
+        if ours.foreign is not None:
+            self._check_taken_over(upstream, ours.foreign)
         checked = self._check_source(upstream)
         last = self._check_last(ours)
         if last is None and self.request.lost is not None:
@@ -365,23 +308,30 @@ class Look:
         if ours.foreign is not None:
             # markers, nothing that is copied
             checked = max(checked, self.here.high_watermark)
-        jumps = with_jumps(self.request.runs, ours.jumps, ours.ordinal)
+        jumps = with_jumps(runs, ours.jumps, ours.ordinal)
         if last is not None and last.upstream >= checked:
             checked = last.upstream + 1
             jumps = (*jumps, Run(ours.ordinal - 1, last.upstream, ours.downstream - 1))
         epoch = -1 if last is None or last.upstream != checked - 1 else last.leader_epoch
-        return StartPoint(
-            ordinal=ours.ordinal,
-            upstream=checked,
-            k=self.there.log_end - ours.ordinal,
-            last_fetched_epoch=self._epoch(checked, epoch),
-            is_protected=self.producer is not None,
-            last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
-            taken_over=ours.foreign is not None,
-            compared=0 if last is None else 1,
-            target_epoch=self.there.leader_epoch,
-            jumps=jumps,
-        )
+        return Place(checked, epoch, jumps, 0 if last is None else 1)
+
+    def _check_taken_over(self, upstream: int, foreign: int) -> None:
+        """Others wrote behind our last record: the copy has ended, and the source as well?"""
+        if holds_records(
+            self.logs.read_source,
+            low=max(upstream, self.here.log_start),
+            high=self.here.high_watermark,
+            read_committed=self.rules.read_committed,
+            skips=self.request.skips,
+        ):
+            raise PartitionError(
+                f"{self.request.target}: others have written from offset {foreign} on, so "
+                "the copy had ended; "
+                f"upstream records [{upstream}, {self.here.high_watermark}) of "
+                f"{self.request.source} "
+                "came later and are not copied",
+                code="TAKEN_OVER",
+            )
 
     def _check_last(self, ours: OurEnd) -> Equal | None:
         """The tail check of a shared topic, where others may lie between our records: the last one

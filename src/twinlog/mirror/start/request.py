@@ -24,6 +24,10 @@ class StartRequest:
     runs_from: int = -1
     """-1: none is left out."""
     mark: Mark | None = None
+    is_branch: bool = False
+    """Its records are those of a source partition that belong here by key (`copy.fan_out`)."""
+    had_row: bool = False
+    """A row of this partition, between these two topics, was in the offset map."""
     fingerprints: Mapping[int, int] = field(default_factory=dict)
     our_producers: frozenset[int] = frozenset()
     """Producer ids under which records of ours may lie there, the present one among them."""
@@ -63,5 +67,3 @@ class StartRules:
     read_committed: bool
     known_producers: frozenset[int] = frozenset()
     """Producer ids of other flows of ours: their records are not foreign."""
-    unmapped: frozenset[TopicId] = frozenset()
-    """Target topics whose rows of the offset map were lost."""

@@ -1,0 +1,34 @@
+"""Who else writes to a target partition, as the copy that writes there knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.mirror.findings import Span
+
+MARK_AFTER: Final = 10_000
+"""Records of others behind our last one that are worth a row of the map."""
+
+
+@dataclass(slots=True)
+class Company:
+    """Of one copy in a topic that is not ours alone."""
+
+    is_ours: bool
+    """A flow of ours writes there, so that K moves all the time."""
+    unknown: Span | None = None
+    """Target offsets between our records: before it is known who wrote them nothing is sent."""
+    reach: int = -1
+    """Target offset up to which others wrote behind our last record, when it was looked at."""
+
+    def wrote(self, first: int, following: int) -> None:
+        """Somebody did, before the batch that was just acknowledged."""
+        if not self.is_ours:
+            self.unknown = Span(first if self.unknown is None else self.unknown.first, following)
+
+    def mark_above(self, acked: int) -> int:
+        """How far a mark may reach whose last record of ours ends at `acked`, with nothing on its
+        way: a later start need not read what others wrote.
+        """
+        return self.reach if self.reach - acked >= MARK_AFTER else acked

@@ -1,0 +1,175 @@
+"""A copy beside which others write: what it sends, what it notes, and how its mark says where it
+ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.mirror.test_partition import DAY, NOW, K, a_copy, answer, batch, fetched, sent
+from twinlog.mirror.copy.company import MARK_AFTER
+from twinlog.mirror.copy.partition import PIPELINE, CopyState, PartitionCopy
+from twinlog.mirror.findings import Span
+from twinlog.mirror.map.map_tail import MOVED_TOGETHER, RUNS_PER_CHUNK, MapTail
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, Run, Term
+from twinlog.model import NO_TOPIC_ID
+
+
+def running(count: int = 40) -> PartitionCopy:
+    """Its first batch, of one record, was answered."""
+    copy = a_copy(alone=False)
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(count))), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    return copy
+
+
+def test_nothing_more_is_sent_before_it_is_known_who_wrote_between_our_records() -> None:
+    copy = running()
+    on_the_way = len(sent(copy))
+    answer(copy, K + 1 + 5)
+    assert copy.company.unknown == Span(K + 1, K + 6)
+    assert copy.trouble is None
+    assert not sent(copy)
+    for number in range(2, 1 + on_the_way):
+        answer(copy, K + number + 5)
+    assert copy.company.unknown == Span(K + 1, K + 6), "the others moved no further"
+    copy.company.is_ours, copy.company.unknown = True, None
+    assert sent(copy)
+
+
+def test_several_that_wrote_are_asked_for_together() -> None:
+    copy = running()
+    sent(copy)
+    answer(copy, K + 1 + 5)
+    answer(copy, K + 2 + 9)
+    assert copy.company.unknown == Span(K + 1, K + 11)
+
+
+def test_beside_a_flow_of_ours_nothing_stops() -> None:
+    copy = running()
+    copy.company.is_ours = True
+    for number in range(1, 20):
+        sent(copy)
+        answer(copy, K + 3 * number)
+        assert copy.trouble is None
+        assert copy.company.unknown is None
+    assert copy.acked_downstream == K + 3 * 19 + 1
+    assert [run.downstream for run in copy.tail.runs[-3:]] == [K + 51, K + 54, K + 57]
+
+
+def test_rows_of_records_that_moved_are_written_for_many_together() -> None:
+    copy = running(MOVED_TOGETHER + 20)
+    copy.company.is_ours = True
+    copy.tail.next_row()
+    written = 0
+    for number in range(1, MOVED_TOGETHER + 10):
+        sent(copy)
+        answer(copy, K + 3 * number)
+        written += copy.tail.next_row() is not None
+    assert written == 1
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_one_request_is_on_its_way_where_the_target_may_forget_us(listed: bool) -> None:
+    copy = a_copy(alone=False, listed=listed, expiry=DAY if listed else None)
+    copy.on_fetched(fetched(*(batch(n, 1) for n in range(40))), (), NOW + 3_600_000)
+    sent(copy, NOW + 3_600_000)
+    answer(copy, K, now=NOW + 3_600_000)
+    assert len(sent(copy, NOW + 3_600_000)) == (PIPELINE if listed else 1)
+
+
+# -- marks
+
+
+def test_the_mark_of_a_copy_at_rest_is_final() -> None:
+    copy = running(1)
+    assert copy.mark(at_rest=True) == Mark(1, K + 1, is_final=True)
+    assert copy.mark() == Mark(1, K + 1)
+
+
+@pytest.mark.parametrize("why", ["lost answers", "late requests", "in flight"])
+def test_no_mark_is_final_while_something_of_ours_may_arrive(why: str) -> None:
+    copy = running(5)
+    copy.lost_answers = why == "lost answers"
+    copy.late_requests = why == "late requests"
+    if why == "in flight":
+        sent(copy)
+    assert not copy.mark(at_rest=True).is_final
+
+
+def test_the_mark_of_an_idle_copy_moves_over_what_others_wrote() -> None:
+    copy = running(1)
+    copy.company.reach = K + 1 + MARK_AFTER - 1
+    assert copy.mark() == Mark(1, K + 1), "not worth a row"
+    copy.company.reach += 1
+    assert copy.mark() == Mark(1, K + 1 + MARK_AFTER)
+    copy.on_fetched(fetched(batch(1, 1)), (), NOW)
+    assert copy.mark() == Mark(1, K + 1), "something of ours is about to be written"
+
+
+def test_a_copy_that_was_taken_over_has_a_final_mark() -> None:
+    copy = running(1)
+    copy.state = CopyState.TAKEN_OVER
+    assert copy.mark(at_rest=True).is_final
+
+
+def test_a_final_mark_is_in_the_row_and_an_older_row_has_none() -> None:
+    row = ChunkRow(
+        key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),
+        term=Term(1, 0),
+        chunk=0,
+        topic="orders",
+        runs=(Run(0, 0, 0),),
+        mark=Mark(5, 9, is_final=True),
+    )
+    assert ChunkRow.decode(*row.encode()) == row
+    assert b'"mark":[5,9]' in row.encode()[1], "as earlier releases read it"
+    plain = replace(row, mark=Mark(5, 9))
+    assert ChunkRow.decode(*plain.encode()).mark == Mark(5, 9)
+
+
+# -- the map's tail
+
+
+def a_tail(runs: int) -> MapTail:
+    return MapTail.beginning(
+        key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),
+        topic="orders",
+        term=Term(1, 0),
+        runs=[Run(n, 2 * n, n) for n in range(0, 2 * runs, 2)],
+        producer_id=9,
+        mark=None,
+        dirty=False,
+    )
+
+
+def test_what_was_announced_behind_a_moved_record_moves_with_it() -> None:
+    tail = a_tail(4)  # ordinals 0, 2, 4, 6
+    tail.moved(Run(3, 5, 13), 10)
+    assert tail.runs == [
+        Run(0, 0, 0),
+        Run(2, 4, 2),
+        Run(3, 5, 13),
+        Run(4, 8, 14),
+        Run(6, 12, 16),
+    ]
+    assert (tail.chunk, tail.dirty) == (0, True)
+
+
+def test_a_full_chunk_is_followed_by_another() -> None:
+    tail = a_tail(RUNS_PER_CHUNK)
+    tail.durable_ordinal = tail.runs[-1].ordinal
+    last = tail.runs[-1]
+    tail.moved(Run(last.ordinal + 1, last.upstream + 1, last.downstream + 11), 10)
+    assert tail.chunk == 1
+    assert tail.runs == [Run(last.ordinal + 1, last.upstream + 1, last.downstream + 11)]
+
+
+def test_a_record_before_the_open_chunk_makes_another_one() -> None:
+    tail = a_tail(RUNS_PER_CHUNK + 1)
+    before = tail.chunk
+    tail.moved(Run(1, 2, 11), 10)
+    assert tail.chunk > before, "the first run of a chunk never changes"

@@ -1,0 +1,425 @@
+"""Where a copy resumes, by kind of topic and by what happened to its target: the table of ADR 32,
+cell by cell, on logs in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+import pytest
+
+from tests.support.memory_log import MemoryLog, MemoryView
+from twinlog.errors import TwinlogError
+from twinlog.mirror.copy.fan_out import read_to
+from twinlog.mirror.copy.partitioner import partition_of
+from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.ports import RawRecords
+from twinlog.mirror.start.cold_start import find_starts
+from twinlog.mirror.start.fan_start import find_fan_start
+from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.mirror.start_point import StartPoint
+from twinlog.model import TopicId, TopicPartition
+from twinlog.wire.encoding import encode_batch
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record
+
+OURS, STRANGER, OTHER_FLOW = 9, 77, 12
+SOURCE_ID, TARGET_ID = TopicId("a" * 32), TopicId("b" * 32)
+HERE, THERE = TopicPartition("orders", 0), TopicPartition("orders", 0)
+NOW: Final = 1_700_000_000_000
+
+
+class Kind(Enum):
+    """Who may write to the target topic, and where our records lie."""
+
+    OWN = "own"
+    SHARED = "shared"
+    KEYED = "keyed"
+
+
+def record(number: int) -> Record:
+    return Record(number, NOW + number, b"k", b"v%d" % number)
+
+
+@dataclass
+class Copy:
+    """Records 0 to `made` of a source, and a target that holds what a test says."""
+
+    kind: Kind
+    made: int = 30
+    source: MemoryLog = field(default_factory=MemoryLog)
+    target: MemoryLog = field(default_factory=MemoryLog)
+    mark: Mark | None = None
+    runs: tuple[Run, ...] = ()
+    rules: StartRules = field(init=False)
+    request: StartRequest = field(init=False)
+    reads: int = 0
+
+    def __post_init__(self) -> None:
+        self.source.write([record(number) for number in range(self.made)])
+        self.rules = StartRules(
+            producer_id=OURS,
+            is_ours_alone=self.kind is Kind.OWN,
+            read_committed=False,
+            known_producers=frozenset({OURS, OTHER_FLOW}),
+        )
+        self.request = StartRequest(
+            source=HERE,
+            target=THERE,
+            source_topic_id=SOURCE_ID,
+            target_topic_id=TARGET_ID,
+            runs=(),
+            our_producers=frozenset({OURS}),
+            is_branch=self.kind is Kind.KEYED,
+        )
+        self.begins()
+
+    def begins(self) -> None:
+        """The copy has its first row, and nothing is written yet."""
+        end = self.target.end
+        self.runs = (read_to(0, 0),) if self.kind is Kind.KEYED else (Run(0, 0, end),)
+        if self.kind is not Kind.OWN:
+            self.mark = Mark(0, end)
+
+    def ours(self, first: int, count: int) -> None:
+        """Our batch arrives."""
+        records = [record(number) for number in range(first, first + count)]
+        data = encode_batch(records, codec=Codec.NONE, producer_id=OURS, base_sequence=first)
+        answer = self.target.append(data)
+        assert not answer.error
+        if self.kind is Kind.KEYED:
+            last = first + count - 1
+            self.runs = (*self.runs, Run(last, last, answer.base_offset + count - 1))
+
+    def marked(self, *, is_final: bool = False) -> None:
+        """The map says that all of ours lies before the log's end."""
+        if self.kind is not Kind.OWN:
+            ours = [one.header for one in self.target.batches if one.header.producer_id == OURS]
+            ordinal = ours[-1].base_sequence + ours[-1].count if ours else 0
+            self.mark = Mark(ordinal, self.target.end, is_final)
+
+    def theirs(self, count: int, producer_id: int = STRANGER) -> None:
+        """Somebody else writes."""
+        known = self.target.producer(producer_id)
+        first = 0 if known is None else known.last_sequence + 1
+        records = [record(1000 + number) for number in range(count)]
+        data = encode_batch(records, codec=Codec.NONE, producer_id=producer_id, base_sequence=first)
+        assert not self.target.append(data).error
+
+    def forgotten(self) -> None:
+        """The broker does not remember our producer id."""
+        self.target.forget(NOW + 10_000_000)
+
+    def starts(self) -> StartPoint | str:
+        """What a start finds: a point, or a code."""
+        request = replace(self.request, runs=self.runs, mark=self.mark)
+        here = MemoryView({HERE: self.source}, SOURCE_ID)
+        there = Counting({THERE: self.target}, TARGET_ID)
+        try:
+            if self.kind is Kind.KEYED:
+                (point,) = find_fan_start([request], here, there, self.rules).points
+                return point
+            (found,) = find_starts([request], here, there, self.rules).values()
+        except TwinlogError as error:
+            return error.code
+        finally:
+            self.reads = there.reads
+        return found.code if isinstance(found, TwinlogError) else found
+
+
+class Counting(MemoryView):
+    """Fetches are counted, and bring one batch each."""
+
+    reads = 0
+
+    def read(self, offsets):  # type: ignore[no-untyped-def]
+        self.reads += len(offsets)
+        return {tp: RawRecords(records=self._logs[tp].read(at, 1)) for tp, at in offsets.items()}
+
+
+def resumes(found: StartPoint | str) -> tuple[int, int] | str:
+    """(ordinal, upstream)."""
+    return found if isinstance(found, str) else (found.ordinal, found.upstream)
+
+
+@pytest.fixture(params=list(Kind), ids=lambda kind: kind.value)
+def copy(request: pytest.FixtureRequest) -> Copy:
+    return Copy(request.param)
+
+
+@pytest.fixture(params=[Kind.SHARED, Kind.KEYED], ids=lambda kind: kind.value)
+def shared(request: pytest.FixtureRequest) -> Copy:
+    return Copy(request.param)
+
+
+def test_one_partition_takes_all_records_of_the_keyed_topic() -> None:
+    assert {partition_of(record(number), 1) for number in range(30)} == {0}
+
+
+# -- nothing is wrong
+
+
+def test_the_copy_resumes_behind_what_is_written(copy: Copy) -> None:
+    copy.ours(0, 10)
+    copy.marked()
+    copy.ours(10, 5)
+    assert resumes(copy.starts()) == (15, 15)
+
+
+def test_the_copy_resumes_though_the_broker_has_forgotten_us(copy: Copy) -> None:
+    copy.ours(0, 10)
+    copy.marked()
+    copy.ours(10, 5)
+    copy.forgotten()
+    assert resumes(copy.starts()) == (15, 15)
+
+
+def test_records_of_a_flow_of_ours_mean_nothing(shared: Copy) -> None:
+    shared.ours(0, 10)
+    shared.marked()
+    for first in (10, 15):
+        shared.theirs(3, OTHER_FLOW)
+        shared.ours(first, 5)
+    shared.theirs(3, OTHER_FLOW)
+    found = shared.starts()
+    assert resumes(found) == (20, 20)
+    assert isinstance(found, StartPoint)
+    assert not found.taken_over
+    assert shared.kind is Kind.KEYED or found.has_company
+
+
+def test_what_others_write_need_not_be_on_enough_replicas(shared: Copy) -> None:
+    shared.ours(0, 10)
+    shared.marked()
+    mine, shared.target = shared.target, Lagging(shared.target)
+    mine.end = shared.target.end
+    shared.theirs(3, OTHER_FLOW)
+    shared.target.behind = 3
+    found = shared.starts()
+    assert resumes(found) == (10, 10)
+    assert isinstance(found, StartPoint)
+    assert found.k + found.ordinal == shared.target.end - 3, "K is an estimate from below"
+
+
+def test_what_is_ours_must_be_on_enough_replicas(copy: Copy) -> None:
+    copy.ours(0, 10)
+    copy.marked()
+    copy.ours(10, 5)
+    copy.target = Lagging(copy.target)
+    copy.target.behind = 3
+    assert copy.starts() == "TARGET_UNDER_MIN_ISR"
+
+
+class Lagging(MemoryLog):
+    """A log whose last records are on its leader alone."""
+
+    def __init__(self, of: MemoryLog) -> None:
+        for name in MemoryLog.__slots__:
+            setattr(self, name, getattr(of, name))
+        self.behind = 0
+
+    @property
+    def ends(self):  # type: ignore[no-untyped-def]
+        ends = super().ends
+        return replace(ends, high_watermark=ends.log_end - self.behind)
+
+
+# -- records of ours are missing, or come twice
+
+
+def injected_gap(copy: Copy) -> None:
+    """Ours 0-9, not 10-14, 15-19: the broker had forgotten us in between."""
+    copy.ours(0, 10)
+    copy.marked()
+    copy.forgotten()
+    copy.ours(15, 5)
+
+
+def test_missing_records_are_a_gap(copy: Copy) -> None:
+    injected_gap(copy)
+    assert copy.starts() == "GAP_WRITTEN"
+
+
+def test_missing_records_are_a_gap_when_the_broker_has_forgotten_us_again(copy: Copy) -> None:
+    injected_gap(copy)
+    copy.forgotten()
+    assert copy.starts() == "GAP_WRITTEN"
+
+
+def test_a_gap_stays_where_others_filled_its_offsets(shared: Copy) -> None:
+    shared.ours(0, 10)
+    shared.marked()
+    shared.theirs(5, OTHER_FLOW)
+    shared.forgotten()
+    shared.ours(15, 5)
+    assert shared.starts() == "GAP_WRITTEN"
+    shared.forgotten()
+    assert shared.starts() == "GAP_WRITTEN", "it is found again at each start"
+
+
+def test_a_late_repeat_is_extra(copy: Copy) -> None:
+    copy.ours(0, 8)
+    copy.marked()
+    copy.forgotten()
+    copy.ours(2, 3)
+    assert copy.starts() == "EXTRA_RECORDS"
+
+
+def test_the_broker_remembers_less_than_the_log_holds(shared: Copy) -> None:
+    shared.ours(0, 10)
+    shared.marked()
+    shared.ours(10, 5)
+    known = shared.target._producers[OURS]
+    known.last_sequence = 11
+    assert shared.starts() == "EXTRA_RECORDS"
+
+
+# -- the target lost records
+
+
+def test_the_target_lost_its_end(copy: Copy) -> None:
+    copy.ours(0, 10)
+    copy.ours(10, 5)
+    copy.marked()
+    copy.target.truncate(10)
+    copy.request = replace(copy.request, acked_ordinal=15, acked_epoch=copy.target.epoch)
+    assert copy.starts() in {"TARGET_TRUNCATED", "POSITION_REGRESSED"}
+
+
+def test_a_stranger_wrote_where_our_records_were() -> None:
+    copy = Copy(Kind.SHARED)
+    copy.ours(0, 10)
+    copy.ours(10, 5)
+    copy.marked()
+    copy.target.truncate(10)
+    copy.theirs(8)
+    copy.forgotten()
+    assert copy.starts() == "TARGET_TRUNCATED"
+
+
+def test_a_mark_above_our_last_record_is_no_loss_of_ours() -> None:
+    copy = Copy(Kind.SHARED)
+    copy.ours(0, 10)
+    copy.theirs(20, OTHER_FLOW)
+    copy.marked()
+    copy.target.truncate(10)
+    assert resumes(copy.starts()) == (10, 10), "only records of the other flow are gone"
+
+
+def test_what_lay_behind_the_mark_is_deleted_and_forgotten(shared: Copy) -> None:
+    shared.ours(0, 5)
+    shared.marked()
+    shared.ours(5, 3)
+    shared.target.delete_before(8)
+    shared.forgotten()
+    assert shared.starts() == "TARGET_TRUNCATED", "5 to 7 must not be copied a second time"
+
+
+def test_what_lay_behind_the_mark_is_deleted_and_remembered(shared: Copy) -> None:
+    shared.ours(0, 5)
+    shared.marked()
+    shared.ours(5, 3)
+    shared.target.delete_before(8)
+    assert resumes(shared.starts()) == (8, 8)
+
+
+def test_a_final_mark_is_believed_when_all_behind_it_is_deleted(shared: Copy) -> None:
+    shared.ours(0, 8)
+    shared.marked(is_final=True)
+    shared.theirs(5, OTHER_FLOW)
+    shared.target.delete_before(13)
+    shared.forgotten()
+    assert resumes(shared.starts()) == (8, 8)
+
+
+# -- rows of the map are lost
+
+
+def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
+    copy.ours(0, 10)
+    copy.runs, copy.mark = (), None
+    copy.request = replace(copy.request, had_row=True)
+    assert copy.starts() == "MAP_MISSING"
+    copy.forgotten()
+    assert copy.starts() == "MAP_MISSING"
+    copy.target.delete_before(10)
+    assert copy.starts() == "MAP_MISSING"
+
+
+def test_our_listed_id_alone_says_that_rows_were_lost(copy: Copy) -> None:
+    copy.ours(0, 10)
+    copy.runs, copy.mark = (), None
+    copy.target.delete_before(10)
+    assert copy.starts() == "MAP_MISSING"
+
+
+def test_records_of_others_in_a_new_topic(copy: Copy) -> None:
+    copy.theirs(5)
+    copy.runs, copy.mark = (), None
+    expected = "FOREIGN_DATA" if copy.kind is Kind.OWN else (0, 0)
+    assert resumes(copy.starts()) == expected
+
+
+def test_an_emptied_target_whose_first_row_was_never_written_begins(copy: Copy) -> None:
+    copy.runs, copy.mark = (), None
+    copy.request = replace(copy.request, had_row=True)
+    assert resumes(copy.starts()) == (0, 0), "nothing was ever there"
+
+
+# -- a stranger
+
+
+def test_a_stranger_behind_us_ends_the_copy() -> None:
+    copy = Copy(Kind.SHARED, made=10)
+    copy.ours(0, 10)
+    copy.marked()
+    copy.theirs(5)
+    found = copy.starts()
+    assert isinstance(found, StartPoint)
+    assert found.taken_over
+    assert found.k + found.ordinal == 10, "where it ended: before the stranger's first record"
+
+
+def test_a_stranger_behind_us_and_more_at_the_source() -> None:
+    copy = Copy(Kind.SHARED)
+    copy.ours(0, 10)
+    copy.marked()
+    copy.theirs(5)
+    assert copy.starts() == "TAKEN_OVER"
+
+
+def test_a_stranger_means_nothing_in_a_keyed_topic() -> None:
+    copy = Copy(Kind.KEYED)
+    copy.ours(0, 10)
+    copy.marked()
+    copy.theirs(5)
+    assert resumes(copy.starts()) == (10, 10)
+
+
+def test_a_stranger_in_a_topic_that_is_ours_alone() -> None:
+    copy = Copy(Kind.OWN)
+    copy.ours(0, 10)
+    copy.theirs(5)
+    assert copy.starts() == "EXTRA_RECORDS"
+
+
+# -- how much is read
+
+
+@pytest.mark.parametrize("how", ["remembered", "final"])
+@pytest.mark.parametrize("who", [STRANGER, OTHER_FLOW], ids=["stranger", "other flow"])
+def test_a_start_does_not_read_all_that_others_wrote(shared: Copy, how: str, who: int) -> None:
+    shared.made = 10
+    shared.source = MemoryLog()
+    shared.source.write([record(number) for number in range(10)])
+    shared.ours(0, 10)
+    shared.marked(is_final=how == "final")
+    for _ in range(500):
+        shared.theirs(4, who)
+    if how == "final":
+        shared.forgotten()
+    found = shared.starts()
+    assert resumes(found) == (10, 10)
+    assert shared.reads < 20
