@@ -60,6 +60,15 @@ def test_beside_a_flow_of_ours_nothing_stops() -> None:
     assert [run.downstream for run in copy.tail.runs[-3:]] == [K + 51, K + 54, K + 57]
 
 
+def test_records_that_are_read_after_a_move_need_no_row_of_their_own() -> None:
+    copy = running(1)
+    copy.company.is_ours = True
+    for number in range(1, 5):
+        copy.on_fetched(fetched(batch(number, 1)), (), NOW)
+        assert len(sent(copy)) == 1, "no row of the map is waited for"
+        answer(copy, K + 3 * number)
+
+
 def test_rows_of_records_that_moved_are_written_for_many_together() -> None:
     copy = running(MOVED_TOGETHER + 20)
     copy.company.is_ours = True

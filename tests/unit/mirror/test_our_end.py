@@ -87,7 +87,7 @@ class Copy:
         """Our batch arrives."""
         records = [record(number) for number in range(first, first + count)]
         data = encode_batch(records, codec=Codec.NONE, producer_id=OURS, base_sequence=first)
-        answer = self.target.append(data)
+        answer = self.target.append(bytes(data))
         assert not answer.error
         if self.kind is Kind.KEYED:
             last = first + count - 1
@@ -106,7 +106,7 @@ class Copy:
         first = 0 if known is None else known.last_sequence + 1
         records = [record(1000 + number) for number in range(count)]
         data = encode_batch(records, codec=Codec.NONE, producer_id=producer_id, base_sequence=first)
-        assert not self.target.append(data).error
+        assert not self.target.append(bytes(data)).error
 
     def forgotten(self) -> None:
         """The broker does not remember our producer id."""

@@ -401,8 +401,12 @@ class FlowSetup:
             self.newcomers.recall(self.name, source, target, found.source_topics)
         plans = self.newcomers.marked(found.plans, found.source_topics)
         plans = with_fan_producers(target, self.name, plans) if create else plans
-        found.plans = [replace(plan, had_row=self._mapped.has_row(plan)) for plan in plans]
+        found.plans = [self._with_row(plan) for plan in plans]
         return found
+
+    def _with_row(self, plan: PartitionPlan) -> PartitionPlan:
+        copy = plan.source_topic_id, plan.target_topic_id, plan.source.partition
+        return replace(plan, had_row=self._mapped.has_row(*copy))
 
     def _work(
         self,

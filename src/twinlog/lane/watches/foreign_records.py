@@ -120,6 +120,8 @@ class OthersWatch:
             for one in asked:
                 if (what := writers.get(one.copy.target)) is not None:
                     self._learn(one, what)
+                elif one.copy.company.unknown is not None:
+                    self._doubting.add(one.copy)
             for copy in taken:
                 if copy.source in continues:
                     copy.trouble = copy.trouble or _taken_over(

@@ -161,7 +161,7 @@ class Branch(PartitionCopy):
     def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
         # the other source partitions write here, too
         self._k += distance
-        self.intake.k = self._k
+        self.intake.moved(distance)
         self._clean(batch, self._k + batch.ordinal, now_ms)
 
 

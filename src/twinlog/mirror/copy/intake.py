@@ -443,6 +443,12 @@ class Intake:
             self._last_run, marked = runs[-1], others[-1][0]
         return tuple(runs), marked
 
+    def moved(self, distance: int) -> None:
+        """Records lie further on the target from the last one that was acknowledged on."""
+        self.k += distance
+        if (last := self._last_run) is not None:
+            self._last_run = last._replace(downstream=last.downstream + distance)
+
     def _run(self, ordinal: int, upstream: int) -> Run | None:
         """A new run, when this record does not continue the last one."""
         run = Run(ordinal, upstream, self.k + ordinal)

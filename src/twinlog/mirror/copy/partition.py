@@ -422,7 +422,7 @@ class PartitionCopy:
         # flow of ours writes beside us, nothing more is sent before it is known who did.
         begin = self._k + batch.ordinal
         self._k += distance
-        self.intake.k = self._k
+        self.intake.moved(distance)
         self.tail.moved(Run(batch.ordinal, batch.upstream, begin + distance), distance)
         self._clean(batch, begin + distance, now_ms)
         self.company.wrote(begin, begin + distance)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, RawRecords, answer_of
 from twinlog.mirror.start.both_logs import tail_source, tail_start
-from twinlog.mirror.start.former_life import check_former, former_targets
+from twinlog.mirror.start.first_start import check_former, former_targets
 from twinlog.mirror.start.position import Look
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint

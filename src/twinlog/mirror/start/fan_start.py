@@ -26,7 +26,7 @@ from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
 from twinlog.mirror.start.cold_start import check_ids, look_at_both, with_begin
 from twinlog.mirror.start.corrections import Place
 from twinlog.mirror.start.divergence import not_disproved
-from twinlog.mirror.start.former_life import check_former
+from twinlog.mirror.start.first_start import check_former
 from twinlog.mirror.start.our_end import OurEnd, record_before
 from twinlog.mirror.start.position import Look
 from twinlog.mirror.start.request import StartRequest, StartRules

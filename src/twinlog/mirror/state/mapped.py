@@ -21,7 +21,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import encode_row, read_row
 from twinlog.model import NO_TOPIC_ID, TopicId
 
@@ -38,12 +37,9 @@ class MappedCopies:
     lost: set[TopicId] = field(default_factory=set)
     """Target topics whose rows were lost with the map topic."""
 
-    def has_row(self, plan: PartitionPlan) -> bool:
-        """Whether this very copy of the partition had a row."""
-        if plan.target_topic_id in self.lost:
-            return True
-        known = self.partitions.get((plan.source_topic_id, plan.target_topic_id), 0)
-        return plan.source.partition < known
+    def has_row(self, source: TopicId, target: TopicId, partition: int) -> bool:
+        """Whether this partition of the copy between the two topics had a row."""
+        return target in self.lost or partition < self.partitions.get((source, target), 0)
 
 
 def noting_rows(

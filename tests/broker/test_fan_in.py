@@ -1,0 +1,200 @@
+"""Several flows that write to one topic of the same name, as MirrorMaker 1 aggregates: each is
+exact, and none disturbs the others.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pytest
+
+from tests.support.circle import IDENTITY, Circle
+from tests.support.client import producer
+from tests.support.eventually import eventually
+from tests.support.mirror import Mirror
+from tests.support.settings import settings_for
+from twinlog.cluster.client import ClusterClient
+from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.mirror.map.offset_map import MAP_PARTITIONS
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.survey.map_reader import MapReader
+
+pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("loops")]
+
+SOURCES: Final = "ABC"
+"""Aliases of the clusters with the same number."""
+TARGET: Final = 3
+RATE: Final = 200
+"""Batches a second of each source."""
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[list[LocalCluster]]:
+    """Three sources and the target that all flows lead to."""
+    with ExitStack() as stack:
+        made = [LocalCluster(f"fanin{number}", jvm_flags=QUICK_JVM) for number in range(4)]
+        for cluster in made:
+            stack.callback(cluster.stop)
+        with ThreadPoolExecutor(len(made)) as pool:
+            list(pool.map(LocalCluster.start, made))
+        yield made
+
+
+class Batches:
+    """One batch of one record, so many times a second, until it is left."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, tag: str, per_second: int) -> None:
+        self._client = producer(cluster, linger_ms=0)
+        self._topic, self._tag, self._per_second = topic, tag, per_second
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.sent = 0
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._stop.wait(0.002):
+            while self.sent < (time.monotonic() - began) * self._per_second:
+                self._client.produce(self._topic, f"{self._tag} {self.sent}".encode())
+                self._client.poll(0)
+                self.sent += 1
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._client.flush(30) == 0
+
+
+class FanIn:
+    """Flows from `SOURCES` into the last cluster, each in its own supervisor."""
+
+    def __init__(self, folder: Path, clusters: Sequence[LocalCluster]) -> None:
+        self.circle = Circle(folder, clusters)
+        self.clusters = clusters
+        self.topic = self.circle.topic()
+        self.mirrors: dict[str, Mirror] = {}
+
+    def begin(self, stack: ExitStack, alias: str, *, waits: bool = True) -> None:
+        """This flow begins; by default all then are at the ends of their sources."""
+        at = SOURCES.index(alias)
+        self.circle.put(at, count=5)
+        config = self.circle.file(
+            {alias: at, "T": TARGET},
+            [f"{alias}->T"],
+            name=alias,
+            replication_policy_class=IDENTITY,
+        )
+        self.mirrors[alias] = stack.enter_context(Mirror(config, lanes=1))
+        if waits:
+            self.at_end()
+        else:
+            eventually(lambda: self.copied(alias) > 0, what=f"records of {alias}")
+
+    def load(self, alias: str) -> Batches:
+        at = SOURCES.index(alias)
+        return Batches(self.clusters[at], self.topic, f"{alias} load", RATE)
+
+    def copied(self, alias: str) -> int:
+        """Records that the flow has copied so far."""
+        return sum(p.records for f in self.mirrors[alias].snapshots for p in f.partitions)
+
+    def parts(self) -> list[PartitionSnapshot]:
+        return [p for m in self.mirrors.values() for f in m.snapshots for p in f.partitions]
+
+    def at_end(self) -> None:
+        eventually(
+            lambda: [(p.state, p.lag) for p in self.parts()] == [("AT_END", 0)] * len(self.mirrors),
+            what="all flows at their ends",
+        )
+
+    def cold_starts(self, alias: str) -> int:
+        """How often the flow's copy looked for where to resume, by the terms in its map."""
+        flow_source = self.circle.name(alias)
+        with ClusterClient(settings_for(self.clusters[TARGET].bootstrap, "c")) as client:
+            maps = MapReader(client, offset_map_topic(flow_source), MAP_PARTITIONS).read()
+        return 1 + max(known.term.start for known in maps.values() if known.topic == self.topic)
+
+    def errors(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for mirror in self.mirrors.values():
+            for flow in mirror.snapshots:
+                found.update(flow.errors)
+        return found
+
+
+def each_once(fan: FanIn) -> None:
+    """Every record of each source is on the target once, in the order of its source."""
+    there = fan.circle.values(TARGET, fan.topic)
+    for source in range(len(fan.mirrors)):
+        here = fan.circle.values(source, fan.topic)
+        found = [value for value in there if value in set(here)]
+        assert found == here
+    assert len(there) == len(set(there))
+
+
+@pytest.mark.witness("several flows into one topic: exact, and no cold start for another's batch")
+def test_two_flows_into_one_topic_disturb_each_other_in_nothing(
+    tmp_path: Path, clusters: list[LocalCluster]
+) -> None:
+    fan = FanIn(tmp_path, clusters)
+    with ExitStack() as stack:
+        fan.begin(stack, "A")
+        fan.begin(stack, "B")
+        with fan.load("A") as one, fan.load("B") as other:
+            eventually(lambda: min(one.sent, other.sent) >= 1_000, what="1,000 batches of each")
+        fan.at_end()
+        assert fan.errors() == {}
+        assert (fan.cold_starts("A"), fan.cold_starts("B")) == (1, 1)
+        for mirror in fan.mirrors.values():
+            mirror.stop()
+    each_once(fan)
+
+
+@pytest.mark.long
+def test_a_third_flow_that_joins_later_disturbs_neither(
+    tmp_path: Path, clusters: list[LocalCluster]
+) -> None:
+    fan = FanIn(tmp_path, clusters)
+    with ExitStack() as stack:
+        fan.begin(stack, "A")
+        with fan.load("A"):
+            alone = per_second(fan, ["A"], 20)["A"]
+        fan.begin(stack, "B")
+        with fan.load("A"), fan.load("B"):
+            together = per_second(fan, ["A", "B"], 60)
+            with ExitStack() as third:
+                fan.begin(stack, "C", waits=False)
+                third.enter_context(fan.load("C"))
+                three = per_second(fan, ["A", "B", "C"], 60)
+        fan.at_end()
+        assert fan.errors() == {}
+        assert [fan.cold_starts(alias) for alias in SOURCES] == [1, 1, 1]
+        for rate in (*together.values(), *three.values()):
+            assert rate >= 0.8 * alone, (alone, together, three)
+        for mirror in fan.mirrors.values():
+            mirror.stop()
+    each_once(fan)
+
+
+def per_second(fan: FanIn, aliases: Sequence[str], seconds: float) -> dict[str, float]:
+    """Records a second that each flow copies."""
+    before, began = {alias: fan.copied(alias) for alias in aliases}, time.monotonic()
+    time.sleep(seconds)
+    took_s = time.monotonic() - began
+    return {alias: (fan.copied(alias) - before[alias]) / took_s for alias in aliases}

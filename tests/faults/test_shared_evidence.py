@@ -1,0 +1,187 @@
+"""What a start needs to see before it resumes, in topics that others may write to and in keyed
+ones, on real brokers: lost rows of the map, gaps, late repeats, a mark whose records are gone.
+
+The same cells in memory: `unit/mirror/test_our_end.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+
+import pytest
+
+from tests.faults import raw
+from tests.faults.driver import Driver
+from tests.faults.rig import MAP_PARTITIONS, OLD, Rig
+from tests.support.client import eventually
+from tests.support.topics import (
+    alter_topic_configs,
+    create_topic,
+    delete_records,
+    topic_configs,
+)
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.mirror.map.offset_map import Mark
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.state.mapped import mapped_copies
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+KEYED: Mapping[str, str] = {"twinlog.target.partitions": "keyed"}
+
+
+def is_compacted(rig: Rig, name: str) -> bool:
+    return topic_configs(rig.target, name)["cleanup.policy"] == "compact"
+
+
+def lose_rows(rig: Rig) -> None:
+    """Somebody sets another policy on the map's topic, and the right one again."""
+    name = offset_map_topic(rig.alias)
+    alter_topic_configs(rig.target, name, {"cleanup.policy": "delete"})
+    for partition in range(MAP_PARTITIONS):
+        delete_records(rig.target, name, partition)
+    alter_topic_configs(rig.target, name, {"cleanup.policy": "compact"})
+
+
+@pytest.fixture(params=["own", "identity", "keyed"])
+def kind(request: pytest.FixtureRequest, rig: Rig) -> tuple[Rig, Mapping[str, str]]:
+    """A flow of each kind whose first 20 records are to be copied."""
+    rig.prefixed = request.param != "identity"
+    rig.create()
+    if request.param == "keyed":
+        create_topic(rig.target, rig.remote, partitions=2)
+    rig.put(range(20))
+    return rig, KEYED if request.param == "keyed" else {}
+
+
+@pytest.mark.witness(
+    "H03: lost rows of the map are MAP_MISSING, never a second copy", case="identity"
+)
+def test_lost_rows_are_never_a_second_copy(kind: tuple[Rig, Mapping[str, str]]) -> None:
+    rig, keys = kind
+    rig.copy_once(keys)
+    before = rig.on_target()
+    lose_rows(rig)
+    code, message = rig.fail_once(keys)
+    assert code == "MAP_MISSING", message
+    assert rig.on_target() == before
+
+
+def test_rows_are_known_as_lost_when_the_target_is_empty_and_has_forgotten_us(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    rig.copy_once()
+    lose_rows(rig)
+    with rig.target_forgets_after(1000):
+        rig.forgotten()
+        delete_records(rig.target, rig.remote)
+        code, message = rig.fail_once()
+    assert code == "MAP_MISSING", message
+    assert not rig.on_target()
+
+
+def test_the_policy_is_put_right_while_a_mirror_runs(
+    rig: Rig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+
+        def noted() -> bool:
+            rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
+            return [
+                *mapped_copies(rig.flow, [(r.key, r.value) for r in rows]).partitions.values()
+            ] == [1]
+
+        eventually(noted, what="the copy's rows to be noted")
+        for name in (STATE_TOPIC, offset_map_topic(rig.alias)):
+            alter_topic_configs(rig.target, name, {"cleanup.policy": "delete"})
+            eventually(lambda: is_compacted(rig, name), what=f"{name} to be compacted again")  # noqa: B023
+        mirror.stop()
+    said = [r.getMessage() for r in caplog.records if "INTERNAL_TOPIC_NOT_COMPACTED" in r.message]
+    assert len(said) == 2, "once for each topic"
+    assert all("rows that were deleted meanwhile are lost" in line for line in said)
+
+
+# -- records of ours are missing, or come twice
+
+
+@pytest.mark.parametrize("prefixed", [True, False], ids=["own", "identity"])
+@pytest.mark.witness(
+    "H02: records of ours that are missing are a gap at each start", case="identity"
+)
+def test_missing_records_of_ours_stay_a_gap(rig: Rig, *, prefixed: bool) -> None:
+    rig.prefixed = prefixed
+    rig.create()
+    rig.put(range(10), age_ms=OLD)
+    rig.copy_once()
+    rig.put(range(10, 30), age_ms=OLD)
+    writer = rig.claim().producer_id
+    with rig.target_forgets_after(1000):
+        rig.forgotten()
+        late = raw.Writer(rig.target_client, rig.there, writer)
+        late.send([rig.record(n, age_ms=OLD) for n in range(15, 20)], 15).expect_ok()
+        for _ in range(2):
+            code, message = rig.fail_once()
+            assert code == "GAP_WRITTEN", message
+    assert rig.numbers() == [*range(10), *range(15, 20)]
+
+
+@pytest.mark.parametrize("prefixed", [True, False], ids=["own", "identity"])
+def test_a_late_repeat_is_extra_and_no_text_says_to_delete_an_application_s_topic(
+    rig: Rig, *, prefixed: bool
+) -> None:
+    rig.prefixed = prefixed
+    rig.create()
+    rig.put(range(8), age_ms=OLD)
+    rig.copy_once()
+    writer = rig.claim().producer_id
+    with rig.target_forgets_after(1000):
+        rig.forgotten()
+        late = raw.Writer(rig.target_client, rig.there, writer)
+        late.send([rig.record(n, age_ms=OLD) for n in range(2, 5)], 2).expect_ok()
+        code, message = rig.fail_once()
+    assert code == "EXTRA_RECORDS", message
+    assert prefixed or "do not delete it" in message
+
+
+# -- what lies behind the mark is gone
+
+
+def test_killed_and_emptied_behind_a_mark_that_is_seconds_old(rig: Rig) -> None:
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(5), age_ms=OLD)
+    with Driver(rig.config(), lanes=1) as driver:
+        rig.copied(5)
+        eventually(lambda: rig.map().mark == Mark(5, 5), what="the mark of the first five")
+        rig.put(range(5, 8), age_ms=OLD)
+        rig.copied(8)
+        lanes = driver.state.lanes
+        driver.kill()
+        for pid in lanes:
+            os.kill(pid, signal.SIGKILL)
+    with rig.target_forgets_after(1000):
+        rig.forgotten()
+        delete_records(rig.target, rig.remote)
+        code, message = rig.fail_once()
+    assert code == "TARGET_TRUNCATED", message
+    assert rig.end() == 8, "5, 6 and 7 are not copied a second time"
+
+
+def test_stopped_in_order_and_emptied_it_resumes_by_its_final_mark(rig: Rig) -> None:
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(8), age_ms=OLD)
+    rig.copy_once()
+    assert rig.map().mark == Mark(8, 8, is_final=True)
+    with rig.target_forgets_after(1000):
+        rig.forgotten()
+        delete_records(rig.target, rig.remote)
+        rig.put(range(8, 10), age_ms=OLD)
+        rig.copy_once()
+    assert rig.numbers() == [8, 9]
