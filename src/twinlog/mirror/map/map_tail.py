@@ -128,9 +128,16 @@ class MapTail:
 
     def moved(self, run: Run, distance: int) -> None:
         """Records lie further on the target from this run on: so do all that were announced."""
+        self._rebuild(run, distance)  # False: the look at the log that follows finds it
+
+    def insert(self, run: Run) -> bool:
+        """Announce a run before others that were announced; False: too many were since."""
+        return self._rebuild(run, 0)
+
+    def _rebuild(self, run: Run, distance: int) -> bool:
         known = [each for chunk in self._chunks() for each in chunk]
         if run.ordinal < known[0].ordinal:
-            return  # the look at the log that follows finds it
+            return False
         behind = [
             each._replace(downstream=each.downstream + distance)
             for each in known
@@ -144,6 +151,7 @@ class MapTail:
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
         self.fingerprint = None
         self.dirty = True
+        return True
 
     def next_row(self) -> tuple[ChunkRow, Run] | None:
         """A row that is to be written now, and the last run in it; None when there is no other."""
