@@ -84,6 +84,8 @@ class Partition:
     taken: PartitionPlan | None = None
     """The plan by which the last lane copied."""
     failure: Failure | None = None
+    held_back: Failure | None = None
+    """A transaction that nobody ends keeps the source from being read on; its lane copies."""
     progress: PartitionProgress | None = None
     since: StateSince = field(default_factory=StateSince)
     """Since when what it shows holds."""
@@ -167,7 +169,7 @@ class Partition:
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
             self.acked_ordinal, self.acked_epoch, self.lost = -1, -1, None
             self.recovery, self.keeping = RecoveryPoint(), RetentionOutlook()
-            self.asked_end, self.stands_at = -1, None
+            self.asked_end, self.stands_at, self.held_back = -1, None, None
         if before.target_topic_id != plan.target_topic_id:
             self.retry_at = 0.0
         if self.is_replaced:
