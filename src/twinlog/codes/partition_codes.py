@@ -442,13 +442,12 @@ LOG_FINDINGS: Final = frozenset(
 )
 """What a cold start may believe to see in two logs of which one grows while it looks."""
 
-UNTRUSTED_LOGS: Final = LOG_FINDINGS | {"TARGET_TRUNCATED", "FOREIGN_DATA", "MAP_MISSING"}
-"""With these nobody may build on an offset of the target."""
-
-NOT_OURS: Final = UNTRUSTED_LOGS | {
+NO_OFFSETS: Final = LOG_FINDINGS | {
+    "TARGET_TRUNCATED",
+    "FOREIGN_DATA",
+    "MAP_MISSING",
     "SOURCE_RECREATED",
     "TARGET_RECREATED",
-    "TAKEN_OVER",
     "COPIED_BACK",
     "COPIED_TWICE",
     "RENAME_CLASH",
@@ -456,4 +455,7 @@ NOT_OURS: Final = UNTRUSTED_LOGS | {
     "RENAME_CHANGED",
     "MM2_PLACE_UNKNOWN",
 }
+"""With these nobody may build on an offset of the target."""
+
+NOT_OURS: Final = NO_OFFSETS | {"TAKEN_OVER"}
 """The remote topic may be somebody else's, or the only copy of something: nothing touches it."""

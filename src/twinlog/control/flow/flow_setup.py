@@ -31,6 +31,7 @@ from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.adoption import NOTHING, Adoption, adopter_of, write_rows
+from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.claims import FlowClaims
@@ -47,11 +48,7 @@ from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.state.generations import (
-    Claim,
-    fan_producers,
-    winning_claims,
-)
+from twinlog.mirror.state.generations import Claim, fan_producers, winning_claims
 from twinlog.mirror.state.intents import Intent, promoted
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
@@ -396,7 +393,9 @@ class FlowSetup:
             lanes_are_us=self._lanes_are_us,
             guard=self.guard if create else None,
         )
-        for line in found.notes:
+        made = (plan for plan in found.plans if plan.target.topic in found.created)
+        remotes = {plan.source.topic: plan.target.topic for plan in made}
+        for line in (*found.notes, *acls_of_new(self.config, remotes, source, target)):
             self.tell_once(line)
         if create and self.config.start.new_from_earliest:
             self.newcomers.recall(self.name, source, target, found.source_topics)
