@@ -316,6 +316,21 @@ def test_once_gives_up_a_trouble_that_lasts_a_minute(wait_ms: int, most_s: float
     assert driver.clock.now - began >= ONCE_GIVES_UP_S
 
 
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_once_gives_up_by_the_time_that_passes_not_by_the_clock_on_the_wall(step_s: int) -> None:
+    driver = Driver(FOUR[:1], once=True)
+    driver.run.tick()
+    (lane, *_) = driver.lanes_of(1)
+    began = driver.clock.now
+    while not driver.is_stopping():
+        driver.pass_time(1)
+        if lane.holds(here(0)):
+            lane.troubled(here(0), "TARGET_DISCONNECTED", retriable=True)
+        if driver.clock.now - began == 10:
+            driver.clock.set_by(step_s)
+    assert ONCE_GIVES_UP_S <= driver.clock.now - began < ONCE_GIVES_UP_S + 5
+
+
 def test_once_waits_for_what_a_lane_holds_back_after_another_was_lost() -> None:
     """Its trouble began before; records are held back until late requests are over."""
     driver = Driver(FOUR[:2], once=True)

@@ -60,11 +60,14 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a partition stands still, and since when (ms)."""
+    """Why a partition stands still, and since when: by the wall's clock for people (ms), and by one
+    that only goes forward (s).
+    """
 
     code: str
     message: str
     since_ms: int
+    began: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -310,10 +313,7 @@ class Partition:
     def troubled(self, code: str, message: str, *, retriable: bool) -> None:
         """It stopped by itself; the next try comes after a pause."""
         self.handed = None
-        since = self.clock.wall_ms()
-        if self.failure is not None and self.failure.code == code:
-            since = self.failure.since_ms
-        self.failure = Failure(code=code, message=message, since_ms=since)
+        self._fail(code, message)
         if code in NOT_OURS | ANOTHER_TOPIC:
             self.begun = None
         if retriable:
@@ -346,16 +346,22 @@ class Partition:
         """
         if self.failure is None:
             return 0.0
-        lasts_s = (self.clock.wall_ms() - self.failure.since_ms) / 1000
-        began = self.clock.monotonic() - lasts_s
-        waited_s = min(max(self.wait_until - began, 0.0), LEFT_OUT_S)
+        lasts_s = self.clock.monotonic() - self.failure.began  # people may set the wall's clock
+        waited_s = min(max(self.wait_until - self.failure.began, 0.0), LEFT_OUT_S)
         return max(0.0, lasts_s - waited_s)
+
+    def _fail(self, code: str, message: str) -> None:
+        before = self.failure
+        if before is not None and before.code == code:
+            self.failure = replace(before, message=message)
+            return
+        now_ms, now = self.clock.wall_ms(), self.clock.monotonic()
+        self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
     def reached(self, reason: str) -> None:
         """Whether its lane reaches both clusters: no reason, or why it keeps trying."""
         if reason and self.failure is None:
-            now_ms = self.clock.wall_ms()
-            self.failure = Failure(code=UNREACHABLE, message=reason, since_ms=now_ms)
+            self._fail(UNREACHABLE, reason)
         elif not reason and self.failure is not None and self.failure.code == UNREACHABLE:
             self.failure = None
 

@@ -92,7 +92,7 @@ class HeldBack:
             if oldest is not None and oldest.since_ms >= 0:
                 since_ms = min(since_ms, oldest.since_ms)
             text = _told(tp, held.stable, oldest, since_ms)
-            one.held_back = Failure(code=CODE, message=text, since_ms=since_ms)
+            one.held_back = Failure(code=CODE, message=text, since_ms=since_ms, began=held.since)
             self.run.errors[CODE] += 1
             self.log.info("%s [%s]", text, CODE, partition=tp, code=CODE)
 
