@@ -161,7 +161,9 @@ def test_groups_that_find_nothing_there_are_named_with_the_reason(pair: Pair) ->
         watcher.close()
 
 
-@pytest.mark.witness("groups of Kafka Streams' own protocol follow, groups of other kinds are named")
+@pytest.mark.witness(
+    "groups of Kafka Streams' own protocol follow, groups of other kinds are named"
+)
 def test_streams_groups_follow_and_groups_of_other_kinds_are_named(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:

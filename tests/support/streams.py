@@ -31,7 +31,9 @@ def leave_streams_group(cluster: LocalCluster, group: str, member: str) -> None:
 def _heartbeat(cluster: LocalCluster, group: str, member: str, epoch: int, topic: str) -> int:
     """Its error code; of a cluster of one broker."""
     is_new = epoch == JOINS
-    topology = struct.pack(">bi", 1, 1) + _array(_subtopology(topic)) + NULL if is_new else NO_STRUCT
+    topology = (
+        struct.pack(">bi", 1, 1) + _array(_subtopology(topic)) + NULL if is_new else NO_STRUCT
+    )
     tasks = NO_ELEMENTS if is_new else NULL
     body = b"".join(
         (

@@ -151,7 +151,9 @@ def test_what_neither_side_has_cannot_be_exported() -> None:
 
 
 def test_nobody_is_told_to_delete_what_a_slow_tier_may_have() -> None:
-    stalled = "orders-3: from upstream offset 7 the source answers nothing, though its log ends at 9"
+    stalled = (
+        "orders-3: from upstream offset 7 the source answers nothing, though its log ends at 9"
+    )
     slow = findings.source_stalled(stalled, HERE, "node 1", is_tiered=True)
     assert "delet" not in slow
     assert "accept" not in slow

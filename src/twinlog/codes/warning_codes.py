@@ -111,8 +111,8 @@ WARNING_CODES: Final = (
         ),
         advice=(
             "find its producer (`kafka-transactions.sh describe-producers`), and end it there; "
-            "what `find-hanging` shows is ended with `kafka-transactions.sh abort`, which rolls its "
-            "records back. The code goes when the last stable offset moves"
+            "what `find-hanging` shows is ended with `kafka-transactions.sh abort`, which rolls "
+            "its records back. The code goes when the last stable offset moves"
         ),
     ),
     Condition(

@@ -41,7 +41,9 @@ class OpenTransaction:
         )
 
 
-def open_transactions(source: ClusterClient, tps: Sequence[TopicPartition]) -> list[OpenTransaction]:
+def open_transactions(
+    source: ClusterClient, tps: Sequence[TopicPartition]
+) -> list[OpenTransaction]:
     """As the leaders of the partitions know them; none where the brokers do not tell."""
     return [
         OpenTransaction(

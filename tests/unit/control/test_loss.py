@@ -46,7 +46,7 @@ class Source:
     asked: list[float] = field(default_factory=list)
     error: TwinlogError | None = None
     takes_s: float = 0.0
-    open_ones_are: OpenOnes = OpenOnes(900.0, ())
+    open_ones_are: OpenOnes | None = None
 
     def ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
         self.asked.append(self.driver.clock.now)
@@ -66,6 +66,7 @@ class Source:
 
     def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
         assert set(partitions) == {FIRST}
+        assert self.open_ones_are is not None
         return self.open_ones_are
 
 

@@ -216,6 +216,7 @@ def test_where_a_branch_goes_on() -> None:
     assert next_upstream(runs, 10) == 201
     assert next_upstream(runs, 7) is None
 
+
 def test_batch_that_is_too_large_there_is_cut_and_each_part_announced() -> None:
     fan = a_fan()
     branch = fan.parts[0]

@@ -34,5 +34,7 @@ def longest_transaction(client: ClusterClient) -> int | None:
     Unauthorized where our user may not read their configs.
     """
     found = describe_broker_configs(client, [TRANSACTION_CONFIG]).values()
-    values = [configs[TRANSACTION_CONFIG].value for configs in found if TRANSACTION_CONFIG in configs]
+    values = [
+        configs[TRANSACTION_CONFIG].value for configs in found if TRANSACTION_CONFIG in configs
+    ]
     return max((int(value) for value in values if value), default=None)

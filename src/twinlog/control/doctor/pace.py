@@ -147,7 +147,7 @@ def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
 def open_transaction(seen: Observation) -> Iterator[Finding]:
     """Under read_committed nothing behind it can be copied."""
     parts = seen.snapshot.partitions
-    held = [one for one in parts if 0 < one.loss_records and (not one.lag or one.is_held_back)]
+    held = [one for one in parts if one.loss_records > 0 and (not one.lag or one.is_held_back)]
     if not held:
         return
     worst = max(held, key=lambda one: one.loss_records)

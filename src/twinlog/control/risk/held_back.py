@@ -111,9 +111,9 @@ def _told(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since
     if oldest is not None:
         who, start = f"a transaction of producer id {oldest.producer_id}", oldest.start_offset
     return (
-        f"{tp}: {who} is open since {in_iso(since_ms)}, from upstream offset {start} on, and nothing "
-        f"behind the last stable offset {stable} can be copied. Find out whether its producer still "
-        f"lives ({tool} describe-producers {where}). If its coordinator does not know it ({tool} "
+        f"{tp}: {who} is open since {in_iso(since_ms)}, from upstream offset {start} on, and "
+        f"nothing behind the last stable offset {stable} can be copied. Find out whether its "
+        f"producer still lives ({tool} describe-producers {where}). If its coordinator does not know it ({tool} "
         f"find-hanging {where}), abort it ({tool} abort {where} --start-offset {start}): its "
         "records are rolled back, for every consumer"
     )

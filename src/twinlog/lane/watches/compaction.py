@@ -17,7 +17,7 @@ def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
 
 
 def may_be_tiered(client: ClusterClient, topics: set[str]) -> set[str]:
-    """Those with remote storage (KIP-405), and those whose brokers do not say that they have none."""
+    """Those with remote storage (KIP-405), and those of which brokers do not say that it is off."""
     return _without(client, topics, "remote.storage.enable", "false")
 
 

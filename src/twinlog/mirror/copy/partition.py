@@ -31,7 +31,15 @@ from typing import Final
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
-from twinlog.mirror.copy.refusals import BROKEN_LOG, extra, gap, moved, other_writer, refusal, unseen
+from twinlog.mirror.copy.refusals import (
+    BROKEN_LOG,
+    extra,
+    gap,
+    moved,
+    other_writer,
+    refusal,
+    unseen,
+)
 from twinlog.mirror.copy.splitting import Splitter
 from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.copy.timings import TimingSum

@@ -124,7 +124,7 @@ def other_writer(target: TopicPartition, batch: OutBatch) -> PartitionError:
     )
 
 
-def gap(  # noqa: PLR0913, PLR0917 (what there is to say)
+def gap(
     source: TopicPartition,
     target: TopicPartition,
     batch: OutBatch,
