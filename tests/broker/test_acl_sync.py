@@ -127,6 +127,25 @@ def test_a_mirror_ends_with_mirror_makers_acls(guarded: Guarded) -> None:
     }
 
 
+@pytest.mark.witness("a new topic has its ACLs before its first record")
+def test_topic_that_is_created_gets_its_acls_before_anything_is_copied(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = "sync.topic.acls.interval.seconds = 86400"
+    monkeypatch.setattr("twinlog.control.duties.acl_sync.AclSync.round", lambda _: None)
+    source, later = guarded.pair.source, f"{guarded.topic}-later"
+    allow(source, guarded.app, ["read"], topic=guarded.topic)
+    allow(source, guarded.app, ["read"], topic=later)
+    with Mirror(guarded.config(never), lanes=1) as mirror:
+        mirror.eventually(lambda parts: [part.state for part in parts] == ["AT_END"])
+        assert guarded.there() == {guarded.acl("READ")}, "at the start"
+        create_topic(source, later)
+        mirror.look_for_topics()
+        mirror.eventually(lambda parts: [part.state for part in parts] == ["AT_END"] * 2)
+        assert guarded.there() == {guarded.acl("READ"), guarded.acl("READ", later)}
+        mirror.stop()
+
+
 def test_once_ends_with_configs_acls_checkpoints_and_groups_though_a_topic_failed(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from kafka.protocol.consumer import JoinGroupRequest
 
 from tests.support.client import Outgoing, consumer, eventually, produce
 from tests.support.groups import Pair, commit, committed, goes_on
 from tests.support.mirror import Mirror
+from tests.support.settings import settings_for
+from tests.support.streams import join_streams_group, leave_streams_group
 from tests.support.topics import create_topic, delete_records
+from twinlog.cluster.client import ClusterClient
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -155,3 +159,49 @@ def test_groups_that_find_nothing_there_are_named_with_the_reason(pair: Pair) ->
             mirror.stop()
     finally:
         watcher.close()
+
+
+@pytest.mark.witness(
+    "groups of Kafka Streams' own protocol follow, groups of other kinds are named"
+)
+def test_streams_groups_follow_and_groups_of_other_kinds_are_named(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    streams, other = f"{pair.group}-streams", f"{pair.group}-registry"
+    pair.stop_at(4)  # who asks for a coordinator makes the brokers have groups
+    member = join_streams_group(pair.a, streams, pair.topic)
+    leave_streams_group(pair.a, streams, member)
+    commit(pair.a, streams, pair.topic, 7)
+    join_other_kind(pair.a, other)
+    with caplog.at_level(logging.WARNING), Mirror(pair.config) as mirror:
+        eventually(lambda: committed(pair.b, streams, pair.remote) == 7)
+        eventually(lambda: other in skipped_groups(mirror))
+        assert "'sr'" in skipped_groups(mirror)[other]
+        assert streams not in skipped_groups(mirror)
+        mirror.stop()
+    (line,) = [r.getMessage() for r in caplog.records if other in r.getMessage()]
+    assert "'sr'" in line
+    join_streams_group(pair.b, streams, pair.remote)
+    assert committed(pair.b, streams, pair.remote) == 7, "the application resumes there"
+
+
+def skipped_groups(mirror: Mirror) -> dict[str, str]:
+    return {g: r for flow in mirror.snapshots for g, r in flow.skipped_groups.items()}
+
+
+def join_other_kind(cluster: LocalCluster, group: str) -> None:
+    """As a schema registry's does: its members elect a leader, and commit nothing."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="v0", metadata=b"")
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        member_id="",
+        group_instance_id=group,  # needs no id to begin with
+        protocol_type="sr",
+        protocols=[protocol],
+        reason=None,
+    )
+    with ClusterClient(settings_for(cluster.bootstrap, "a")) as client:
+        (node,) = client.metadata([]).brokers
+        eventually(lambda: client.attempt(node, request).error_code == 0)

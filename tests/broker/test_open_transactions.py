@@ -103,3 +103,41 @@ def test_once_ends_where_an_open_transaction_begins_and_says_who_holds_it_back(
     here = [r.value for r in read_all(source_cluster, fresh_topic, isolation="read_committed")]
     assert [r.value for r in read_all(target_cluster, remote)] == here
     assert len(here) == 9
+
+
+@pytest.mark.witness("a transaction that nobody ends is told of while the mirror runs")
+def test_a_running_mirror_says_who_holds_it_back_until_that_ends(
+    tmp_path: Path,
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    fresh_topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("twinlog.control.risk.held_back.ASK_AFTER_S", 0.5)
+    monkeypatch.setattr("twinlog.control.risk.held_back.LONGEST_S", 1.0)
+    monkeypatch.setattr("twinlog.control.risk.held_back.GRACE_S", 0.0)
+    alias = f"A{uuid.uuid4().hex[:8]}"
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        f"clusters = {alias}, B\n{alias}.bootstrap.servers = {source_cluster.bootstrap}\n"
+        f"B.bootstrap.servers = {target_cluster.bootstrap}\n"
+        f"{alias}->B.enabled = true\ntopics = {fresh_topic}\nreplication.factor = 1\n"
+    )
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"before")] * 3)
+    client = producer(source_cluster, config={"transactional.id": f"test-{uuid.uuid4()}"})
+    client.init_transactions(30)
+    client.begin_transaction()
+    client.produce(fresh_topic, value=b"open", partition=0)
+    client.flush(30)
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"behind it", partition=0)] * 5)
+    with Mirror(path) as mirror:
+        (part,) = mirror.eventually(lambda parts: parts[0].code == "OPEN_TRANSACTION")
+        assert part.lag == 6
+        assert "of producer id" in part.message
+        assert f"--topic {fresh_topic} --partition 0 --start-offset 3" in part.message
+        client.abort_transaction(30)
+        mirror.eventually(lambda parts: not parts[0].code and parts[0].state == "AT_END")
+        mirror.stop()
+    values = [record.value for record in read_all(target_cluster, f"{alias}.{fresh_topic}")]
+    assert values == [b"before"] * 3 + [b"behind it"] * 5

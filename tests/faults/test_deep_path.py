@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import pytest
 
@@ -16,7 +17,9 @@ from tests.support.client import (
     produce_transaction,
     read_all,
 )
-from tests.support.topics import create_topic
+from tests.support.topics import alter_topic_configs, create_topic
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import encode_batch
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -78,3 +81,34 @@ def test_aborted_data_is_copied_where_the_flow_reads_uncommitted(rig: Rig) -> No
     rig.copy_once({f"{rig.alias}.consumer.isolation.level": "read_uncommitted"})
     rig.same(isolation="read_uncommitted")
     assert rig.end() == 30, "and no marker"
+
+
+@pytest.mark.witness("a batch that outgrows the target's limit there is split")
+def test_batch_that_outgrows_the_limit_where_the_target_compresses_anew(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(5))
+    rig.copy_once()
+    outgrows = {"compression.type": "uncompressed", "max.message.bytes": "5000"}
+    alter_topic_configs(rig.target, rig.remote, outgrows)
+    for first in (5, 45, 85):
+        packed(rig, range(first, first + 40), size=500)
+    with rig.mirror(once=True) as mirror:
+        ((part,),) = [flow.partitions for flow in mirror.wait()]
+        errors = dict(mirror.snapshots[0].errors)
+    assert (part.state, part.code, errors) == ("DONE", "", {})
+    assert rig.numbers() == list(range(125))
+    rig.same()
+    rig.offsets_are_exact()
+    packed(rig, [125], size=10)
+    packed(rig, [126], size=8000)
+    code, message = rig.fail_once()
+    assert code == "RECORD_TOO_LARGE"
+    assert "upstream offset 126" in message
+    assert rig.numbers() == list(range(126)), "and what stands before it is copied"
+
+
+def packed(rig: Rig, numbers: Iterable[int], *, size: int) -> None:
+    """One batch that is within the limit as it comes."""
+    batch = encode_batch([rig.record(n, size=size) for n in numbers], codec=Codec.ZSTD)
+    assert len(batch) < 5000
+    raw.send(rig.source_client, rig.here, batch).expect_ok()

@@ -191,6 +191,7 @@ def test_source_that_answers_nothing_for_ever(rig: Rig, policy: str) -> None:
         assert f"{rig.topic}-0: from upstream offset 10 " in bad.message
         assert "its log ends at 50" in bad.message
         assert "its leader, node 1" in bad.message
+        assert "only then delete" in bad.message, "these brokers say that there is no tier"
         assert rig.numbers() == list(range(10))
         neighbours.go_on()
         tried_again(rig, mirror)

@@ -256,6 +256,7 @@ class MemoryFlow(MemorySource):
             tail=tail,
             end=FOREVER,
             limit_bytes=1 << 20,
+            is_picky=self.target.most_records > 0,
             last_run=tail.runs[-1],
             now_ms=self.now_ms,
             late_requests=self.now_ms < self._wait_until_ms and self.known() is not None,
@@ -524,6 +525,18 @@ class MemoryFlow(MemorySource):
         self.target.append(bytes(encode_batch([stray], codec=Codec.NONE)))
         return True
 
+    def compress_anew(self, number: int) -> bool:
+        """The target's `compression.type`: larger batches outgrow its limit now, or none does.
+
+        A lane knows from its start whether there is one: set while old records are pipelined, and
+        the target forgets us, it is a gap (docs/hazards.md, what is left).
+        """
+        before, wanted = self.target.most_records, (0, 1, 2)[number % 3]
+        if self.lane is not None and not before:
+            return False
+        self.target.most_records = wanted
+        return wanted != before
+
     def lose_tail(self, number: int) -> bool:
         """An unclean election: a leader that lacks the newest batches. What was on its way to the
         old one is refused.
@@ -648,6 +661,7 @@ def _steps() -> Iterator[str]:
         "forget": 2,
         "wait": 1,
         "lose_tail": 1,
+        "compress_anew": 1,
         "stranger_writes": 1,
         "compact_map": 1,
     }

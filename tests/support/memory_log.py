@@ -31,6 +31,7 @@ from twinlog.wire.varint import read_varint
 __all__ = ["Answer", "MemoryLog", "MemoryView", "RolledBack"]
 
 OUT_OF_ORDER: Final = 45
+TOO_LARGE: Final = 10
 REMEMBERED: Final = 5
 """Batches of a producer that a repeat is compared with."""
 TRANSACTIONAL: Final = 0x10
@@ -90,6 +91,8 @@ class MemoryLog:
     log_start: int = 0
     end: int = 0
     epoch: int = 0
+    most_records: int = 0
+    """Of a batch: more are too large once they are compressed anew; 0: nothing is."""
     batches: list[Stored] = field(default_factory=list)
     aborted: list[RolledBack] = field(default_factory=list)
     _producers: dict[int, _Producer] = field(default_factory=dict)
@@ -101,6 +104,8 @@ class MemoryLog:
     def append(self, data: bytes | memoryview) -> Answer:
         """A batch of an idempotent producer (epoch 0), or of none."""
         header = read_header(memoryview(data))
+        if 0 < self.most_records < header.count:  # before sequences are looked at
+            return Answer(TOO_LARGE, -1)
         if header.producer_id >= 0:
             repeat = self._check(header)
             if repeat is not None:

@@ -18,6 +18,7 @@ from twinlog.lane.messages import HandOver
 from twinlog.lane.reporting import hand_over
 from twinlog.mirror.copy.intake import OutBatch
 from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.copy.splitting import Splitter
 from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.map.map_tail import MapTail
 from twinlog.mirror.map.offset_map import PartitionMap, Term
@@ -49,6 +50,10 @@ def _believes_any_offset(self: PartitionCopy, batch: OutBatch, _distance: int, n
 
 def _without_late_requests(self: PartitionCopy, **given: Any) -> None:
     begin(self, **{**given, "late_requests": False})
+
+
+def _cuts_nothing(_self: Splitter, batch: OutBatch) -> list[OutBatch]:
+    return [batch]
 
 
 def _looks_at_no_leader(self: TargetLeader, epoch: int, *, looked_for: int) -> None:
@@ -84,25 +89,26 @@ def always(answer: object) -> Callable[..., object]:
 
 
 MUTANTS: Final = (
-    Mutant("K: an answer's offset is compared", 9, PartitionCopy, "_off_by", _believes_any_offset),
+    Mutant("K: an answer's offset is compared", 13, PartitionCopy, "_off_by", _believes_any_offset),
     Mutant(
-        "window: one at a time where we may be forgotten", 52, PartitionCopy, "_window", always(16)
+        "window: one at a time where we may be forgotten", 6, PartitionCopy, "_window", always(16)
     ),
     Mutant("window: nothing goes out after an error", 3, PartitionCopy, "_trouble", always(None)),
-    Mutant("cut: a batch waits for its row", 10, PartitionCopy, "_needed", always(-1)),
-    Mutant("term: each start has its own", 0, MemoryFlow, "new_term", always(Term(0, 0))),
-    Mutant("term: newer chunks void older ones", 2, PartitionMap, "_put", _appends_anywhere),
-    Mutant("term: no row of unknown outcome twice", 98, MapTail, "on_lost", MapTail.on_refused),
+    Mutant("split: what is too large is cut", 3, Splitter, "parts", _cuts_nothing),
+    Mutant("cut: a batch waits for its row", 14, PartitionCopy, "_needed", always(-1)),
+    Mutant("term: each start has its own", 2, MemoryFlow, "new_term", always(Term(0, 0))),
+    Mutant("term: newer chunks void older ones", 3, PartitionMap, "_put", _appends_anywhere),
+    Mutant("term: no row of unknown outcome twice", 172, MapTail, "on_lost", MapTail.on_refused),
     Mutant(
         "release: what is acknowledged is handed over",
-        2,
+        4,
         memory_flow,
         "hand_over",
         _hands_over_what_was_read,
     ),
-    Mutant("release: a copy is at rest", 97, PartitionCopy, "in_flight", property(always(0))),
+    Mutant("release: a copy is at rest", 467, PartitionCopy, "in_flight", property(always(0))),
     Mutant(
-        "wait: old batches are held back", 1303, PartitionCopy, "__init__", _without_late_requests
+        "wait: old batches are held back", 1416, PartitionCopy, "__init__", _without_late_requests
     ),
     Mutant("look: a new leader may lack the end", 4, TargetLeader, "is_now", _looks_at_no_leader),
     Mutant("look: the log end as of now", 0, cold_start, "one_moment", _end_of_a_record_ago),

@@ -150,6 +150,18 @@ def test_what_neither_side_has_cannot_be_exported() -> None:
     assert "export" not in text
 
 
+def test_nobody_is_told_to_delete_what_a_slow_tier_may_have() -> None:
+    stalled = (
+        "orders-3: from upstream offset 7 the source answers nothing, though its log ends at 9"
+    )
+    slow = findings.source_stalled(stalled, HERE, "node 1", is_tiered=True)
+    assert "delet" not in slow
+    assert "accept" not in slow
+    assert "remote.fetch.max.wait.ms" in slow
+    damaged = findings.source_stalled(stalled, HERE, "node 1", is_tiered=False)
+    assert damaged.index("twinlog export") < damaged.index("only then delete the records")
+
+
 @pytest.mark.parametrize(
     "text",
     [

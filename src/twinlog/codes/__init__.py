@@ -16,9 +16,9 @@ from twinlog.codes.partition_codes import (
     ANOTHER_TOPIC,
     CAN_BE_SKIPPED,
     LOG_FINDINGS,
+    NO_OFFSETS,
     NOT_OURS,
     STALE_PLAN,
-    UNTRUSTED_LOGS,
 )
 from twinlog.codes.states import FlowState, Guarantee, PartitionState
 
@@ -28,8 +28,8 @@ __all__ = [
     "CONDITIONS",
     "LOG_FINDINGS",
     "NOT_OURS",
+    "NO_OFFSETS",
     "STALE_PLAN",
-    "UNTRUSTED_LOGS",
     "Condition",
     "FlowState",
     "Guarantee",

@@ -62,13 +62,16 @@ PARTITION_CODES: Final = (
         codes=("SOURCE_STALLED",),
         meaning=(
             "for a minute the source has answered nothing from the offset named on, without an "
-            "error, though its log continues: a batch's length is damaged on its disk"
+            "error, though its log continues: a batch's length is damaged on its disk, or remote "
+            "storage gives nothing within `remote.fetch.max.wait.ms`"
         ),
         advice=(
-            "look at that segment with `kafka-dump-log.sh` on the partition's leader; mend it, or "
-            "let another replica lead; if neither helps, save what is readable behind it "
-            "(`twinlog export --side source --from OFFSET`), then delete the records up to behind "
-            "it (`kafka-delete-records.sh`) with `twinlog.source.loss=accept`"
+            "with `remote.storage.enable=true` raise `remote.fetch.max.wait.ms` of the source's "
+            "brokers: nothing is lost there. Else look at that segment with `kafka-dump-log.sh` on "
+            "the partition's leader; mend it, or let another replica lead. If neither helps, and "
+            "the message says so, save what is readable behind it (`twinlog export --side source "
+            "--from OFFSET`), then delete the records up to behind it (`kafka-delete-records.sh`) "
+            "with `twinlog.source.loss=accept`"
         ),
         retry=Retry.LATER,
     ),
@@ -439,13 +442,12 @@ LOG_FINDINGS: Final = frozenset(
 )
 """What a cold start may believe to see in two logs of which one grows while it looks."""
 
-UNTRUSTED_LOGS: Final = LOG_FINDINGS | {"TARGET_TRUNCATED", "FOREIGN_DATA", "MAP_MISSING"}
-"""With these nobody may build on an offset of the target."""
-
-NOT_OURS: Final = UNTRUSTED_LOGS | {
+NO_OFFSETS: Final = LOG_FINDINGS | {
+    "TARGET_TRUNCATED",
+    "FOREIGN_DATA",
+    "MAP_MISSING",
     "SOURCE_RECREATED",
     "TARGET_RECREATED",
-    "TAKEN_OVER",
     "COPIED_BACK",
     "COPIED_TWICE",
     "RENAME_CLASH",
@@ -453,4 +455,7 @@ NOT_OURS: Final = UNTRUSTED_LOGS | {
     "RENAME_CHANGED",
     "MM2_PLACE_UNKNOWN",
 }
+"""With these nobody may build on an offset of the target."""
+
+NOT_OURS: Final = NO_OFFSETS | {"TAKEN_OVER"}
 """The remote topic may be somebody else's, or the only copy of something: nothing touches it."""

@@ -102,8 +102,17 @@ WARNING_CODES: Final = (
     Condition(
         codes=("OPEN_TRANSACTION",),
         meaning=(
-            "`--once` under `read_committed` ended at the last stable offset; whose transaction "
-            "holds it back"
+            "under `read_committed` a transaction that is open at the source holds the copy back "
+            "at the last stable offset; the message says whose. `--once` ended there. Or it is "
+            "open for longer than `transaction.max.timeout.ms` of the source's brokers, by a "
+            "minute, or for an hour (15 minutes where the brokers do not tell it): then it may be "
+            "hanging (KIP-664), with no coordinator that ends it. The partition's lag counts what "
+            "waits behind it"
+        ),
+        advice=(
+            "find its producer (`kafka-transactions.sh describe-producers`), and end it there; "
+            "what `find-hanging` shows is ended with `kafka-transactions.sh abort`, which rolls "
+            "its records back. The code goes when the last stable offset moves"
         ),
     ),
     Condition(

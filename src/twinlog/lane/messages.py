@@ -105,6 +105,8 @@ class TakePartition:
     handed: HandOver | None = None
     fan: Fan | None = None
     """It goes to several target partitions; what is said above of one is then left out."""
+    compresses: bool = False
+    """The target compresses anew, and may refuse what is too large then."""
     skips: tuple[Skip, ...] = ()
     """Upstream records that are left out since somebody wants it."""
     accepted: tuple[Accepted, ...] = ()

@@ -213,6 +213,23 @@ def source_truncated(source: TopicPartition, lost: Span) -> str:
     )
 
 
+def source_stalled(what: str, source: TopicPartition, leader: str, *, is_tiered: bool) -> str:
+    """`is_tiered`: remote storage may have the records, so they are not lost."""
+    if is_tiered:
+        return (
+            f"{what}. If the topic has remote storage (remote.storage.enable), raise "
+            "remote.fetch.max.wait.ms of the source's brokers: a tier that is slower is answered "
+            "like this, and the copy resumes by itself. Else a segment is damaged: look at it with "
+            f"kafka-dump-log.sh on {leader}; then mend it or let another replica lead"
+        )
+    return (
+        f"{what}: look at that segment with kafka-dump-log.sh on {leader}; then mend it or let "
+        "another replica lead. If neither can be, save what is readable behind it "
+        f"({export(SOURCE, source)} --from OFFSET), and only then delete the records up to there, "
+        "with twinlog.source.loss=accept"
+    )
+
+
 def diverged(
     what: str, target: TopicPartition, span: Span | None = None, held: Sides | None = None
 ) -> str:

@@ -23,6 +23,8 @@ class PartitionPlan:
     """The target topic says LogAppendTime; None when its configs may not be read."""
     is_picky: bool = False
     """The target topic may refuse single records for another reason than their size."""
+    compresses: bool = False
+    """The target compresses anew what comes with another codec: it may find that too large."""
     targets: int = 0
     """Among how many target partitions its records go by key; 0: all go to `target`."""
     producer_id: int = -1

@@ -439,6 +439,7 @@ def _plan(
                     limit_bytes=rules.get(remote[name], UNKNOWN_RULES).limit_bytes,
                     stamps_own_time=rules.get(remote[name], UNKNOWN_RULES).stamps_own_time,
                     is_picky=rules.get(remote[name], UNKNOWN_RULES).is_picky,
+                    compresses=rules.get(remote[name], UNKNOWN_RULES).compresses,
                 )
             )
 
@@ -458,6 +459,7 @@ class _TargetRules(NamedTuple):
     stamps_own_time: bool | None = None
     is_picky: bool = True
     """It may refuse single records: those without a key, or with certain timestamps."""
+    compresses: bool = False
 
 
 UNKNOWN_RULES: Final = _TargetRules()
@@ -481,6 +483,7 @@ def _target_rules(
             int(values.get("max.message.bytes", DEFAULT_LIMIT_BYTES)),
             values.get("message.timestamp.type") == "LogAppendTime",
             picky,
+            values.get("compression.type", "producer") != "producer",
         )
     if denied:
         out.notes.append(

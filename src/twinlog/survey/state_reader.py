@@ -4,13 +4,15 @@ producers write copies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import BrokerRefused
 from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producer_of
 from twinlog.mirror.state.held_producers import held_producers, is_held_row
 from twinlog.mirror.state.intents import FlowIntents, flow_intents, is_intent_row
@@ -38,6 +40,16 @@ def has_state(target: ClusterClient, *, within_s: float) -> bool:
     """Whether there is a state topic that can be read; who needs it says what is wrong with it."""
     found = target.metadata([STATE_TOPIC], timeout_s=within_s).topics.get(STATE_TOPIC)
     return found is not None and not found.error
+
+
+def with_rows(plans: Iterable[PartitionPlan], mapped: MappedCopies) -> list[PartitionPlan]:
+    """The plans, with what is known of their rows in the offset map."""
+
+    def had_row(plan: PartitionPlan) -> bool:
+        copy = plan.source_topic_id, plan.target_topic_id
+        return mapped.has_row(*copy, plan.source.partition)
+
+    return [replace(plan, had_row=had_row(plan)) for plan in plans]
 
 
 class StateReader:

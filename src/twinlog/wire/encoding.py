@@ -130,8 +130,11 @@ def encode_batch(  # noqa: PLR0913 (the fields of one header)
     return batch
 
 
-def encode_sized(rows: Rows, *, codec: Codec, limit_bytes: int) -> list[Encoded]:
-    """All records in order, in as many batches as it takes for each to be within `limit_bytes`.
+def encode_sized(
+    rows: Rows, *, codec: Codec, limit_bytes: int, alone_bytes: int | None = None
+) -> list[Encoded]:
+    """All records in order, in as many batches as it takes for each to be within `limit_bytes`, or
+    within `alone_bytes` where it holds a single record.
 
     A record that fits only without compression is sent without: its topic would take it so, too.
     """
@@ -142,12 +145,15 @@ def encode_sized(rows: Rows, *, codec: Codec, limit_bytes: int) -> list[Encoded]
     if size <= limit_bytes:
         return [batch]
     if len(rows) == 1:
-        return [_encode_alone(rows, codec, limit_bytes)]
+        most_bytes = limit_bytes if alone_bytes is None else alone_bytes
+        return [batch] if size <= most_bytes else [_encode_alone(rows, codec, most_bytes)]
     parts = max(2, math.ceil(size / limit_bytes * _UNEVENNESS)) if limit_bytes > 0 else 2
     return [
         sized
         for part in _split(rows, parts)
-        for sized in encode_sized(part, codec=codec, limit_bytes=limit_bytes)
+        for sized in encode_sized(
+            part, codec=codec, limit_bytes=limit_bytes, alone_bytes=alone_bytes
+        )
     ]
 
 

@@ -118,6 +118,14 @@ class Rows:
         table, row = self._find(place)
         return table.cells[row]
 
+    def offsets(self) -> array[int]:
+        """Those of all."""
+        out = array("q")
+        for table, picked in self.parts:
+            cells = table.cells  # its first column
+            out.extend([cells[row] for row in picked])
+        return out
+
     def record(self, place: int) -> Record:
         """One record as an object."""
         return record_of(*self._find(place))

@@ -71,13 +71,19 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
         "A->B.errors.tolerance = all",
         "B.task_shutdown_graceful_timeout_ms = 1",
         "topics = a",
+        "A->B.topic.creation.default.partitions = 3",
+        "transforms.route.type = x",
+        "A->B.key.converter.schemas.enable = false",
     )
     lines = {one.line: one.meaning for one in without_meaning(config)}
-    assert list(lines) == [5, 6, 8, 9, 10, 11, 12, 13, 14], "listeners acts"
+    assert list(lines) == [5, 6, *range(8, 15), 17, 18, 19], "listeners and topics act"
     assert "its cost is the wait for the in-sync replicas" in lines[5]
     assert "nothing to flush" in lines[6]
     assert "exactly once, whatever it says" in lines[9]
     assert "nothing waits" in lines[10]
+    assert "like the source's" in lines[17]
+    assert "belong to transforms" in lines[18]
+    assert "never converted" in lines[19]
 
 
 @pytest.mark.parametrize(

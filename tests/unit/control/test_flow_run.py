@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from itertools import pairwise
 
@@ -23,7 +24,8 @@ from twinlog.control.lanes.partitions import (
 )
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
-from twinlog.lane.messages import Take
+from twinlog.lane.messages import Take, Troubled
+from twinlog.mirror.findings import diverged
 from twinlog.model import TopicPartition
 
 SILENCE_S = SILENCE_MS / 1000
@@ -314,6 +316,21 @@ def test_once_gives_up_a_trouble_that_lasts_a_minute(wait_ms: int, most_s: float
     assert driver.clock.now - began >= ONCE_GIVES_UP_S
 
 
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_once_gives_up_by_the_time_that_passes_not_by_the_clock_on_the_wall(step_s: int) -> None:
+    driver = Driver(FOUR[:1], once=True)
+    driver.run.tick()
+    (lane, *_) = driver.lanes_of(1)
+    began = driver.clock.now
+    while not driver.is_stopping():
+        driver.pass_time(1)
+        if lane.holds(here(0)):
+            lane.troubled(here(0), "TARGET_DISCONNECTED", retriable=True)
+        if driver.clock.now - began == 10:
+            driver.clock.set_by(step_s)
+    assert ONCE_GIVES_UP_S <= driver.clock.now - began < ONCE_GIVES_UP_S + 5
+
+
 def test_once_waits_for_what_a_lane_holds_back_after_another_was_lost() -> None:
     """Its trouble began before; records are held back until late requests are over."""
     driver = Driver(FOUR[:2], once=True)
@@ -425,3 +442,21 @@ def test_late_requests_of_a_topic_that_was_hidden_for_a_moment_are_waited_for(
     ]
     assert len(takes) == 2
     assert takes[-1].unprotected_wait_ms > 9_000
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_finding_in_the_log_names_the_flow_and_deletes_no_application_topic(
+    running: tuple[Driver, list[LaneStub]], caplog: pytest.LogCaptureFixture, is_shared: bool
+) -> None:
+    driver, lanes = running
+    driver.run.work = replace(driver.run.work, is_ours_alone=not is_shared)
+    tp = lanes[0].taken[0]
+    text = diverged("they differ", TopicPartition(f"A.{tp.topic}", tp.partition))
+    finding = Troubled(source=tp, code="DIVERGED", message=text, is_retriable=False, wait_ms=0)
+    with caplog.at_level(logging.INFO):
+        lanes[0].say(finding)
+    (line,) = [r.getMessage() for r in caplog.records if "DIVERGED" in r.getMessage()]
+    assert f"--flow '{driver.run.name}' " in line
+    assert "--flow FLOW" not in line
+    assert ("do not delete it" if is_shared else "delete the target topic A.orders") in line
+    assert ("delete the target topic" in line) != is_shared

@@ -14,6 +14,7 @@ from tests.support.driver import Driver, plan_of
 from twinlog.codes import FlowState
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.lanes.pacing import Pacer
+from twinlog.control.risk.held_back import OpenOnes
 from twinlog.control.risk.limits import RiskLimits
 from twinlog.control.risk.source_watch import SHARE_OF_TIME, Offsets, SourceWatch
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -22,6 +23,7 @@ from twinlog.errors import Disconnected, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import TopicPartition
+from twinlog.survey.open_transactions import OpenTransaction
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
 PAUSED = flow_intents(
@@ -44,6 +46,7 @@ class Source:
     asked: list[float] = field(default_factory=list)
     error: TwinlogError | None = None
     takes_s: float = 0.0
+    open_ones_are: OpenOnes | None = None
 
     def ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
         self.asked.append(self.driver.clock.now)
@@ -60,6 +63,11 @@ class Source:
 
     def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
         return {topic: self.kept_ms for topic in topics if self.kept_ms is not None}
+
+    def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
+        assert set(partitions) == {FIRST}
+        assert self.open_ones_are is not None
+        return self.open_ones_are
 
 
 class Flow:
@@ -198,6 +206,49 @@ def test_what_lies_behind_an_open_transaction_would_be_lost() -> None:
     assert [(part.state, part.lag) for part in found.partitions] == [("AT_END", 0)] * 2
     assert (found.loss_records, found.loss_ms) == (1000, 32_000)
     assert "a transaction that is open at the source" in found.rpo_excess
+
+
+def held_back(flow: Flow, limit_s: float | None) -> None:
+    begun_ms = flow.at_ms - 5000
+    transaction = OpenTransaction(tp=FIRST, producer_id=7, start_offset=100, since_ms=begun_ms)
+    flow.source.open_ones_are = OpenOnes(limit_s, (transaction,))
+    flow.source.stable = dict(flow.source.at)
+    flow.source.at = {FIRST: 1100, SECOND: 100}
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "told_after_s"), [(300.0, 360), (900.0, 960), (None, 960), (86_400.0, 3660)]
+)
+def test_a_transaction_that_nobody_ends_is_told_of_until_it_ends(
+    limit_s: float | None, told_after_s: int
+) -> None:
+    flow = Flow()
+    flow.pass_time(1)
+    held_back(flow, limit_s)
+    found = flow.pass_time(told_after_s - 10)
+    assert [part.code for part in found.partitions] == ["", ""]
+    found = flow.pass_time(80)
+    first, second = found.partitions
+    assert (first.code, first.lag, first.state) == ("OPEN_TRANSACTION", 1000, "COPYING")
+    assert first.since_ms == flow.at_ms - 5000
+    assert "producer id 7" in first.message
+    assert "from upstream offset 100 on" in first.message
+    assert "abort --topic orders --partition 0 --start-offset 100" in first.message
+    assert (second.code, second.lag, second.state) == ("", 0, "AT_END")
+    flow.pass_time(600)
+    assert flow.driver.run.errors["OPEN_TRANSACTION"] == 1, "once, for as long as it lasts"
+    flow.source.stable = None
+    found = flow.pass_time(2)
+    assert [(part.code, part.lag) for part in found.partitions] == [("", 1000), ("", 0)]
+
+
+def test_transactions_that_follow_one_another_are_nothing_to_tell() -> None:
+    flow = Flow()
+    held_back(flow, 300.0)
+    for stable in range(100, 1000, 5):
+        flow.source.stable = {FIRST: stable, SECOND: 100}
+        found = flow.pass_time(20)
+        assert [part.code for part in found.partitions] == ["", ""]
 
 
 def test_another_topic_in_place_of_the_copied_one_is_nothing_that_is_safe() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.codes import NOT_OURS
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
     RETRY_FAILED_S,
@@ -96,13 +97,24 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
 
 
 @pytest.mark.parametrize(
-    ("code", "is_broken"), [("EXTRA_RECORDS", True), ("TARGET_UNDER_MIN_ISR", False)]
+    ("code", "is_broken"),
+    [
+        *((code, True) for code in sorted(NOT_OURS - {"TAKEN_OVER"})),
+        ("TAKEN_OVER", False),  # what was copied before lies where it lay
+        ("TARGET_UNDER_MIN_ISR", False),
+    ],
 )
 def test_nobody_builds_on_offsets_of_a_log_that_is_wrong(*, code: str, is_broken: bool) -> None:
+    """Neither groups, nor offset syncs, nor positions for MirrorMaker: none is given."""
     partition = a_partition()
-    assert not view_of(partition).is_broken
+    partition.on_progress(REPORT)
+    before = view_of(partition)
+    assert not before.is_broken
+    assert min(before.next_upstream, before.next_downstream) > 0
     partition.troubled(code, "message", retriable=False)
-    assert view_of(partition).is_broken == is_broken
+    view = view_of(partition)
+    given = (-1, -1) if is_broken else (before.next_upstream, before.next_downstream)
+    assert (view.is_broken, (view.next_upstream, view.next_downstream)) == (is_broken, given)
 
 
 @pytest.mark.parametrize("at_source", [True, False])
@@ -173,7 +185,7 @@ def test_trouble_does_not_last_while_late_requests_are_waited_for() -> None:
     partition = a_partition()
     assert partition.troubled_s() == 0
     partition.failure = Failure(
-        code="CODE", message="message", since_ms=int(time.time() * 1000) - 59_000
+        code="CODE", message="message", since_ms=1, began=time.monotonic() - 59
     )
     assert partition.troubled_s() == pytest.approx(59, abs=5)
     partition.wait_until = time.monotonic() - 80

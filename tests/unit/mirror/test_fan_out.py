@@ -215,3 +215,36 @@ def test_where_a_branch_goes_on() -> None:
     assert next_upstream(runs, 4) == 130  # announced: the fifth record is there
     assert next_upstream(runs, 10) == 201
     assert next_upstream(runs, 7) is None
+
+
+def test_batch_that_is_too_large_there_is_cut_and_each_part_announced() -> None:
+    fan = a_fan()
+    branch = fan.parts[0]
+    fetch(fan, a_batch(0, 60))
+    written(fan)
+    fetch(fan, a_batch(60, 30))
+    written(fan)
+    (whole,) = sent(branch)
+    branch.on_produced(error=10, base_offset=-1, log_append_time_ms=-1, message=None, now_ms=NOW)
+    assert fan.trouble is None
+    assert not sent(branch), "the ends of its parts are not in the map yet"
+    written(fan)
+    k, upstream, parts = K, [], 0
+    while branch.is_ready:
+        (batch,) = sent(branch)[:1]
+        k += 5  # others write between
+        answer(branch, k + batch.ordinal)
+        for late in list(branch._in_flight):
+            answer(branch, k + late.ordinal)
+            batch = late
+        parts += 1
+        assert next_upstream(branch.tail.runs, batch.next_ordinal) is not None
+        upstream.append(batch.upstream_at(batch.count - 1))
+        assert len(batch.data) < len(whole.data)
+        written(fan)
+    assert parts > 1
+    assert branch.acked_ordinal == len(theirs(branch, 0, 90))
+    assert upstream[-1] == theirs(branch, 0, 90)[-1]
+    ends = {run.ordinal: run.upstream for run in branch.tail.runs if is_record(run)}
+    of_ours = theirs(branch, 0, 90)
+    assert ends == {at: of_ours[at] for at in ends}, "each end is where the map says"

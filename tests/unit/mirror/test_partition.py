@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 
 from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.reporting import hand_over
@@ -594,3 +595,92 @@ def test_nothing_at_or_behind_the_end_is_taken() -> None:
     intake = an_intake()
     out = intake.take(fetched(batch(0, 2), batch(2, 2), batch(4, 2)), (), 4)
     assert [b.upstream for b in out] == [0, 2]
+
+
+def too_large(copy: PartitionCopy) -> None:
+    answer(copy, -1, error=10)
+
+
+def test_batch_that_is_too_large_there_is_cut_and_sent_again() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 4), batch(6, 4)), (), NOW)
+    before = copy.queued_bytes
+    (whole,) = sent(copy)
+    too_large(copy)
+    assert copy.trouble is None
+    assert copy.queued_bytes > before, "smaller batches have more headers, and all are counted"
+    numbers = []
+    while not copy.is_idle:
+        (part,) = sent(copy)[:1]
+        assert len(part.data) < len(whole.data)
+        numbers += [(part.ordinal + i, part.upstream_at(i)) for i in range(part.count)]
+        ((header, _),) = read_headers(part.data)
+        assert (header.producer_id, header.base_sequence) == (9, part.ordinal)
+        answer(copy, K + part.ordinal)
+        while copy.in_flight:
+            ordinal = numbers[-1][0] + 1
+            rest = next(p for p in copy._in_flight if p.ordinal == ordinal)
+            numbers += [(rest.ordinal + i, rest.upstream_at(i)) for i in range(rest.count)]
+            answer(copy, K + rest.ordinal)
+        copy.tail.on_durable(copy.tail.runs[-1])
+    assert numbers == list(zip(range(8), [*range(4), *range(6, 10)], strict=True))
+    assert (copy.acked_ordinal, copy.acked_upstream, copy.queued_bytes) == (8, 10, 0)
+    assert copy.tail.runs[-1] == Run(4, 6, K + 4), "the map knows the gap where it is"
+
+
+def test_what_was_on_its_way_behind_it_goes_again_in_its_order() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 2) for n in (0, 2, 4, 6))), (), NOW)
+    (first,) = sent(copy)
+    answer(copy, K)
+    assert [one.ordinal for one in sent(copy)] == [2, 4, 6]
+    too_large(copy)
+    assert not sent(copy), "nothing overtakes it"
+    answer(copy, -1, error=45)
+    answer(copy, -1, error=45)
+    (again,) = sent(copy)
+    assert (again.ordinal, again.count, again.sent) == (2, 1, 1)
+    answer(copy, K + 2)
+    assert [(one.ordinal, one.count) for one in sent(copy)] == [(n, 1) for n in range(3, 8)]
+    assert first.count == 2
+
+
+def test_single_record_that_is_too_large_stops_the_copy() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(batch(0, 2)), (), NOW)
+    sent(copy)
+    too_large(copy)
+    (first,) = sent(copy)
+    assert first.count == 1
+    too_large(copy)
+    assert copy.trouble is not None
+    assert (copy.trouble.code, copy.trouble.poison) == ("RECORD_TOO_LARGE", (0, 1))
+
+
+def test_batch_behind_one_that_was_refused_and_is_there_is_of_another_writer() -> None:
+    copy = a_copy()
+    copy.on_fetched(fetched(*(batch(n, 2) for n in (0, 2, 4))), (), NOW)
+    sent(copy)
+    answer(copy, K)
+    sent(copy)
+    too_large(copy)
+    answer(copy, K + 4)
+    assert copy.trouble is not None
+    assert copy.trouble.code == "OTHER_WRITER"
+    assert copy.acked_ordinal == 2
+
+
+def test_refused_batch_that_cannot_be_taken_apart_says_so() -> None:
+    copy = a_copy()
+    nonsense = bytearray(batch(0, 2))
+    nonsense[61:] = bytes(len(nonsense) - 61)
+    copy.on_fetched(fetched(_crc(nonsense)), (), NOW)
+    sent(copy)
+    too_large(copy)
+    assert copy.trouble is not None
+    assert copy.trouble.code == "RECORD_TOO_LARGE"
+
+
+def _crc(encoded: bytearray) -> bytes:
+    encoded[17:21] = crc32c(bytes(encoded[21:])).to_bytes(4, "big")
+    return bytes(encoded)

@@ -9,6 +9,7 @@ from typing import Final
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_protocol import PROTOCOL_TYPE
 from twinlog.cluster.groups.group_rights import MISSING_IS_DEAD
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import TwinlogError
@@ -16,8 +17,9 @@ from twinlog.wire.error_codes import error_for
 
 EMPTY: Final = "Empty"
 DEAD: Final = "Dead"
-CONSUMERS: Final = frozenset({"", "consumer"})
-"""Protocol types with offsets of consumers; the empty one has only simple commits."""
+CONSUMERS: Final = frozenset({"", "consumer", "streams"})
+"""Protocol types with offsets of consumers; the empty one has only simple commits. Applications of
+Kafka Streams are `consumer` in their older protocol, `streams` in their own (KIP-1071)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,14 @@ class Group:
     def is_share(self) -> bool:
         """Whether its members share partitions record by record (KIP-932)."""
         return self.kind.lower() == "share"
+
+    @property
+    def why_left_alone(self) -> str:
+        """Why it has no offsets that could be translated; empty where it has, or is our own."""
+        if self.has_offsets or self.is_share or self.protocol_type == PROTOCOL_TYPE:
+            return ""
+        kind = self.protocol_type or self.kind
+        return f"a group of the kind {kind!r} commits no offsets of consumers"
 
     @property
     def is_active(self) -> bool:

@@ -1,4 +1,6 @@
-"""How long a cluster's brokers remember a producer id after its last record."""
+"""How long a cluster's brokers remember a producer id after its last record, and let a transaction
+last.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from twinlog.cluster.topics.configs import describe_broker_configs
 EXPIRY_CONFIG: Final = "producer.id.expiration.ms"
 OLD_EXPIRY_CONFIG: Final = "transactional.id.expiration.ms"
 """Before Kafka 3.4 this one decided."""
+TRANSACTION_CONFIG: Final = "transaction.max.timeout.ms"
 
 
 def producer_expiry(client: ClusterClient) -> int | None:
@@ -23,3 +26,15 @@ def producer_expiry(client: ClusterClient) -> int | None:
         if entry is not None and entry.value:
             values.append(int(entry.value))
     return min(values) if values else None
+
+
+def longest_transaction(client: ClusterClient) -> int | None:
+    """The greatest timeout that any broker lets a transaction have, in ms; None: none says it.
+
+    Unauthorized where our user may not read their configs.
+    """
+    found = describe_broker_configs(client, [TRANSACTION_CONFIG]).values()
+    values = [
+        configs[TRANSACTION_CONFIG].value for configs in found if TRANSACTION_CONFIG in configs
+    ]
+    return max((int(value) for value in values if value), default=None)

@@ -147,6 +147,15 @@ def _explained(setting: Setting, support: Support, meaning: str) -> ExplainedKey
     )
 
 
+_ROOTS: Final = {
+    "topic.creation.": "topic.creation.groups",
+    "transforms.": "predicates",
+    "predicates.": "predicates",
+    **{f"{name}.converter.": f"{name}.converter" for name in ("key", "value", "header")},
+}
+"""What is below these is named by people; it means as much as the key that says so."""
+
+
 def _nothing(key: str, aliases: list[str]) -> str | None:
     """Why a line means nothing here; None where it means something, or is warned about."""
     for prefix in _prefixes(key, aliases):
@@ -159,6 +168,9 @@ def _nothing(key: str, aliases: list[str]) -> str | None:
             row = MEANING_OF.get((role, client.removeprefix(f"{role}.")))
             if prefix and client.startswith(f"{role}.") and row is not None:
                 return row.meaning if row.support is Support.NO_MEANING else None
+        root = next((root for start, root in _ROOTS.items() if name.startswith(start)), None)
+        if root is not None and definition is None:
+            return DEFINITIONS[root].meaning
         worker = worker_meaning(name, everywhere=not prefix)
         if worker is not None and key not in _OF_THE_PROCESS and "->" not in prefix:
             return worker

@@ -19,12 +19,15 @@ _GROUPS: Final = {
     "exactly.once.source.support": "every copy is exactly once, whatever it says",
     "offset.flush.interval.ms offset.flush.timeout.ms": "there is nothing to flush: positions are "
     "in the target itself",
-    "offset.storage.partitions offset.storage.replication.factor offset.storage.topic": (
+    "offset.storage.partitions offset.storage.replication.factor": (
         "positions are in the target itself"
     ),
+    "offset.storage.topic": "positions are in the target itself; where MirrorMaker 2 left its own, "
+    "for `twinlog mirror --adopt-mm2`",
     "config.storage.replication.factor config.storage.topic status.storage.partitions "
     "status.storage.replication.factor status.storage.topic": "Connect's own topics are not needed",
-    "group.id": "a flow's processes have a group of Twinlog's own",
+    "group.id": "a flow's processes have a group of Twinlog's own; with the target's alias, the "
+    "one of the workers that `twinlog mirror --adopt-mm2` takes over from",
     "client.id": "always twinlog-SOURCE->TARGET",
     "session.timeout.ms heartbeat.interval.ms rebalance.timeout.ms worker.sync.timeout.ms "
     "worker.unsync.backoff.ms": "membership has its own times here",

@@ -14,10 +14,10 @@ from twinlog.cluster.topics import admin
 from twinlog.control.cutover.copies import Copy, copies, is_complete
 from twinlog.control.cutover.fence_proof import Ends
 from twinlog.control.cutover.scope import Say, Scope
-from twinlog.control.cutover.transactions import open_transactions
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural
+from twinlog.survey.open_transactions import open_transactions
 
 LOOK_S: Final = 0.2
 SAID_EVERY_S: Final = 5.0
@@ -92,7 +92,7 @@ class Drain:
         why = [f"{one.source} by {one.left}" for one in left]
         text = f"records are missing on the target ({first_few(why)})" if why else ""
         if missing:
-            named = map(str, open_transactions(self._scope, list(missing)))
+            named = map(str, open_transactions(self._scope.source, list(missing)))
             waits = f"transactions are open on the source ({first_few(named)})"
             text = f"{text}; {waits}" if text else waits
         todo = "twinlog status shows what holds it back"

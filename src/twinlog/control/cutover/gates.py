@@ -17,12 +17,12 @@ from twinlog.control.cutover.fence import fenced_topics, shut_out
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.scope import Scope
 from twinlog.control.cutover.told import Told
-from twinlog.control.cutover.transactions import open_transactions
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
+from twinlog.survey.open_transactions import open_transactions
 
 HANGING_S: Final = 60.0
 """Kafka's default transaction timeout of producers."""
@@ -226,7 +226,7 @@ class Gates:
         return _open("foreign", "nobody but the mirror is known to have written to remote topics")
 
     def _transactions(self) -> Gate:
-        found = open_transactions(self._scope, [copy.source for copy in self._copies])
+        found = open_transactions(self._scope.source, [copy.source for copy in self._copies])
         late = [one for one in found if one.lasts_s > HANGING_S]
         if late:
             return _closed("transactions", *_few(map(str, late)))

@@ -82,7 +82,8 @@ class Observation:
     @cached_property
     def behind(self) -> tuple[PartitionSnapshot, ...]:
         """Partitions that records wait for."""
-        return tuple(one for one in self.snapshot.partitions if one.lag > 0)
+        parts = self.snapshot.partitions
+        return tuple(one for one in parts if one.lag > 0 and not one.is_held_back)
 
     @cached_property
     def lag(self) -> int:

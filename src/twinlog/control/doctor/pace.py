@@ -146,7 +146,8 @@ def _bounded_by_tasks(seen: Observation) -> Iterator[Finding]:
 
 def open_transaction(seen: Observation) -> Iterator[Finding]:
     """Under read_committed nothing behind it can be copied."""
-    held = [one for one in seen.snapshot.partitions if one.lag == 0 < one.loss_records]
+    parts = seen.snapshot.partitions
+    held = [one for one in parts if one.loss_records > 0 and (not one.lag or one.is_held_back)]
     if not held:
         return
     worst = max(held, key=lambda one: one.loss_records)

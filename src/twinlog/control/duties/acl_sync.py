@@ -7,7 +7,7 @@ created. A cluster without an authorizer has no ACLs: there is nothing to do, an
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from twinlog.cluster.topics.acls import SECURITY_DISABLED
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.handed_topics import TopicRounds
 from twinlog.control.duties.rounds import LedFlow
-from twinlog.errors import BrokerRefused, Unauthorized
+from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.quantities import first_few, plural
@@ -55,6 +55,38 @@ def find_acl_changes(
     )
 
 
+def give_acls(
+    flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
+) -> AclChanges:
+    """Make those of the copies as those of their source topics; raises as `find_acl_changes`."""
+    found = find_acl_changes(flow, remotes, source, target)
+    # what is denied must never be readable for a moment
+    admin.create_topic_acls(target, sorted(found.missing, key=_denials_first))
+    admin.delete_topic_acls(target, found.leftover)
+    return found
+
+
+def acls_of_new(
+    flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
+) -> Iterator[str]:
+    """Give topics that we have just created their ACLs before anything is copied into them; a line
+    where that is not possible.
+    """
+    if not remotes or not flow.acl_sync.enabled:
+        return
+    try:
+        give_acls(flow, remotes, source, target)
+    except Unauthorized as error:
+        yield _not_copied(flow, error)
+    except TwinlogError as error:
+        if error.code != SECURITY_DISABLED:
+            yield f"{flow.flow}: ACLs of new topics are copied later: {error}"
+
+
+def _not_copied(flow: FlowConfig, error: Unauthorized) -> str:
+    return f"{flow.flow}: ACLs are not copied: {error}; or {OFF_KEY}"
+
+
 class AclSync:
     """The duty: one round compares, creates what is missing, deletes where that is asked for."""
 
@@ -82,14 +114,9 @@ class AclSync:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             try:
                 remotes = still_there(topics, source, target)
-                found = find_acl_changes(self._flow.config, remotes, source, target)
-                # what is denied must never be readable for a moment
-                admin.create_topic_acls(target, sorted(found.missing, key=_denials_first))
-                admin.delete_topic_acls(target, found.leftover)
+                found = give_acls(self._flow.config, remotes, source, target)
             except Unauthorized as error:
-                self._flow.tell_once(
-                    f"{self._flow.name}: ACLs are not copied: {error}; or {OFF_KEY}"
-                )
+                self._flow.tell_once(_not_copied(self._flow.config, error))
                 return
             except BrokerRefused as error:
                 if error.code != SECURITY_DISABLED:

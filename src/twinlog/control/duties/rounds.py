@@ -54,7 +54,9 @@ class PartitionView:
     """Where the next record will lie."""
     source_end: int
     is_broken: bool = False
-    """One of the two logs is not what it should be: no offset of the target can be trusted."""
+    """One of the two logs is not what it should be, or its topic not the one that was copied: no
+    offset of the target can be trusted, and so none is given.
+    """
     is_keyed: bool = False
     """Its records go to several target partitions by key."""
     is_begun: bool = False

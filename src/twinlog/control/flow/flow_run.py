@@ -52,6 +52,7 @@ from twinlog.lane.messages import (
     Troubled,
     Work,
 )
+from twinlog.mirror.findings import with_flow
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
@@ -323,8 +324,7 @@ class FlowRun:
         for partition in self._cold():
             if partition.left_at > self._map.began:
                 continue  # its lane wrote rows while this was read: the next reading has them
-            source = partition.plan.source
-            if (error := maps.problem(source)) is not None:
+            if (error := maps.problem(partition.plan.source)) is not None:
                 self.errors[error.code] += 1
                 unmapped(partition, error)
             elif not put_off(partition, maps, self._start_of(partition.plan)):
@@ -349,8 +349,7 @@ class FlowRun:
             for partition in part:
                 if partition.handed is None:
                     partition.term = Term(self.generation, next(self._starts))
-                start = self._start_of(partition.plan)
-                takes.append(take_of(partition, maps, start, most_runs))
+                takes.append(take_of(partition, maps, self._start_of(partition.plan), most_runs))
                 partition.placement, partition.taken = Placement.ASSIGNED, partition.plan
                 partition.lane = lane.key
                 partition.handed = None
@@ -462,7 +461,8 @@ class FlowRun:
 
     def _tell(self, trouble: Troubled, then: str = "") -> None:
         tp, code = trouble.source, trouble.code
-        self._log.info("%s [%s]%s", trouble.message, code, then, partition=tp, code=code)
+        text = with_flow(trouble.message, self.name, is_shared=not self.work.is_ours_alone)
+        self._log.info("%s [%s]%s", text, code, then, partition=tp, code=code)
 
     def on_gone(self, lane: Lane) -> None:
         """The lane's channel ended."""

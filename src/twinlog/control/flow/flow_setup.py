@@ -31,6 +31,7 @@ from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.adoption import NOTHING, Adoption, adopter_of, write_rows
+from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.claims import FlowClaims
@@ -57,7 +58,7 @@ from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.survey.newcomers import Newcomers
 from twinlog.survey.rights import denied, may
 from twinlog.survey.source_ends import with_ends
-from twinlog.survey.state_reader import StateNews, StateReader, has_state
+from twinlog.survey.state_reader import StateNews, StateReader, has_state, with_rows
 
 log = logging.getLogger(__name__)
 
@@ -395,18 +396,16 @@ class FlowSetup:
             lanes_are_us=self._lanes_are_us,
             guard=self.guard if create else None,
         )
-        for line in found.notes:
+        made = (plan for plan in found.plans if plan.target.topic in found.created)
+        remotes = {plan.source.topic: plan.target.topic for plan in made}
+        for line in (*found.notes, *acls_of_new(self.config, remotes, source, target)):
             self.tell_once(line)
         if create and self.config.start.new_from_earliest:
             self.newcomers.recall(self.name, source, target, found.source_topics)
         plans = self.newcomers.marked(found.plans, found.source_topics)
         plans = with_fan_producers(target, self.name, plans) if create else plans
-        found.plans = [self._with_row(plan) for plan in plans]
+        found.plans = with_rows(plans, self._mapped)
         return found
-
-    def _with_row(self, plan: PartitionPlan) -> PartitionPlan:
-        copy = plan.source_topic_id, plan.target_topic_id, plan.source.partition
-        return replace(plan, had_row=self._mapped.has_row(*copy))
 
     def _work(
         self,

@@ -33,10 +33,12 @@ def partition_snapshot(
     partition: Partition, now_ms: int, limits: RiskLimits = NO_LIMITS
 ) -> PartitionSnapshot:
     """The partition as the driver knows it."""
-    progress, failure = partition.progress, partition.failure
+    progress, failure = partition.progress, partition.failure or partition.held_back
     now = partition.clock.monotonic()
     lag = lag_ms = -1
     source_end, reached = partition.source_end, partition.recovery.upstream
+    if partition.held_back is not None:
+        source_end = max(source_end, partition.recovery.end)  # what waits for it is behind
     if source_end >= 0 and reached >= 0:
         lag = max(0, source_end - reached)
     if progress is not None and lag >= 0:

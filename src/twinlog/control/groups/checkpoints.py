@@ -29,6 +29,7 @@ from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.map.checkpoints import is_due
 from twinlog.mirror.names.filters import policy_of
 from twinlog.model import TopicPartition
+from twinlog.quantities import first_few, plural
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.records import Record
 
@@ -72,6 +73,8 @@ class CheckpointDuty:
         self._syncer = GroupSyncer(flow, there)
         self._shares = ShareGroups(flow, self._groups_there, there, places)
         self._groups: tuple[str, ...] = ()
+        self._unhandled: dict[str, str] = {}
+        """Selected groups of other kinds, with the reason why they are left alone."""
         self._written: dict[tuple[str, TopicPartition], Checkpoint] | None = None
         """The newest in the topic; None: not read yet."""
         self._before_us: dict[tuple[str, TopicPartition], Checkpoint] = {}
@@ -133,9 +136,17 @@ class CheckpointDuty:
         found = list_groups(self._groups_there)
         selected = {name: group for name, group in found.items() if self._config.selects(name)}
         self._groups = tuple(name for name, group in selected.items() if group.has_offsets)
+        self._unhandled = {
+            name: why for name, group in selected.items() if (why := group.why_left_alone)
+        }
+        if self._unhandled:
+            self._flow.tell_once(
+                f"{self._flow.name}: {plural(len(self._unhandled), 'group')} of "
+                f"{self._source.alias} left alone ({first_few(sorted(self._unhandled))}): "
+                f"{self._unhandled[min(self._unhandled)]}"
+            )
         self._shares.choose(selected.values())
-        if self._config.sync_s is None:
-            self._flow.groups.skipped = self._shares.skipped
+        self._tell_skipped()
         if not found and not sees_groups(self._source):
             self._flow.tell_once(unseen_line(self._flow.config))
 
@@ -152,9 +163,13 @@ class CheckpointDuty:
         self._syncer.sync(wanted, self._translations.target_ids())
         self._translations.forget_topics(self._syncer.recreated)
         self._translations.seen_to(self._syncer.skipped)
-        self._flow.groups.skipped = {**self._syncer.skipped, **self._shares.skipped}
+        self._tell_skipped()
         self._shares.sync()
-        self._flow.groups.skipped = {**self._syncer.skipped, **self._shares.skipped}
+        self._tell_skipped()
+
+    def _tell_skipped(self) -> None:
+        skipped = self._syncer.skipped | self._shares.skipped
+        self._flow.groups.skipped = {**self._unhandled, **skipped}
 
     # -- the topic
 

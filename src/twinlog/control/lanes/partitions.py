@@ -60,11 +60,14 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a partition stands still, and since when (ms)."""
+    """Why a partition stands still, and since when: by the wall's clock for people (ms), and by one
+    that only goes forward (s).
+    """
 
     code: str
     message: str
     since_ms: int
+    began: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +87,8 @@ class Partition:
     taken: PartitionPlan | None = None
     """The plan by which the last lane copied."""
     failure: Failure | None = None
+    held_back: Failure | None = None
+    """A transaction that nobody ends keeps the source from being read on; its lane copies."""
     progress: PartitionProgress | None = None
     since: StateSince = field(default_factory=StateSince)
     """Since when what it shows holds."""
@@ -172,7 +177,7 @@ class Partition:
         if (before.source_topic_id, before.target_topic_id) != ids:  # another copy begins
             self.acked_ordinal, self.acked_epoch, self.lost = -1, -1, None
             self.recovery, self.keeping = RecoveryPoint(), RetentionOutlook()
-            self.asked_end, self.stands_at = -1, None
+            self.asked_end, self.stands_at, self.held_back = -1, None, None
         if before.target_topic_id != plan.target_topic_id:
             self.retry_at = 0.0
         if self.is_replaced:
@@ -313,10 +318,8 @@ class Partition:
     def troubled(self, code: str, message: str, *, retriable: bool) -> None:
         """It stopped by itself; the next try comes after a pause."""
         self.handed = None
-        since, before = self.clock.wall_ms(), self.failure
-        if before is not None and before.code == code:
-            since = before.since_ms
-        self.failure = Failure(code=code, message=message, since_ms=since)
+        before = self.failure
+        self._fail(code, message)
         if code in NOT_OURS | ANOTHER_TOPIC:
             self.begun = None
         if code == "TAKEN_OVER" and not retriable and (before is None or before.code != code):
@@ -352,16 +355,22 @@ class Partition:
         """
         if self.failure is None:
             return 0.0
-        lasts_s = (self.clock.wall_ms() - self.failure.since_ms) / 1000
-        began = self.clock.monotonic() - lasts_s
-        waited_s = min(max(self.wait_until - began, 0.0), LEFT_OUT_S)
+        lasts_s = self.clock.monotonic() - self.failure.began  # people may set the wall's clock
+        waited_s = min(max(self.wait_until - self.failure.began, 0.0), LEFT_OUT_S)
         return max(0.0, lasts_s - waited_s)
+
+    def _fail(self, code: str, message: str) -> None:
+        before = self.failure
+        if before is not None and before.code == code:
+            self.failure = replace(before, message=message)
+            return
+        now_ms, now = self.clock.wall_ms(), self.clock.monotonic()
+        self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
     def reached(self, reason: str) -> None:
         """Whether its lane reaches both clusters: no reason, or why it keeps trying."""
         if reason and self.failure is None:
-            now_ms = self.clock.wall_ms()
-            self.failure = Failure(code=UNREACHABLE, message=reason, since_ms=now_ms)
+            self._fail(UNREACHABLE, reason)
         elif not reason and self.failure is not None and self.failure.code == UNREACHABLE:
             self.failure = None
 

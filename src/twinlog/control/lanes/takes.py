@@ -66,6 +66,7 @@ def take_of(
         limit_bytes=plan.limit_bytes,
         stamps_own_time=plan.stamps_own_time,
         is_picky=plan.is_picky,
+        compresses=plan.compresses,
         start=start,
         began_at=_began_at(plan, maps) if known is None else plan.begin_at,
         former=() if known is not None else former_targets(plan, maps),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from twinlog.codes import ANOTHER_TOPIC, NOT_OURS, UNTRUSTED_LOGS, PartitionState
+from twinlog.codes import ANOTHER_TOPIC, NO_OFFSETS, NOT_OURS, PartitionState
 from twinlog.control.duties.handed_topics import HandedTopics, handed_topics
 from twinlog.control.duties.rounds import PartitionView
 from twinlog.control.lanes.partitions import Partition
@@ -15,7 +15,8 @@ def view_of(partition: Partition) -> PartitionView:
     plan, failure = partition.plan, partition.failure
     # of a topic that was created since, what the lane reported is no position
     is_stale = partition.is_replaced or (failure is not None and failure.code in ANOTHER_TOPIC)
-    at = None if is_stale else partition.progress
+    is_broken = failure is not None and failure.code in NO_OFFSETS
+    at = None if is_stale or is_broken else partition.progress
     return PartitionView(
         source=plan.source,
         target=plan.target,
@@ -24,7 +25,7 @@ def view_of(partition: Partition) -> PartitionView:
         next_upstream=-1 if at is None else at.upstream,
         next_downstream=-1 if at is None else at.downstream,
         source_end=-1 if at is None else at.source_end,
-        is_broken=failure is not None and failure.code in UNTRUSTED_LOGS,
+        is_broken=is_broken,
         is_keyed=plan.targets > 0,
         is_begun=partition.is_begun,
         not_ours=_not_ours(partition, is_stale=is_stale),

@@ -11,9 +11,12 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.producer_expiry import longest_transaction
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel
-from twinlog.errors import Disconnected
+from twinlog.control.risk.held_back import OpenOnes
+from twinlog.errors import Disconnected, Unauthorized
 from twinlog.model import TopicPartition
+from twinlog.survey.open_transactions import open_transactions
 from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.source_retention import retentions
 
@@ -55,6 +58,16 @@ class SourceQuestions:
         """retention.ms of the topics that have one."""
         with self._asking() as client:
             return retentions(client, topics)
+
+    def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
+        """Their open transactions, and how long one may last."""
+        with self._asking() as client:
+            try:
+                limit_ms = longest_transaction(client)
+            except Unauthorized:
+                limit_ms = None
+            found = tuple(open_transactions(client, list(partitions)))
+            return OpenOnes(None if limit_ms is None else limit_ms / 1000, found)
 
     @contextmanager
     def _asking(self) -> Iterator[ClusterClient]:

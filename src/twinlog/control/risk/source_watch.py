@@ -13,6 +13,7 @@ from twinlog.control.duties.background import Background
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.retention_outlook import LogBounds
 from twinlog.control.risk import loss, retention
+from twinlog.control.risk.held_back import HeldBack, OpenOnes
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import TwinlogError
@@ -50,6 +51,9 @@ class Source(Protocol):
     def retentions(self, topics: Iterable[str]) -> Mapping[str, int]:
         """retention.ms of the topics that have one."""
 
+    def open_ones(self, partitions: Iterable[TopicPartition]) -> OpenOnes:
+        """Their open transactions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answers:
@@ -57,6 +61,7 @@ class _Answers:
     readable: Offsets
     starts: Offsets
     retentions: Mapping[str, int] | None
+    open_ones: OpenOnes | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,6 +78,10 @@ class SourceWatch:
     _is_asking: bool = False
     _is_exceeded: bool = False
     _near: set[str] = field(default_factory=set)
+    _held_back: HeldBack = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._held_back = HeldBack(run=self.run, log=self.log)
 
     def tend(self, background: Background) -> None:
         """Ask again where it is time."""
@@ -88,6 +97,7 @@ class SourceWatch:
             self._next_retentions = now + RETENTIONS_EVERY_S
         self._is_asking, self._next_ask = True, now + ASK_EVERY_S
         asked_at = self.run.clock.boot()
+        held_back = self._held_back.due()
 
         def ask() -> _Answers:
             ends = self.source.ends(wanted) if wanted else {}
@@ -97,12 +107,16 @@ class SourceWatch:
                 readable=ends if readable is None else readable,
                 starts=self.source.starts(behind) if behind else {},
                 retentions=self.source.retentions(topics) if asks_retentions else None,
+                open_ones=self.source.open_ones(held_back) if held_back else None,
             )
 
         def found(answers: _Answers) -> None:
             took_s = self.run.clock.monotonic() - now
             self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
             self._take(answers, wanted, asked_at)
+            self._held_back.see(answers.ends, answers.readable)
+            if answers.open_ones is not None:
+                self._held_back.found(held_back, answers.open_ones)
 
         def failed(_: TwinlogError) -> None:
             # the lanes say what is wrong; what is not seen is not claimed

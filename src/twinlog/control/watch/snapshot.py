@@ -59,6 +59,11 @@ class PartitionSnapshot:
     latency: TimingView | None = None
     """Of batches when they were acknowledged."""
 
+    @property
+    def is_held_back(self) -> bool:
+        """By a transaction at the source: no lane can do anything about it."""
+        return self.code == "OPEN_TRANSACTION"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSnapshot:

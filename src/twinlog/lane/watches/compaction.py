@@ -1,4 +1,4 @@
-"""Which source topics may lack offsets."""
+"""Which source topics may lack offsets, or keep records elsewhere than on the brokers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ def may_lack_offsets(client: ClusterClient, topics: set[str]) -> set[str]:
     In every other topic each offset between the log's start and its end is a record, a marker, or
     a record that was rolled back; a fetch answers all three.
     """
-    out = set()
-    for topic, configs in admin.describe_topic_configs(client, topics).items():
-        is_plain = not isinstance(configs, TwinlogError) and any(
-            entry.name == "cleanup.policy" and entry.value == "delete" for entry in configs
-        )
-        if not is_plain:
-            out.add(topic)
-    return out
+    return _without(client, topics, "cleanup.policy", "delete")
+
+
+def may_be_tiered(client: ClusterClient, topics: set[str]) -> set[str]:
+    """Those with remote storage (KIP-405), and those of which brokers do not say that it is off."""
+    return _without(client, topics, "remote.storage.enable", "false")
+
+
+def _without(client: ClusterClient, topics: set[str], name: str, value: str) -> set[str]:
+    return {
+        topic
+        for topic, configs in admin.describe_topic_configs(client, topics).items()
+        if isinstance(configs, TwinlogError)
+        or not any((entry.name, entry.value) == (name, value) for entry in configs)
+    }

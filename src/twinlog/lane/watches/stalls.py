@@ -26,6 +26,10 @@ An empty answer has harmless reasons, and none of them may look like this one:
 
 A log that is not compacted has no gaps, so there one empty answer is proof. A topic whose
 configuration may not be read counts as compacted.
+
+A broker answers so, too, where records are in remote storage (KIP-405) that does not give them
+within `remote.fetch.max.wait.ms`. Nothing is lost there: so nobody is told to delete anything where
+the brokers do not say that the topic has none.
 """
 
 from __future__ import annotations
@@ -44,8 +48,8 @@ from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane.sides.background import Background
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.source_side import Asked, SourceSide
-from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.findings import SOURCE, export
+from twinlog.lane.watches.compaction import may_be_tiered, may_lack_offsets
+from twinlog.mirror.findings import source_stalled
 from twinlog.model import TopicPartition
 from twinlog.wire.record_batch import read_headers
 
@@ -72,6 +76,8 @@ class Stalled(NamedTuple):
     """Compaction left nothing up to the end, and the log goes on behind it; False: something must
     be there.
     """
+    is_tiered: bool
+    """Remote storage may have it, and be slow."""
 
 
 Found = dict[TopicPartition, Stalled | None]
@@ -126,14 +132,11 @@ class StallWatch:
     def _error(self, tp: TopicPartition, stalled: Stalled) -> PartitionError:
         leader = self.side.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
-        return PartitionError(
-            f"{tp}: from upstream offset {stalled.position} the source answers nothing, though its "
-            f"log ends at {stalled.end}: look at that segment with kafka-dump-log.sh on {where}; "
-            "then mend it or let another replica lead. If neither can be, save what is readable "
-            f"behind it ({export(SOURCE, tp)} --from OFFSET), and only then delete the records up "
-            "to there, with twinlog.source.loss=accept",
-            code="SOURCE_STALLED",
+        found = f"{tp}: from upstream offset {stalled.position} the source answers nothing, though"
+        text = source_stalled(
+            f"{found} its log ends at {stalled.end}", tp, where, is_tiered=stalled.is_tiered
         )
+        return PartitionError(text, code="SOURCE_STALLED")
 
     # -- in the background -----------------------------------------------------------------------
 
@@ -148,13 +151,14 @@ class StallWatch:
                 ).items()
                 if not answer.throttle_ms and not answer.records and self._end(answer) > due[tp]
             }
-            compacted = may_lack_offsets(client, {tp.topic for tp in silent})
+            topics = {tp.topic for tp in silent}
+            compacted, tiered = may_lack_offsets(client, topics), may_be_tiered(client, topics)
             for tp, end in silent.items():
                 place = (client, tp, due[tp], end)
                 if tp.topic not in compacted or self._goes_on(*place):
-                    found[tp] = Stalled(due[tp], end, is_gap=False)
+                    found[tp] = Stalled(due[tp], end, False, tp.topic in tiered)
                 elif self._is_gap(*place):
-                    found[tp] = Stalled(due[tp], end, is_gap=True)
+                    found[tp] = Stalled(due[tp], end, True, tp.topic in tiered)
         return found
 
     def _goes_on(self, client: ClusterClient, tp: TopicPartition, position: int, end: int) -> bool:

@@ -126,7 +126,7 @@ class BranchIntake(Intake):
                 at = batch.next_ordinal - 1
                 batch.runs = (Run(at, last.offset, self.k + at),)
                 batch.fingerprint = fingerprint(last)
-                batch.tells_all_runs = False
+                batch.offsets = group.slice(done - batch.count, done).offsets()
                 out.append(batch)
         self.position = max(self.position, upto)
         if out:
@@ -150,6 +150,24 @@ class Branch(PartitionCopy):
                 self.queue(batch, now_ms, always=True)
         self.intake.position = max(self.intake.position, upto)
         self.has_read()
+
+    # a log ends behind any part of a batch that was cut: the last record of each is announced
+
+    def _queue_one(self, batch: OutBatch, *, always: bool) -> None:
+        batch.runs = batch.runs or (self._end_of(batch),)
+        super()._queue_one(batch, always=always)
+
+    def _announce_again(self, parts: Sequence[OutBatch]) -> bool:
+        for batch in parts:
+            if not batch.runs:
+                batch.runs = (self._end_of(batch),)
+                if not self.tail.insert(batch.runs[0]):
+                    return False
+        return True
+
+    def _end_of(self, batch: OutBatch) -> Run:
+        at = batch.next_ordinal - 1
+        return Run(at, batch.upstream_at(batch.count - 1), self._k + at)
 
     def note_position(self) -> None:
         """Announce how far the source was read while it brought nothing for us."""

@@ -20,6 +20,7 @@ target.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -85,19 +86,17 @@ class OutBatch:
     leader_epoch: int
     sent: int = 0
     """How often it was sent."""
-    tells_all_runs: bool = True
-    """False: `runs` has one record of it only (`fan_out`)."""
+    offsets: array[int] | None = None
+    """Upstream, of each record, where `runs` does not tell them (`fan_out`)."""
 
     @property
     def next_ordinal(self) -> int:
         return self.ordinal + self.count
 
-    def upstream_at(self, index: int) -> int | None:
-        """Upstream offset of the record of this index; None: that is not known here."""
-        if index == 0:
-            return self.upstream
-        if not self.tells_all_runs or not 0 < index < self.count:
-            return None
+    def upstream_at(self, index: int) -> int:
+        """Upstream offset of the record of this index."""
+        if self.offsets is not None:
+            return self.offsets[index]
         ordinal = self.ordinal + index
         run = next((one for one in reversed(self.runs) if one.ordinal <= ordinal), None)
         return self.upstream + index if run is None else run.upstream_of(ordinal)
@@ -143,7 +142,8 @@ class Intake:
         self._read_committed = read_committed
         self._recompression = recompression
         self._skips = tuple(skips)
-        self._join_bytes = min(join_bytes, limit_bytes)
+        self.join_bytes = min(join_bytes, limit_bytes)
+        """Up to which small batches are joined; 0: not at all."""
 
     def take(self, records: memoryview, aborted: Iterable[Aborted], end: int) -> list[OutBatch]:
         """Batches of one Fetch answer that begin below `end`.
@@ -203,7 +203,7 @@ class Intake:
         rolled_back: RolledBack | None,
     ) -> tuple[OutBatch, int] | None:
         """Small batches from here on as one, and where the next begins; None: take this alone."""
-        if not self._join_bytes or not 0 < header.count <= FEW_RECORDS:
+        if not self.join_bytes or not 0 < header.count <= FEW_RECORDS:
             return None
         if header.magic < MAGIC_V2 or header.base_offset < self.position:
             return None
@@ -220,7 +220,7 @@ class Intake:
             at,
             header,
             end=end,
-            most_bytes=self._join_bytes,
+            most_bytes=self.join_bytes,
             most_records=SEQUENCE_MODULUS - sequence_of(self.ordinal),
             codec=self._joined_codec(header),
         )

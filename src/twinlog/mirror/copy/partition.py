@@ -28,16 +28,23 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from twinlog.errors import Fate, PartitionError, TwinlogError
+from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.company import Company
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
-from twinlog.mirror.copy.refusals import BROKEN_LOG, refusal
+from twinlog.mirror.copy.refusals import (
+    extra,
+    gap,
+    other_writer,
+    rank,
+    refusal,
+    unseen,
+)
+from twinlog.mirror.copy.splitting import Splitter
 from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.copy.timings import TimingSum
-from twinlog.mirror.findings import Span, extra_records, gap_written
 from twinlog.mirror.map.map_tail import MapTail
-from twinlog.mirror.map.offset_map import Mark, Run, upstream_range
+from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicId, TopicPartition
@@ -147,6 +154,7 @@ class PartitionCopy:
         )
         self._queue: deque[OutBatch] = deque()
         self._in_flight: deque[OutBatch] = deque()
+        self._splitter = Splitter(rules.producer_id)
         self._oldest_sent = self._newest_sent = 0
         """Timestamps of what was sent since nothing was in flight."""
 
@@ -162,6 +170,11 @@ class PartitionCopy:
 
     def queue(self, batch: OutBatch, now_ms: int, *, always: bool = False) -> None:
         """Announce a batch to the map, to be sent when that is durable."""
+        for part in self._splitter.parts(batch):
+            self._queue_one(part, always=always)
+        self.ages.add(now_ms, batch.max_timestamp)
+
+    def _queue_one(self, batch: OutBatch, *, always: bool) -> None:
         for run in batch.runs:
             self.tail.announce(run, batch.fingerprint, always=always)
         is_first = batch.ordinal == self._begins_at
@@ -170,7 +183,6 @@ class PartitionCopy:
             run = Run(batch.ordinal, batch.upstream, self._k + batch.ordinal)
             self.tail.announce(run, fingerprint(first_record(batch.data)), always=True)
         self._queue.append(batch)
-        self.ages.add(now_ms, batch.max_timestamp)
         self.queued_bytes += len(batch.data)
 
     def has_read(self) -> None:
@@ -252,7 +264,7 @@ class PartitionCopy:
 
     def next_batch(self, now_ms: int) -> OutBatch | None:
         """The batch to send now, counted as in flight; None when nothing may be sent."""
-        if not self._queue or self.state is not CopyState.COPYING or self.trouble is not None:
+        if not self.is_ready:
             return None
         batch = self._queue[0]
         if self.leader.is_new:
@@ -262,7 +274,7 @@ class PartitionCopy:
             return None
         if self.late_requests and not self.is_protected(batch.oldest_timestamp, now_ms):
             if not self._holds_back:
-                self._trouble(self._unseen(), now_ms)
+                self._trouble(unseen(self.target), now_ms)
             return None
         self._doubt(now_ms)
         if len(self._in_flight) >= self._window(batch, now_ms):
@@ -284,10 +296,6 @@ class PartitionCopy:
         request as a new one. Before the first such batch the log is looked at again."""
         self._holds_back = False
 
-    def _unseen(self) -> PartitionError:
-        text = f"{self.target}: old records come next, and late requests may have brought some"
-        return PartitionError(f"{text}; looking", code="HELD_BACK", fate=Fate.RETRIABLE)
-
     def on_new_connection(self) -> None:
         """Nothing was in flight: the next request goes alone, as after every connect."""
         self._is_proven = False
@@ -295,7 +303,8 @@ class PartitionCopy:
     @property
     def is_ready(self) -> bool:
         """True when `next_batch` is worth asking."""
-        return bool(self._queue) and self.trouble is None and self.state is CopyState.COPYING
+        rests = self.trouble is not None or bool(self._splitter.refused)
+        return bool(self._queue) and not rests and self.state is CopyState.COPYING
 
     def _doubt(self, now_ms: int) -> None:
         """A target that may forget us has perhaps done so since the last answer: it would take the
@@ -313,11 +322,10 @@ class PartitionCopy:
             oldest, newest = min(oldest, self._oldest_sent), max(newest, self._newest_sent)
         if self.is_protected(oldest, now_ms):
             return PIPELINE
-        # a batch that is refused must have none behind it, nor one that must be seen to have come
-        may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS
+        # a batch that is refused must have none behind it, nor one that must be seen to have come;
+        # and where K moves it does not show that one is missing
+        may_be_refused = self._is_picky or newest > now_ms + FUTURE_MS or not self.is_ours_alone
         may_be_refused |= bool(self._in_flight) and self.is_protected(self._newest_sent, now_ms)
-        # where K moves it does not show that records are missing: so none may
-        may_be_refused |= not self._rules.is_ours_alone
         return 1 if may_be_refused or now_ms < self._trouble_until_ms else PIPELINE
 
     def is_protected(self, next_timestamp: int, now_ms: int) -> bool:
@@ -349,16 +357,39 @@ class PartitionCopy:
             return  # an earlier answer decided already; this one only drains
         if error:
             what = f"{self.target}: upstream offset {batch.upstream} of {self.source}"
-            self._trouble(refusal(what, self.target, batch, error, message, record), now_ms)
+            refused = refusal(what, self.target, batch, error, message, record)
+            if self._splitter.keeps(batch, error, refused):
+                self._send_again(now_ms)
+            else:
+                self._trouble(refused, now_ms)
             return
         expected = self._k + batch.ordinal
         if base_offset != expected:
             self._off_by(batch, base_offset - expected, now_ms)
             return
-        if self._is_repeat(log_append_time_ms, batch, now_ms):
-            self._trouble(self._other_writer(batch), now_ms)
+        if self._splitter.refused or self._is_repeat(log_append_time_ms, batch, now_ms):
+            self._trouble(other_writer(self.target, batch), now_ms)
             return
         self._clean(batch, base_offset, now_ms)
+
+    def _send_again(self, now_ms: int) -> None:
+        """What was refused is cut smaller, once all is answered, and goes before what waits."""
+        if self._in_flight or self.state is not CopyState.COPYING:
+            return
+        parts, reason = self._splitter.cut()
+        for batch in self._queue:
+            self.queued_bytes -= len(batch.data)
+            parts += self._splitter.parts(batch)
+        self._queue = deque(parts)
+        self.queued_bytes += sum(len(batch.data) for batch in parts)
+        if reason is not None or not self._announce_again(parts):
+            self._trouble(reason or unseen(self.target), now_ms)
+        # the one behind a batch that is refused must wait for it from now on
+        self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
+
+    def _announce_again(self, _parts: Sequence[OutBatch]) -> bool:
+        """The map knows all that must be known before these are sent; False: it cannot."""
+        return True
 
     def _clean(self, batch: OutBatch, base_offset: int, now_ms: int) -> None:
         self.acked_ordinal = batch.next_ordinal
@@ -393,29 +424,16 @@ class PartitionCopy:
         return not is_now or log_append_time_ms <= batch.max_timestamp
 
     def _off_by(self, batch: OutBatch, distance: int, now_ms: int) -> None:
-        where, begin = f"{self.target} at ordinal {batch.ordinal}", self._k + batch.ordinal
+        begin = self._k + batch.ordinal
         if distance < 0:
-            missing = upstream_range(self.tail.runs, batch.ordinal + distance, -distance)
-            text = gap_written(
-                f"{where}: {-distance} records are missing before the batch just appended: target "
-                f"offsets {Span(begin + distance, begin)} hold later records; upstream records "
-                f"{missing} of {self.source} are not on the target",
-                self.source,
-                self.target,
-            )
-            self._trouble(PartitionError(text, code="GAP_WRITTEN"), now_ms)
-            return
-        if self._rules.is_ours_alone:
-            foreign = Span(begin, begin + distance)
-            text = extra_records(
-                f"{where}: {distance} records that this flow did not write lie at target offsets "
-                f"{foreign}",
-                self.target,
-                foreign,
-            )
-            self._trouble(PartitionError(text, code="EXTRA_RECORDS"), now_ms)
-            return
-        self._moved(batch, distance, now_ms)
+            runs = self.tail.runs
+            self._trouble(gap(self.source, self.target, batch, begin, -distance, runs), now_ms)
+        elif self._rules.is_ours_alone:
+            self._trouble(extra(self.target, batch, begin, distance), now_ms)
+        elif self._splitter.refused:
+            self._trouble(other_writer(self.target, batch), now_ms)
+        else:
+            self._moved(batch, distance, now_ms)
 
     def _moved(self, batch: OutBatch, distance: int, now_ms: int) -> None:
         # Others write here: the map learns where our record really lies. Unless it is known that a
@@ -427,16 +445,8 @@ class PartitionCopy:
         self._clean(batch, begin + distance, now_ms)
         self.company.wrote(begin, begin + distance)
 
-    def _other_writer(self, batch: OutBatch) -> PartitionError:
-        return PartitionError(
-            f"{self.target} at ordinal {batch.ordinal}: the target had this batch already though "
-            "this lane did not send it: another lane of the flow writes too; looking again",
-            code="OTHER_WRITER",
-            fate=Fate.RETRIABLE,
-        )
-
     def _trouble(self, error: PartitionError, now_ms: int) -> None:
-        if self.trouble is None or _rank(error) > _rank(self.trouble):
+        if self.trouble is None or rank(error) > rank(self.trouble):
             self.trouble = error
         self._trouble_until_ms = now_ms + TROUBLE_MS
 
@@ -488,12 +498,3 @@ class PartitionCopy:
             reached = self.company.mark_above(reached)
         is_final = at_rest and is_quiet and not self._in_flight
         return Mark(self.acked_ordinal, reached, is_final)
-
-
-def _rank(error: PartitionError) -> int:
-    """The worst of several troubles is the one to tell: a log that is wrong, then what trying
-    again cannot mend.
-    """
-    if error.code in BROKEN_LOG:
-        return 2
-    return 0 if error.fate is Fate.RETRIABLE else 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import OutBatch
+from twinlog.mirror.findings import Span, extra_records, gap_written
+from twinlog.mirror.map.offset_map import Run, upstream_range
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
     BROKER_NOT_AVAILABLE,
@@ -106,9 +109,56 @@ def refusal(
     )
 
 
+def unseen(target: TopicPartition) -> PartitionError:
+    """What stands on the target now is not known: it is looked at."""
+    text = f"{target}: old records come next, and late requests may have brought some"
+    return PartitionError(f"{text}; looking", code="HELD_BACK", fate=Fate.RETRIABLE)
+
+
+def other_writer(target: TopicPartition, batch: OutBatch) -> PartitionError:
+    return PartitionError(
+        f"{target} at ordinal {batch.ordinal}: the target had this batch already though "
+        "this lane did not send it: another lane of the flow writes too; looking again",
+        code="OTHER_WRITER",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def gap(
+    source: TopicPartition,
+    target: TopicPartition,
+    batch: OutBatch,
+    begin: int,
+    missing: int,
+    runs: Sequence[Run],
+) -> PartitionError:
+    """So many records are missing before a batch that should lie at `begin`."""
+    text = gap_written(
+        f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch just "
+        f"appended: target offsets {Span(begin - missing, begin)} hold later records; upstream "
+        f"records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} are not on "
+        "the target",
+        source,
+        target,
+    )
+    return PartitionError(text, code="GAP_WRITTEN")
+
+
+def extra(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> PartitionError:
+    """Somebody else's records lie where a batch should be."""
+    foreign = Span(begin, begin + count)
+    text = extra_records(
+        f"{target} at ordinal {batch.ordinal}: {count} records that this flow did not write lie at "
+        f"target offsets {foreign}",
+        target,
+        foreign,
+    )
+    return PartitionError(text, code="EXTRA_RECORDS")
+
+
 def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
     """[first, next) of the upstream offsets that the target will not take; None: that cannot be
-    said of single records. A batch that is too large is cut smaller by the next look first.
+    said of single records. A batch that is too large is cut first (`splitting`).
     """
     if error in OF_A_BATCH:
         return batch.upstream, batch.upstream_next
@@ -116,10 +166,10 @@ def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:
         return None
     if batch.count == 1:
         return batch.upstream, batch.upstream + 1
-    offset = None
-    if record >= 0 and error not in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE):
-        offset = batch.upstream_at(record)
-    return None if offset is None else (offset, offset + 1)
+    if not 0 <= record < batch.count or error in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE):
+        return None
+    offset = batch.upstream_at(record)
+    return offset, offset + 1
 
 
 def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> TwinlogError:
@@ -129,3 +179,12 @@ def unreadable(error: TwinlogError, tp: TopicPartition, position: int) -> Twinlo
     )
     told.poison = error.poison
     return told
+
+
+def rank(error: PartitionError) -> int:
+    """The worst of several troubles is the one to tell: a log that is wrong, then what trying
+    again cannot mend.
+    """
+    if error.code in BROKEN_LOG:
+        return 2
+    return 0 if error.fate is Fate.RETRIABLE else 1

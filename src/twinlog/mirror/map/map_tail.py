@@ -139,10 +139,17 @@ class MapTail:
         """
         if self.runs and self.runs[0].ordinal < run.ordinal:
             self._moved_in_open_chunk(run, distance)
-            return
+        else:
+            self._rebuild(run, distance)  # False: the look at the log that follows finds it
+
+    def insert(self, run: Run) -> bool:
+        """Announce a run before others that were announced; False: too many were since."""
+        return self._rebuild(run, 0)
+
+    def _rebuild(self, run: Run, distance: int) -> bool:
         known = [each for chunk in self._chunks() for each in chunk]
         if run.ordinal < known[0].ordinal:
-            return  # the look at the log that follows finds it
+            return False
         behind = [
             each._replace(downstream=each.downstream + distance)
             for each in known
@@ -156,6 +163,7 @@ class MapTail:
         self.durable_ordinal = min(self.durable_ordinal, run.ordinal - 1)
         self.fingerprint = None
         self.dirty = True
+        return True
 
     def _moved_in_open_chunk(self, run: Run, distance: int) -> None:
         behind = [

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import transaction_starts
 from twinlog.cluster.logs.raw_log import fetch_records
-from twinlog.control.cutover.scope import Scope
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import duration
@@ -41,19 +41,21 @@ class OpenTransaction:
         )
 
 
-def open_transactions(scope: Scope, tps: Sequence[TopicPartition]) -> list[OpenTransaction]:
+def open_transactions(
+    source: ClusterClient, tps: Sequence[TopicPartition]
+) -> list[OpenTransaction]:
     """As the leaders of the partitions know them; none where the brokers do not tell."""
     return [
         OpenTransaction(
-            tp=tp, producer_id=id_, start_offset=start, since_ms=_first_ms(scope, tp, start)
+            tp=tp, producer_id=id_, start_offset=start, since_ms=_first_ms(source, tp, start)
         )
-        for tp, starts in transaction_starts(scope.source, tps).items()
+        for tp, starts in transaction_starts(source, tps).items()
         for id_, start in starts.items()
     ]
 
 
-def _first_ms(scope: Scope, tp: TopicPartition, offset: int) -> int:
-    answer = fetch_records(scope.source, {tp: (offset, FIRST_BYTES)})[tp]
+def _first_ms(source: ClusterClient, tp: TopicPartition, offset: int) -> int:
+    answer = fetch_records(source, {tp: (offset, FIRST_BYTES)})[tp]
     if isinstance(answer, TwinlogError):
         return -1
     header = next((one for one, _ in read_headers(answer.records)), None)
