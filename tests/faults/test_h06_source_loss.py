@@ -29,7 +29,9 @@ def flow(
 
 
 @pytest.mark.witness("H6: records that retention deleted before they were copied are reported")
-def test_records_deleted_before_they_were_copied(flow: Rig) -> None:
+def test_records_deleted_before_they_were_copied(
+    flow: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     flow.put(range(10))
     flow.copy_once()
     flow.put(range(10, 50))
@@ -40,7 +42,11 @@ def test_records_deleted_before_they_were_copied(flow: Rig) -> None:
     assert "twinlog.source.loss=accept" in message
     assert flow.numbers() == list(range(10))
 
-    flow.copy_once(ACCEPT)
+    with flow.mirror(once=True, keys=ACCEPT) as mirror:
+        (found,) = mirror.wait()
+    assert found.errors == {"SOURCE_TRUNCATED": 1}, "what is accepted is counted"
+    (said,) = [r.getMessage() for r in caplog.records if "resumes behind them" in r.getMessage()]
+    assert f"{flow.topic}-0: the source deleted upstream offsets [10, 30)" in said
     assert flow.numbers() == [*range(10), *range(30, 50)]
     flow.offsets_are_exact()
     flow.copy_once()  # nothing of it is forgotten

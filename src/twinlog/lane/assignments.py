@@ -215,6 +215,7 @@ class Assignments:
         self._begin_copy(take, found, tail)
 
     def _begin_copy(self, take: TakePartition, start: StartPoint, tail: MapTail) -> None:
+        self.reporter.passed_over(take.source, [start])
         copy = PartitionCopy(
             source=take.source,
             target=take.target,
@@ -236,6 +237,7 @@ class Assignments:
 
     def _begin_fan(self, take: TakePartition, found: FanStart) -> None:
         assert take.fan is not None  # noqa: S101 (what was found is what was asked for)
+        self.reporter.passed_over(take.source, found.points)
         rules = replace(
             self._rules, producer_id=take.fan.producer_id, is_ours_alone=False, join_bytes=0
         )

@@ -271,6 +271,9 @@ class PartitionProgress:
     """Found since the last report."""
     has_row: bool = False
     """Its first row is in the offset map."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """[first, next) of upstream offsets that the source deleted before they were copied, and that
+    were passed over since that is accepted, since the last report."""
     left_out: tuple[tuple[int, int], ...] = ()
     """[first, next) of upstream records that were skipped, as is wanted, since the last report."""
 

@@ -35,6 +35,12 @@ class Reporter:
         self._cluster = target_cluster
         self._gaps = gaps
         self._last: dict[TopicPartition, PartitionProgress] = {}
+        self._lost: dict[TopicPartition, list[tuple[int, int]]] = {}
+
+    def passed_over(self, tp: TopicPartition, starts: Iterable[StartPoint]) -> None:
+        """The copy of a partition begins behind what the source has lost."""
+        if lost := {start.lost for start in starts if start.lost is not None}:
+            self._lost[tp] = sorted(lost)
 
     def changed(self, copies: Iterable[Copy], now_ms: int) -> Iterator[PartitionProgress]:
         for copy in copies:
@@ -69,6 +75,7 @@ class Reporter:
             age=copy.ages.take(),
             latency=copy.latencies.take(),
             gap=self._gaps.take(copy.source),
+            lost=tuple(self._lost.pop(copy.source, ())),
             left_out=_taken(copy.intake.left_out),
         )
 

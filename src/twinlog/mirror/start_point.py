@@ -36,6 +36,10 @@ class StartPoint:
     """Timestamp of our last record there, in ms; -1 when unknown."""
     taken_over: bool = False
     """Others wrote behind our last record: nothing may follow."""
+    lost: tuple[int, int] | None = None
+    """[first, next) of the upstream offsets that the source deleted before they were copied, and
+    that are passed over since that is accepted.
+    """
     has_company: bool = False
     """Another flow of ours writes to the target partition."""
     target_epoch: int = -1

@@ -122,6 +122,7 @@ class Partition:
     accepted: tuple[WantedAcceptance, ...] = ()
     """Records of somebody else on the target that stay there."""
     _told_skips: set[tuple[int, int]] = field(default_factory=set)
+    _told_lost: set[tuple[int, int]] = field(default_factory=set)
     records: int = 0
     """Records copied before the present Take."""
     bytes: int = 0
@@ -208,7 +209,7 @@ class Partition:
         self.age.add(now, progress.age)
         self.latency.add(now, progress.latency)
         told = () if progress.gap is None else (self._tell(progress.gap),)
-        return (*told, *self._tell_left_out(progress.left_out))
+        return (*told, *self._tell_lost(progress.lost), *self._tell_left_out(progress.left_out))
 
     @property
     def poison(self) -> Poison | None:
@@ -279,6 +280,23 @@ class Partition:
             extra={**self.plan.source._asdict(), "code": code},
         )
         return code
+
+    def _tell_lost(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
+        """A start that dies before its first record finds the same again: it is told once."""
+        code = "SOURCE_TRUNCATED"
+        for one in ranges:
+            if one not in self._told_lost:
+                self._told_lost.add(one)
+                log.warning(
+                    "%s: the source deleted upstream offsets [%d, %d) before they were copied: "
+                    "neither side has them; the copy resumes behind them, as twinlog.source.loss "
+                    "says [%s]",
+                    self.plan.source,
+                    *one,
+                    code,
+                    extra={**self.plan.source._asdict(), "code": code},
+                )
+                yield code
 
     def _tell_left_out(self, ranges: Iterable[tuple[int, int]]) -> Iterator[str]:
         code = "RECORD_SKIPPED"

@@ -61,6 +61,8 @@ class Look:
         self.may_ask = may_ask
         self.rules = rules
         self.logs = BothLogs(request, here, there, source, target)
+        self.lost: tuple[int, int] | None = None
+        """What the source deleted before it was copied, where that is accepted."""
 
     def resume(self) -> StartPoint:
         """Where the copy resumes, or begins."""
@@ -276,6 +278,7 @@ class Look:
             is_protected=self.producer is not None,
             last_timestamp=-1 if self.producer is None else self.producer.last_timestamp,
             taken_over=ours.foreign is not None,
+            lost=self.lost,
             has_company=ours.has_company,
             compared=resumed.compared,
             target_epoch=self.there.leader_epoch,
@@ -403,6 +406,7 @@ class Look:
                     findings.source_truncated(self.request.source, lost),
                     code="SOURCE_TRUNCATED",
                 )
+            self.lost = lost.first, lost.next
         return max(upstream, self.here.log_start)
 
     def _point(self, ordinal: int, place: Place, k: int, tail: TargetTail) -> StartPoint:
@@ -417,6 +421,7 @@ class Look:
             k=k,
             last_fetched_epoch=place.leader_epoch,
             compared=place.compared,
+            lost=self.lost,
             target_epoch=self.there.leader_epoch,
             is_protected=self.producer is not None,
             last_timestamp=timestamp,
