@@ -421,7 +421,7 @@ class PartitionCopy:
             gap = refusals.gap(self.source, self.target, batch, begin, -distance, runs)
             self._trouble(gap, now_ms)
         elif self._rules.is_ours_alone:
-            self._trouble(refusals.extra(self.target, batch, begin, distance), now_ms)
+            self._trouble(refusals.foreign(self.target, batch, begin, distance), now_ms)
         elif self._splitter.refused:
             self._trouble(refusals.other_writer(self.target, batch), now_ms)
         else:
