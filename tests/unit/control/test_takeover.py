@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.driver import work_of
 from twinlog.channel.peer import Peer
 from twinlog.codes import LOG_FINDINGS
 from twinlog.config.flow.start import Starts
@@ -14,7 +15,7 @@ from twinlog.control.flow.flow_host import Host
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
-from twinlog.lane.messages import Troubled, Work
+from twinlog.lane.messages import Troubled
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicId, TopicPartition
 
@@ -35,7 +36,7 @@ def after(code: str, *, clean: bool) -> Partition:
     run = FlowRun(
         name="A->B",
         host=cast("Host", None),  # nothing is started
-        work=cast("Work", None),
+        work=work_of(),
         generation=1,
         plans=[PLAN],
         lane_count=lambda _partitions: 1,

@@ -684,3 +684,14 @@ def test_refused_batch_that_cannot_be_taken_apart_says_so() -> None:
 def _crc(encoded: bytearray) -> bytes:
     encoded[17:21] = crc32c(bytes(encoded[21:])).to_bytes(4, "big")
     return bytes(encoded)
+
+
+@pytest.mark.parametrize(("first_age", "goes"), [(0, 1), (2 * DAY, 0)])
+def test_whole_batch_that_begins_with_an_old_record_waits_for_late_requests(
+    first_age: int, goes: int
+) -> None:
+    """The target may have refused it: another lane has then sent it in parts."""
+    copy = a_copy(late=True)
+    kept = [Record(0, NOW - first_age, b"k", b"v"), Record(1, NOW, b"k", b"v")]
+    copy.on_fetched(fetched(bytes(encode_batch(kept, codec=Codec.NONE))), (), NOW)
+    assert len(sent(copy)) == goes

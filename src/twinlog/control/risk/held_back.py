@@ -113,7 +113,7 @@ def _told(tp: TopicPartition, stable: int, oldest: OpenTransaction | None, since
     return (
         f"{tp}: {who} is open since {in_iso(since_ms)}, from upstream offset {start} on, and "
         f"nothing behind the last stable offset {stable} can be copied. Find out whether its "
-        f"producer still lives ({tool} describe-producers {where}). If its coordinator does not "
-        f"know it ({tool} find-hanging {where}), abort it ({tool} abort {where} --start-offset "
-        f"{start}): its records are rolled back, for every consumer"
+        f"producer still lives ({tool} describe-producers {where}). If no coordinator knows it "
+        f"({tool} find-hanging {where}), abort it ({tool} abort {where} --start-offset {start}): "
+        "its records are rolled back, for every consumer"
     )

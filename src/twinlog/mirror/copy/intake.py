@@ -80,8 +80,8 @@ class OutBatch:
     fingerprint: int | None
     max_timestamp: int
     oldest_timestamp: int
-    """Of records that another lane may send in a batch of their own. A batch that passes as it is
-    has the source's bounds: there it is `max_timestamp`.
+    """Of records that another lane may send in a batch of their own. Of a batch that passes as it
+    is only the first record's and the greatest are known.
     """
     leader_epoch: int
     sent: int = 0
@@ -370,7 +370,7 @@ class Intake:
             runs=() if run is None else (run,),
             fingerprint=mark,
             max_timestamp=header.max_timestamp,
-            oldest_timestamp=header.max_timestamp,
+            oldest_timestamp=min(header.base_timestamp, header.max_timestamp),
             leader_epoch=header.leader_epoch,
         )
         self.ordinal += header.count

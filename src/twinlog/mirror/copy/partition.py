@@ -29,17 +29,11 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.errors import PartitionError, TwinlogError
+from twinlog.mirror.copy import refusals
 from twinlog.mirror.copy.company import Company
 from twinlog.mirror.copy.intake import Aborted, Intake, OutBatch
 from twinlog.mirror.copy.joining import join_small
-from twinlog.mirror.copy.refusals import (
-    extra,
-    gap,
-    other_writer,
-    rank,
-    refusal,
-    unseen,
-)
+from twinlog.mirror.copy.refusals import rank, refusal
 from twinlog.mirror.copy.splitting import Splitter
 from twinlog.mirror.copy.target_leader import TargetLeader
 from twinlog.mirror.copy.timings import TimingSum
@@ -274,7 +268,7 @@ class PartitionCopy:
             return None
         if self.late_requests and not self.is_protected(batch.oldest_timestamp, now_ms):
             if not self._holds_back:
-                self._trouble(unseen(self.target), now_ms)
+                self._trouble(refusals.unseen(self.target), now_ms)
             return None
         self._doubt(now_ms)
         if len(self._in_flight) >= self._window(batch, now_ms):
@@ -368,7 +362,7 @@ class PartitionCopy:
             self._off_by(batch, base_offset - expected, now_ms)
             return
         if self._splitter.refused or self._is_repeat(log_append_time_ms, batch, now_ms):
-            self._trouble(other_writer(self.target, batch), now_ms)
+            self._trouble(refusals.other_writer(self.target, batch), now_ms)
             return
         self._clean(batch, base_offset, now_ms)
 
@@ -383,7 +377,7 @@ class PartitionCopy:
         self._queue = deque(parts)
         self.queued_bytes += sum(len(batch.data) for batch in parts)
         if reason is not None or not self._announce_again(parts):
-            self._trouble(reason or unseen(self.target), now_ms)
+            self._trouble(reason or refusals.unseen(self.target), now_ms)
         # the one behind a batch that is refused must wait for it from now on
         self._is_proven, self._is_picky, self.intake.join_bytes = False, True, 0
 
@@ -427,11 +421,12 @@ class PartitionCopy:
         begin = self._k + batch.ordinal
         if distance < 0:
             runs = self.tail.runs
-            self._trouble(gap(self.source, self.target, batch, begin, -distance, runs), now_ms)
+            gap = refusals.gap(self.source, self.target, batch, begin, -distance, runs)
+            self._trouble(gap, now_ms)
         elif self._rules.is_ours_alone:
-            self._trouble(extra(self.target, batch, begin, distance), now_ms)
+            self._trouble(refusals.foreign(self.target, batch, begin, distance), now_ms)
         elif self._splitter.refused:
-            self._trouble(other_writer(self.target, batch), now_ms)
+            self._trouble(refusals.other_writer(self.target, batch), now_ms)
         else:
             self._moved(batch, distance, now_ms)
 

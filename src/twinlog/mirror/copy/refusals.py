@@ -144,14 +144,14 @@ def gap(
     return PartitionError(text, code="GAP_WRITTEN")
 
 
-def extra(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> PartitionError:
+def foreign(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> PartitionError:
     """Somebody else's records lie where a batch should be."""
-    foreign = Span(begin, begin + count)
+    span = Span(begin, begin + count)
     text = extra_records(
         f"{target} at ordinal {batch.ordinal}: {count} records that this flow did not write lie at "
-        f"target offsets {foreign}",
+        f"target offsets {span}",
         target,
-        foreign,
+        span,
     )
     return PartitionError(text, code="EXTRA_RECORDS")
 
