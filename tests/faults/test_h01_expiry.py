@@ -9,7 +9,7 @@ import pytest
 from tests.faults import raw
 from tests.faults.rig import DAY_MS, OLD, Rig, freeze, thaw
 from tests.support.client import eventually
-from tests.support.topics import alter_topic_configs, create_topic
+from tests.support.topics import apply_topic_configs, create_topic
 from twinlog.cluster.topics import admin
 from twinlog.control.flow.flow_setup import FlowSetup
 
@@ -67,7 +67,7 @@ def test_batch_refused_between_others_is_neither_lost_nor_overtaken(
     with rig.mirror(prelude=prelude) as mirror:
         rig.copied(10)
         rig.forgotten()
-        alter_topic_configs(rig.target, rig.remote, refuses)
+        apply_topic_configs(rig.target, rig.remote, refuses)
         rig.put_at_once(
             [rig.record(n, age_ms=OLD, size=1000)._replace(key=None) for n in range(10, 15)],
             [rig.record(n) for n in range(15, 20)],
@@ -78,7 +78,7 @@ def test_batch_refused_between_others_is_neither_lost_nor_overtaken(
         found = rig.numbers()
         assert found == list(range(len(found))), "nothing overtakes the refused batch"
         if takes:
-            alter_topic_configs(rig.target, rig.remote, takes)
+            apply_topic_configs(rig.target, rig.remote, takes)
         rig.copied(25)
         mirror.stop()
     assert rig.numbers() == list(range(25))
@@ -93,7 +93,7 @@ def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(ri
     with rig.mirror(prelude=NEVER_ONE_AT_A_TIME) as mirror:
         rig.copied(10)
         rig.forgotten()
-        alter_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
+        apply_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
         rig.put_at_once(
             [rig.record(n, age_ms=OLD, size=1000) for n in range(10, 15)],
             [rig.record(n) for n in range(15, 20)],
@@ -119,7 +119,7 @@ def test_gap_in_a_topic_that_others_write_to_is_told_again_at_a_restart(rig: Rig
         rig.copied(10)
         mirror.eventually(lambda parts: parts[0].lag == 0)
         rig.forgotten()
-        alter_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
+        apply_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
         rig.put_at_once(
             [rig.record(n, age_ms=OLD, size=1000) for n in range(10, 15)],
             [rig.record(n) for n in range(15, 20)],
@@ -152,7 +152,7 @@ def test_compacted_target_that_refuses_a_record_without_key_gets_nothing_behind_
         )
         mirror.eventually(lambda parts: parts[0].code == "RECORD_REFUSED")
         assert rig.numbers() == list(range(10))
-        alter_topic_configs(rig.target, rig.remote, {"cleanup.policy": "delete"})
+        apply_topic_configs(rig.target, rig.remote, {"cleanup.policy": "delete"})
         rig.copied(25)
         mirror.stop()
     rig.same()

@@ -14,7 +14,7 @@ from tests.faults import surgery
 from tests.faults.rig import Rig, kill
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
-from tests.support.topics import alter_topic_configs, create_topic, delete_topic, end_offsets
+from tests.support.topics import apply_topic_configs, create_topic, delete_topic, end_offsets
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -113,7 +113,7 @@ def test_record_that_no_batch_of_the_target_can_hold(rig: Rig) -> None:
     with mirrored(rig) as (mirror, neighbours):
         rig.copied(5)
         neighbours.go_on()
-        alter_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
+        apply_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
         rig.put(range(5, 10))
         rig.put([10], size=4000)
         rig.put([11])
@@ -127,7 +127,7 @@ def test_record_that_no_batch_of_the_target_can_hold(rig: Rig) -> None:
         tried_again(rig, mirror)
         neighbours.go_on()
         assert rig.numbers() == list(range(10)), "nothing behind it went before it"
-        alter_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
+        apply_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
         recovered(rig, mirror, 12)
 
 
@@ -136,7 +136,7 @@ def test_limit_that_was_lowered_below_whole_batches_only_makes_them_smaller(rig:
     rig.put(range(5))
     with mirrored(rig) as (mirror, neighbours):
         rig.copied(5)
-        alter_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
+        apply_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
         rig.put(range(5, 25), size=500)  # refused once as one batch, then split
         neighbours.go_on()
         recovered(rig, mirror, 25)
@@ -209,7 +209,7 @@ def test_segment_that_the_source_jumps_over(
     rig.create(cleanup_policy=policy, min_cleanable_dirty_ratio="1")
     rig.put(range(10))
     rig.put(range(10, 20))
-    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+    apply_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
     rig.put(range(20, 30))  # begins a segment
     surgery.swell_length(rig.source, rig.here, 10)
     with mirrored(rig) as (mirror, neighbours):
@@ -232,7 +232,7 @@ def test_segment_that_the_source_jumps_over_in_one_go(
 ) -> None:
     rig.create()
     rig.put(range(10))
-    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+    apply_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
     rig.put(range(10, 20))
     surgery.swell_length(rig.source, rig.here, 0)
     rig.copy_once()  # a partition does not leave before it is known what was compacted
@@ -245,7 +245,7 @@ def compacted(rig: Rig) -> None:
     rig.create(cleanup_policy="compact", min_cleanable_dirty_ratio="1")
     rig.put([0])
     rig.put([1])
-    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+    apply_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
 
 
 def swallow_last(rig: Rig) -> None:
