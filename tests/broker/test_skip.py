@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.faults import raw, surgery
-from tests.faults.rig import Rig
+from tests.support import raw, surgery
 from tests.support.client import eventually, read_all
 from tests.support.cutover import killed
 from tests.support.groups import commit, committed, goes_on
 from tests.support.mirror import EmittingMirror
+from tests.support.rig import Rig
 from tests.support.topics import apply_topic_configs, delete_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import read_to_end

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.rig import Rig, kill
 from tests.support.client import Outgoing, eventually, produce_transaction
+from tests.support.rig import Rig, kill
 from tests.support.topics import apply_topic_configs, delete_records
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faults import raw
-from tests.faults.driver import Driver
-from tests.faults.rig import Rig, freeze, kill, thaw
+from tests.support import raw
 from tests.support.client import eventually, produce_transaction
 from tests.support.clusters import private_cluster
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
+from tests.support.rig import Rig, freeze, kill, thaw
 from tests.support.topics import apply_topic_configs, delete_records
 from twinlog.mirror.names.naming import offset_map_topic
 

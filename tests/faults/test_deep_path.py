@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Rig
+from tests.support import raw
 from tests.support.client import (
     CREATE_TIME,
     LOG_APPEND_TIME,
@@ -16,6 +15,7 @@ from tests.support.client import (
     produce_transaction,
     read_all,
 )
+from tests.support.rig import Rig
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

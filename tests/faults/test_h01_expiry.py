@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import DAY_MS, OLD, Rig, freeze, thaw
+from tests.support import raw
 from tests.support.client import eventually
+from tests.support.rig import DAY_MS, OLD, Rig, freeze, thaw
 from tests.support.topics import apply_topic_configs, create_topic
 from twinlog.cluster.topics import admin
 from twinlog.control.flow.flow_setup import FlowSetup

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import OLD, Rig, freeze, kill, thaw
+from tests.support import raw
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.lanes import ProcessJob
+from tests.support.rig import OLD, Rig, freeze, kill, thaw
 from tests.support.topics import create_topic
 from twinlog.cluster.topics import admin
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Numbered, Rig
+from tests.support import raw
 from tests.support.client import eventually
+from tests.support.rig import Numbered, Rig
 from tests.support.topics import apply_topic_configs, create_topic, delete_records
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import TwinlogError

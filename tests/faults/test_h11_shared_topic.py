@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Numbered, Rig
 from tests.support.client import Outgoing, eventually, produce, produce_transaction, read_all
 from tests.support.mirror import Mirror
+from tests.support.rig import Numbered, Rig
 from tests.support.topics import create_topic, delete_records, delete_topic
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.mirror.map.offset_map import run_at_upstream

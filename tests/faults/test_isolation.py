@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.faults import surgery
-from tests.faults.rig import Rig, kill
+from tests.support import surgery
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
+from tests.support.rig import Rig, kill
 from tests.support.topics import apply_topic_configs, create_topic, delete_topic, end_offsets
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.model import TopicPartition

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from tests.faults.rig import COUNTS_ROUNDS, MAP_PARTITIONS, OLD, Rig, kill
-from tests.faults.test_map_rows import transactions
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
+from tests.support.map_rows import transactions
+from tests.support.rig import COUNTS_ROUNDS, MAP_PARTITIONS, OLD, Rig, kill
 from tests.support.topics import (
     alter_topic_configs,
     apply_topic_configs,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
-from tests.faults.test_h05_recreated import recreate_target
 from tests.support.eventually import eventually
+from tests.support.recreated import recreate_target
+from tests.support.rig import Rig
 from tests.support.topics import delete_records, delete_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.spark.lane_entries import CODEC, MODULE, Bomb, Finish, Finished
 from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.lane_entries import CODEC, MODULE, Bomb, Finish, Finished
 from twinlog.channel.client import ChannelClient
 from twinlog.channel.peer import Peer
 from twinlog.channel.server import (

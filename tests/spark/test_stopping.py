@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.spark.test_mirror_command import arrived, config, orders
 from tests.support.client import produce
 from tests.support.command import Command, all_gone
 from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.spark_mirror import arrived, config, orders
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 
