@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -172,8 +173,25 @@ def test_corrupt_bytes_in_the_source_log(rig: Rig, damage: Damage) -> None:
 
 STALLS_AFTER_S = 1.0
 STALLS_SOON = (
-    f"import twinlog.lane.watches.stalls as stalls; stalls.STALLED_AFTER_S = {STALLS_AFTER_S}"
+    f"import twinlog.lane.watches.stalls as stalls; stalls.STALLED_AFTER_S = {STALLS_AFTER_S}\n"
 )
+COUNTS_LOOKS = (
+    STALLS_SOON
+    + """
+found = stalls.StallWatch._on_found
+def counted(*arguments):
+    with open({path!r}, "a") as file:
+        file.write("x")
+    return found(*arguments)
+stalls.StallWatch._on_found = counted
+"""
+)
+"""A byte for each look at partitions that are asked in vain, in a file."""
+
+
+def looked_in_vain(path: Path) -> None:
+    """What the first look found would have been told by the third."""
+    eventually(lambda: path.exists() and path.stat().st_size >= 3, what="three looks")
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
@@ -257,18 +275,21 @@ def partitions(mirror: Mirror) -> list[PartitionSnapshot]:
     return [part for flow in mirror.snapshots for part in flow.partitions]
 
 
-def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(rig: Rig) -> None:
+def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(
+    rig: Rig, tmp_path: Path
+) -> None:
+    looks = tmp_path / "looks"
     compacted(rig)
 
     def mirrored_meanwhile() -> None:
         swallow_last(rig)
         mirror.__enter__()
         rig.copied(1)
-        time.sleep(5 * STALLS_AFTER_S)
+        looked_in_vain(looks)
         found = [(part.code, part.upstream, part.lag) for part in partitions(mirror)]
         assert found == [("", 1, 1)]
 
-    mirror = rig.mirror(prelude=STALLS_SOON)
+    mirror = rig.mirror(prelude=COUNTS_LOOKS.format(path=str(looks)))
     try:
         rig.put_at_once([rig.record(2)], before=mirrored_meanwhile)
         rig.copied(2)
@@ -290,12 +311,13 @@ def test_once_ends_before_an_open_transaction_with_nothing_in_front_of_it(rig: R
     assert rig.numbers() == [0, 2]
 
 
-def test_once_does_not_end_before_a_damaged_last_batch(rig: Rig) -> None:
+def test_once_does_not_end_before_a_damaged_last_batch(rig: Rig, tmp_path: Path) -> None:
+    looks = tmp_path / "looks"
     compacted(rig)
     surgery.swell_length(rig.source, rig.here, 1)
-    with rig.mirror(once=True, prelude=STALLS_SOON) as mirror:
+    with rig.mirror(once=True, prelude=COUNTS_LOOKS.format(path=str(looks))) as mirror:
         rig.copied(1)
-        time.sleep(5 * STALLS_AFTER_S)
+        looked_in_vain(looks)
         assert [(part.state, part.lag) for part in partitions(mirror)] == [("COPYING", 1)]
 
 
@@ -312,10 +334,10 @@ def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch
         mirror.eventually(lambda parts: [p.state for p in of(parts, rig.topic)] == ["RELEASED"])
         neighbours.go_on()
         assert rig.numbers() == list(range(5))
-        # it is looked for before the next refresh is due
+        # it is looked for before the next refresh is due, 600 s after the start
         create_topic(rig.source, rig.topic)
         mirror.eventually(
-            lambda parts: [p.code for p in of(parts, rig.topic)] == ["SOURCE_RECREATED"], 10
+            lambda parts: [p.code for p in of(parts, rig.topic)] == ["SOURCE_RECREATED"]
         )
         neighbours.go_on()
     assert rig.numbers() == list(range(5))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +53,7 @@ def test_stopping_with_frozen_lanes(
         eventually(lambda: arrived(target_cluster, fresh_topic) == 100)
         with frozen_lanes(mirror) as below:
             os.kill(mirror.pid, signal.SIGINT)
-            time.sleep(1.5)
+            eventually(lambda: "once more to stop at once" in mirror.stderr)
             assert mirror.process.poll() is None, "it waits for its lanes"
             if signals == 2:
                 os.kill(mirror.pid, signal.SIGINT)
