@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate import tiers
+from tests.gate import __main__ as gate
+from tests.gate import page, tiers
 from tests.gate.__main__ import MOST_FLAKY, NO_TESTS, Verdict, both, judged, tell
 from tests.gate.outcomes import Outcomes
 
@@ -118,6 +119,27 @@ def test_what_runs_alone_counts_as_the_rest_does() -> None:
     assert both(good, none) == good
     assert both(good, bad) == verdict(1, "slow", passed=3, failed=1)
     assert both(bad, good) == verdict(1, "slow", passed=3, failed=1)
+
+
+def test_the_whole_is_run_together_then_alone_with_the_longest_and_coverage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Sequence[str]] = []
+    ran: list[object] = []
+
+    def judge(_pytest: object, arguments: Sequence[str], _folder: Path) -> Verdict:
+        asked.append(arguments)
+        return verdict(0, passed=1)
+
+    monkeypatch.setattr(gate, "judged", judge)
+    monkeypatch.setattr(gate, "REPORTS", tmp_path)
+    monkeypatch.setattr(page, "write_whole", lambda *_: None)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.extend(command))
+    assert gate.whole([]) == 0
+    together, alone = asked
+    assert {"not alone", "--durations=20"} <= {*together}
+    assert (alone[:2], alone[-1]) == (["-n", "0"], "alone")
+    assert ran == [ROOT / "scripts" / "coverage"]
 
 
 @pytest.mark.parametrize("worker", ["gw0", None])
