@@ -16,7 +16,7 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
-from tests.gate.tiers import drop_other_cases
+from tests.gate.tiers import drop_other_cases, skip_what_runs_alone
 from tests.support.clusters import (
     LENT,
     running_cluster,
@@ -50,6 +50,7 @@ _LOGGED = re.compile(r"---|\d\d:\d\d:\d\d")
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     drop_other_cases(items)
+    skip_what_runs_alone(items)
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
         if used & _BROKER_FIXTURES:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import eventually
 from tests.support.groups import commit, committed
-from tests.support.led import led_flow
+from tests.support.led_flow import led_flow
 from tests.support.mirror import Mirror
 from tests.support.rights import SecuredPair, secured_pair
 from tests.support.topics import allow, create_topic, forbid, topic_configs

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.load import Load
 from tests.support.client import produce, produce_transaction
 from tests.support.eventually import eventually
-from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
+from tests.support.left_by_mirror_maker import STORAGE_PARTITIONS, Left, outgoing, values
+from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.client import await_markers, produce, producer
 from tests.support.eventually import PATIENCE_S, eventually
-from tests.support.left import STORAGE_PARTITIONS, Left, outgoing, values
+from tests.support.left_by_mirror_maker import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient
@@ -56,7 +56,7 @@ def mirror_maker_copies(left: Left, numbers: range, noted: int) -> None:
 
 
 def is_killed(left: Left, point: str) -> None:
-    command = [sys.executable, "-m", "tests.broker.killed_adoption", str(left.file), point]
+    command = [sys.executable, "-m", "tests.support.killed_adoption", str(left.file), point]
     assert (
         subprocess.run(command, cwd=ROOT, check=False, timeout=PATIENCE_S).returncode
         == -signal.SIGKILL
@@ -94,7 +94,7 @@ def test_process_that_was_frozen_while_another_took_over_takes_none_of_its_rows_
         produce(left.source, left.topic, outgoing(range(20), partition))
     put_transactions(left, range(20, end))
     mirror_maker_copies(left, range(20), noted=11)
-    command = [sys.executable, "-m", "tests.broker.killed_adoption", str(left.file), "looked"]
+    command = [sys.executable, "-m", "tests.support.killed_adoption", str(left.file), "looked"]
     with subprocess.Popen(command, cwd=ROOT) as frozen:
         try:
             eventually(lambda: psutil.Process(frozen.pid).status() == psutil.STATUS_STOPPED)

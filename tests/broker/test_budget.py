@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import Outgoing, produce
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
 from tests.support.quotas import quota
+from tests.support.rig import Rig
 from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.sandbox import LocalCluster
 

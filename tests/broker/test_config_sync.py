@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import Outgoing, eventually, produce
-from tests.support.led import led_flow
+from tests.support.led_flow import led_flow
 from tests.support.mirror import Mirror
 from tests.support.topics import alter_topic_configs, create_topic, topic_configs
 from twinlog.cluster.client import ClusterClient

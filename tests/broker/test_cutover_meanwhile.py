@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.faults.driver import Driver
 from tests.support.client import eventually, produce
 from tests.support.cutover import Commands
 from tests.support.groups import Pair, commit, committed, numbered, offsets_in_transaction
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
 from tests.support.topics import create_topic, delete_records, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.control.cutover import switchover as steps

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
 from tests.support.quotas import quota
+from tests.support.rig import Rig
 from twinlog.cli.main import run
 from twinlog.control.doctor import look
 from twinlog.control.watch.status_file import StatusFile

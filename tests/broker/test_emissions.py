@@ -17,8 +17,10 @@ from tests.support.clusters import private_cluster
 from tests.support.eventually import eventually
 from tests.support.java import kafka_jvm
 from tests.support.mirror import EmittingMirror
+from tests.support.rounds import Rounds
 from tests.support.topics import create_topic, partition_count, topic_configs, topic_names
 from twinlog.cli.main import run
+from twinlog.control.duties.rounds import Duties
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
@@ -127,14 +129,18 @@ def test_heartbeats_of_both_directions_arrive_and_tell_the_topology(
 
 
 @pytest.mark.witness("heartbeats and offset syncs can be turned off")
-def test_heartbeats_and_offset_syncs_can_be_turned_off(pair: Pair) -> None:
+def test_heartbeats_and_offset_syncs_can_be_turned_off(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = Rounds(monkeypatch, Duties, "_round", lambda _self, duty, *_: duty.name)
     create_topic(pair.source, pair.topic)
     produce(pair.source, pair.topic, records(range(5)))
     path = pair.configure(NO_HEARTBEATS, "emit.offset-syncs.enabled = false")
     with EmittingMirror(path, lanes=1) as mirror:
         mirror.eventually(lambda parts: all(part.records == 5 for part in parts))
-        time.sleep(2)
+        rounds.pass_by("checkpoints")
         mirror.stop()
+    assert not [name for name in rounds.ended if name.startswith(("heartbeats", "offset syncs"))]
     for cluster in (pair.source, pair.target):
         assert heartbeats_of(cluster, pair) == []
         assert {pair.syncs_on_source, pair.syncs_on_target} & topic_names(cluster) == set()

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import pytest
 
-from tests.support.circle import IDENTITY, Circle
+from tests.support.circle_of_flows import IDENTITY, Circle
 from tests.support.client import producer
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror

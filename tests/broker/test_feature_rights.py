@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from tests.broker.test_least_privilege import PAGE, Flow, warned
 from tests.support.client import Outgoing, Seen, produce, read_all
 from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.granted_flow import PAGE, Flow, warned
 from tests.support.groups import commit, committed
 from tests.support.mirror import EmittingMirror
 from tests.support.rights import Grant, SecuredPair, secured_pair

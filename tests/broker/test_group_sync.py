@@ -5,7 +5,6 @@ whoever is left alone is said with the reason.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,10 +15,12 @@ from kafka.protocol.consumer import JoinGroupRequest
 from tests.support.client import Outgoing, consumer, eventually, produce
 from tests.support.groups import Pair, commit, committed, goes_on
 from tests.support.mirror import Mirror
+from tests.support.rounds import Rounds
 from tests.support.settings import settings_for
 from tests.support.streams import join_streams_group, leave_streams_group
 from tests.support.topics import create_topic, delete_records
 from twinlog.cluster.client import ClusterClient
+from twinlog.control.groups.group_sync import GroupSyncer
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -96,17 +97,21 @@ def test_idle_groups_follow_and_active_ones_are_left_alone(
 
 
 def test_group_that_was_moved_back_on_the_source_stays_there(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    rounds = Rounds(monkeypatch, GroupSyncer, "sync", lambda syncer, *_: syncer._flow.name)
     pair = filled(Pair(tmp_path, source_cluster, target_cluster))
     group, later = pair.stop_at(7), f"{pair.group}-later"
     with Mirror(pair.config) as mirror:
         eventually(lambda: committed(pair.b, group, pair.remote) == 7)
-        time.sleep(3)  # the flow in the other direction has seen it
+        rounds.pass_by(f"{pair.alias_b}->{pair.alias_a}")  # it has seen it
         commit(pair.a, group, pair.topic, 2)
         commit(pair.a, later, pair.topic, 5)
         eventually(lambda: committed(pair.b, later, pair.remote) == 5)
-        time.sleep(3)
+        rounds.pass_by(f"{pair.alias_b}->{pair.alias_a}")
         assert committed(pair.a, group, pair.topic) == 2
         # what the group does on the target is progress
         commit(pair.b, group, pair.remote, 8)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support.client import Outgoing, produce, read_all
+from tests.support.client import read_all
 from tests.support.eventually import eventually
+from tests.support.granted_flow import (
+    CLUSTER,
+    GROUP,
+    MAP,
+    MIRRORED,
+    PAGE,
+    PROBE,
+    REMOTE,
+    STATE,
+    Flow,
+    Row,
+    warned,
+)
 from tests.support.groups import commit, committed
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.rights import SECRET, Grant, SecuredPair, secured_pair
@@ -34,45 +44,12 @@ from twinlog.control.check.mirror_check import check
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Unauthorized
-from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("least-privilege")]
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
 ROW: Final = re.compile(
     r"^\| ([^|]+) \| (source|target) \| `(\w+)` on ([^|]+) \| ([^|]+) \|$", re.M
 )
-
-MIRRORED, REMOTE = "mirrored topics", "remote topics"
-STATE, PROBE = f"`{STATE_TOPIC}`", f"`{PROBE_TOPIC}`"
-MAP = "`mm2-twinlog-offset-map.A.internal`"
-GROUP, CLUSTER = "group `twinlog-A->B`", "the cluster"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One right, and what is seen without it."""
-
-    cluster: str
-    operation: str
-    on: str
-    code: str = "TOPIC_UNAUTHORIZED"
-    stops: str = ""
-    """`topic` or `flow`; nothing where the copy goes on."""
-    guarantee: str = "exact"
-    checked: bool = True
-    """`check` can know of it before the topic exists."""
-    says: str = ""
-    """In the line, where that does not name the ACL in the usual way."""
-    key: str = ""
-    """That avoids the line."""
-    implied_by: str = ""
-    """Another operation on the same, which includes this one: to be without, both must be missing.
-    """
-
-    def __str__(self) -> str:
-        name = self.on.strip("`").removeprefix("mm2-twinlog-").replace(" ", "-")
-        return f"{self.cluster}-{self.operation}-{name}"
 
 
 UNTRIED: Final = "at least once"
@@ -139,12 +116,6 @@ ROWS: Final = (
     ),
 )
 
-FEATURES: Final = (
-    "emit.checkpoints.enabled = false",
-    "emit.heartbeats.enabled = false",
-    "emit.offset-syncs.enabled = false",
-    "twinlog.status.interval.seconds = 0",
-)
 
 AMQ_SOURCE: Final = (
     Grant(operation="READ", kind="topic", name="*"),
@@ -165,70 +136,6 @@ def pair() -> Iterator[SecuredPair]:
         yield clusters
 
 
-numbers = itertools.count()
-
-
-class Flow:
-    """A flow with aliases, topic and users of its own."""
-
-    def __init__(self, pair: SecuredPair, topic: str, folder: Path) -> None:
-        number = next(numbers)
-        self.pair = pair
-        self.source, self.target = f"a{number}", f"b{number}"
-        self.topic, self.remote = topic, f"{self.source}.{topic}"
-        self.path = folder / "mm2.properties"
-        self.users = ("", "")
-        create_topic(pair.source, topic, 2, configs={"retention.ms": "77000"})
-        self.fill()
-
-    def fill(self) -> None:
-        produce(self.pair.source, self.topic, [Outgoing(value=b"%d" % n) for n in range(30)])
-
-    def grant(self, operation: str, on: str) -> Grant:
-        kind, name = {
-            MIRRORED: ("topic", f"{self.topic}*"),
-            REMOTE: ("topic", f"{self.source}.*"),
-            STATE: ("topic", STATE_TOPIC),
-            PROBE: ("topic", PROBE_TOPIC),
-            MAP: ("topic", f"mm2-twinlog-offset-map.{self.source}.internal"),
-            GROUP: ("group", f"twinlog-{self.source}->{self.target}"),
-            CLUSTER: ("cluster", ""),
-        }[on]
-        return Grant(operation=operation, kind=kind, name=name)
-
-    def only(self, rights: list[Row], *lines: str) -> Path:
-        """The configuration, with users that have just these rights."""
-        users = [
-            self.pair.user(
-                cluster,
-                [self.grant(row.operation, row.on) for row in rights if row.cluster == name],
-            )
-            for name, cluster in (("source", self.pair.source), ("target", self.pair.target))
-        ]
-        self.users = users[0], users[1]
-        return self.write(self.users, *lines)
-
-    def write(
-        self,
-        users: tuple[str, str],
-        *lines: str,
-        listener: str = "SASL_PLAINTEXT",
-        mechanism: str | None = "PLAIN",
-    ) -> Path:
-        return self.pair.config(
-            self.path,
-            users,
-            # they have rights of their own, and tests in test_feature_rights.py
-            [f"topics = {self.topic}", *FEATURES, *lines],
-            listener=listener,
-            mechanism=mechanism,
-            aliases=(self.source, self.target),
-        )
-
-    def is_copied(self) -> bool:
-        return read_all(self.pair.target, self.remote) == read_all(self.pair.source, self.topic)
-
-
 @pytest.fixture
 def flow(pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
     return Flow(pair, fresh_topic, tmp_path)
@@ -238,10 +145,6 @@ def once(config: Path) -> FlowSnapshot:
     with Mirror(config, once=True) as mirror:
         (found,) = mirror.wait()
     return found
-
-
-def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
 
 # -- the table -----------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce
+from tests.support.rig import Rig
 from tests.support.topics import create_topic, delete_topic
 from twinlog.sandbox import LocalCluster
 

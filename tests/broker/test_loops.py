@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.circle import (
+from tests.support.circle_of_flows import (
     COUNT,
     IDENTITY,
     Circle,

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.circle import (
+from tests.support.circle_of_flows import (
     COUNT,
     IDENTITY,
     Circle,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.circle import IDENTITY
+from tests.support.circle_of_flows import IDENTITY
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.mirror import Mirror
 from tests.support.rights import Grant, SecuredPair, secured_pair

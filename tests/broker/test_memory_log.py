@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from tests.faults.raw import Writer, send
 from tests.support.memory_log import REMEMBERED, Answer, MemoryLog, MemoryView
+from tests.support.raw import Writer, send
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, delete_records
 from twinlog.cluster.client import ClusterClient

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.eventually import eventually
+from tests.support.rig import Rig
 from tests.support.topics import create_topic, leader
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 

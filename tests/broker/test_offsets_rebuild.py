@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.faults.raw import Writer
-from tests.faults.rig import COMPACTED, MAP_PARTITIONS, Rig
 from tests.support.client import Outgoing, await_markers, eventually, produce, producer, read_all
 from tests.support.eventually import PATIENCE_S
 from tests.support.groups import commit, goes_on
+from tests.support.raw import Writer
+from tests.support.rig import COMPACTED, MAP_PARTITIONS, Rig
 from tests.support.topics import create_topic, delete_records, delete_topic, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import append, read_to_end
@@ -285,7 +285,7 @@ def _shown(rig: Rig) -> list[int]:
 
 
 def is_killed(rig: Rig, rows: int) -> None:
-    command = [sys.executable, "-m", "tests.broker.killed_rebuild", str(rig.config()), str(rows)]
+    command = [sys.executable, "-m", "tests.support.killed_rebuild", str(rig.config()), str(rows)]
     done = subprocess.run(command, cwd=ROOT, check=False, timeout=PATIENCE_S)
     assert done.returncode == -signal.SIGKILL
 

@@ -13,9 +13,9 @@ from typing import Self
 import pytest
 from confluent_kafka import ThrottleEvent
 
-from tests.faults.driver import Driver
 from tests.support.client import eventually, producer
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
 from tests.support.settings import settings_of
 from tests.support.topics import create_topic, delete_topic
 from twinlog.cli.main import run

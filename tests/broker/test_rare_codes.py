@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import Outgoing, eventually, produce, producer
-from tests.support.left import STORAGE_PARTITIONS, Left, outgoing
+from tests.support.left_by_mirror_maker import STORAGE_PARTITIONS, Left, outgoing
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import create_topic
 from twinlog.cli.main import run

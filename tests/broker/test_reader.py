@@ -28,7 +28,7 @@ from tests.support.client import (
 )
 from tests.support.groups import CLEAN_SOON, commit, committed
 from tests.support.topics import (
-    alter_topic_configs,
+    apply_topic_configs,
     create_topic,
     delete_records,
     delete_topic,
@@ -144,7 +144,7 @@ def test_columns_are_what_was_written_with_every_codec(
 
 
 def test_times_of_the_broker(source_cluster: LocalCluster, topic: str, read: Read) -> None:
-    alter_topic_configs(source_cluster, topic, {"message.timestamp.type": "LogAppendTime"})
+    apply_topic_configs(source_cluster, topic, {"message.timestamp.type": "LogAppendTime"})
     produce(source_cluster, topic, [Outgoing(b"k", b"v", (), NOW_MS, 0)])
     (seen,) = all_of(read(includeHeaders=True))
     assert seen.timestamp_type == 2
@@ -165,7 +165,7 @@ def test_what_was_rolled_back_never_appears(
 
 
 def test_a_compacted_log(source_cluster: LocalCluster, topic: str, read: Read) -> None:
-    alter_topic_configs(source_cluster, topic, CLEAN_SOON)
+    apply_topic_configs(source_cluster, topic, CLEAN_SOON)
     for at in range(12):
         produce(source_cluster, topic, [Outgoing(b"%d" % (at % 3), b"%d" % at, partition=0)])
 

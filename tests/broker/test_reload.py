@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.load import Load
 from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.config.load import load

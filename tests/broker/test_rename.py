@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.circle import problems
+from tests.support.circle_of_flows import problems
 from tests.support.client import eventually, produce, read_all
 from tests.support.cutover import Commands
 from tests.support.groups import IDENTITY, Pair, commit, committed, goes_on, numbered

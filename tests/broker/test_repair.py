@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.cutover import killed
 from tests.support.groups import commit, committed
 from tests.support.mirror import EmittingMirror
+from tests.support.rig import Rig
 from twinlog.cli.main import run
 from twinlog.client.repair import TopicRepair
 from twinlog.config.load import load

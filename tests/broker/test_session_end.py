@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.load import Load
 from tests.support.client import read_all
+from tests.support.load import Load
+from tests.support.machine_pace import paced
 from tests.support.mirror import Mirror
-from tests.support.pace import paced
 from tests.support.settings import settings_of
 from tests.support.topics import create_topic
 from twinlog.cluster.client import ClusterClient

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.driver import Driver
-from tests.faults.rig import Rig
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
+from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import topic_names
 from twinlog.cli.commands.mirror import MirrorReport

@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from tests.faults.load import Load
 from tests.support.client import read_all
 from tests.support.eventually import eventually
+from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.control.flow.sharing import Sharing

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.faults import raw, surgery
-from tests.faults.rig import Rig
+from tests.support import raw, surgery
 from tests.support.client import eventually, read_all
 from tests.support.cutover import killed
 from tests.support.groups import commit, committed, goes_on
 from tests.support.mirror import EmittingMirror
-from tests.support.topics import alter_topic_configs, delete_topic, end_offsets, topic_names
+from tests.support.rig import Rig
+from tests.support.topics import apply_topic_configs, delete_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic, quarantine_topic
@@ -110,7 +110,7 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
     with EmittingMirror(rig.config(KEYS), lanes=1) as mirror:
         rig.copied(10)
         assert "does not stand still" in refused_once_told(rig, capsys)
-        alter_topic_configs(rig.target, rig.remote, {LIMIT: "3000"})
+        apply_topic_configs(rig.target, rig.remote, {LIMIT: "3000"})
         put(rig, rig.record(10), large, rig.record(12), rig.record(13))
         for offset, group in groups.items():
             commit(rig.source, group, rig.topic, offset)
@@ -144,7 +144,7 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
     rig.offsets_are_exact()
 
     # whatever the topic takes now: every later start, and a map that is made anew, leave it out
-    alter_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
+    apply_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
     delete_topic(rig.target, offset_map_topic(rig.alias))
     assert run(["offsets", "rebuild", str(rig.config()), "--yes"]) == 0
     assert [(r.ordinal, r.upstream) for r in rig.map().runs] == [(0, 0), (11, 12)]
@@ -197,7 +197,7 @@ def test_record_that_the_target_refuses_is_left_out_under_the_same_name(
     rig.put(range(3))
     with EmittingMirror(rig.config(KEYS), lanes=1) as mirror:
         rig.copied(3)
-        alter_topic_configs(rig.target, rig.remote, {"cleanup.policy": "compact"})
+        apply_topic_configs(rig.target, rig.remote, {"cleanup.policy": "compact"})
         put(rig, rig.record(3), rig.record(4)._replace(key=None), rig.record(5))
         stands_at(mirror, rig, Skip(first=4, next=5), "RECORD_REFUSED")
         assert end_offsets(rig.target, rig.remote) == {0: 3}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
+from tests.support.rig import Rig
 from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.sandbox import LocalCluster
 

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import pytest
 
-from tests.faults.driver import Driver
 from tests.support.client import (
     Outgoing,
     consumer,
@@ -24,6 +23,7 @@ from tests.support.client import (
 from tests.support.cutover import killed
 from tests.support.groups import commit, committed, numbered
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
 from tests.support.rights import SecuredPair
 from tests.support.switchover_case import CREATE_ACLS, Case
 from tests.support.topics import allow, topic_names

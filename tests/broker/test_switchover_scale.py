@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +21,10 @@ from tests.support.live import LiveProducer
 from tests.support.mirror import Mirror
 from tests.support.rights import SECRET, SecuredPair, secured_pair
 from tests.support.topics import allow, create_topic, end_offsets, topic_names
+from twinlog.cluster.net.connection import Connection
+from twinlog.cluster.net.protocol import Message
 
-pytestmark = [pytest.mark.broker, pytest.mark.long, pytest.mark.xdist_group("switchover")]
+pytestmark = [pytest.mark.broker, pytest.mark.alone]
 
 TOPICS = [f"orders-{number}" for number in range(100)]
 PARTITIONS = 10
@@ -66,8 +69,24 @@ def places(group: int) -> list[Assigned]:
     ]
 
 
+def sent_by_this_thread(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of requests, in their order."""
+    sent, ours, begin = list[str](), threading.get_ident(), Connection.begin
+
+    def begun(connection: Connection, request: Message, **versions: int | None) -> None:
+        if threading.get_ident() == ours:
+            sent.append(type(request).__name__)
+        begin(connection, request, **versions)
+
+    monkeypatch.setattr(Connection, "begin", begun)
+    return sent
+
+
 def test_producers_are_interrupted_for_at_most_ten_seconds(
-    pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pair: SecuredPair,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for topic in TOPICS:
         create_topic(pair.source, topic, partitions=PARTITIONS)
@@ -105,14 +124,17 @@ def test_producers_are_interrupted_for_at_most_ten_seconds(
             sum(end_offsets(pair.target, last).values()) >= PARTITIONS * RECORDS
         )
 
+    sent = sent_by_this_thread(monkeypatch)
     shop = LiveProducer(over, (keys[0], TOPICS[0]), (keys[1], f"A.{TOPICS[0]}"))
     with Mirror(file) as mirror:
         eventually(is_copied)
         with shop:
             eventually(lambda: commands.do("plan")[0] == 0, what="open gates")
             threading.Thread(target=follow, daemon=True).start()
+            sent.clear()
             code, out, err = commands.do("run", "--yes", "--hook", hook)
             assert code == 0, (out, err)
+            behind_the_fence = Counter(sent[sent.index("CreateAclsRequest") :])
             eventually(lambda: shop.works() and shop.first_there_at)
             shop.end()
         mirror.stop()
@@ -125,4 +147,6 @@ def test_producers_are_interrupted_for_at_most_ten_seconds(
         found = client.committed(asked, timeout=PATIENCE_S)
         assert {(one.topic, one.partition): one.offset for one in found} == wanted
         client.close()
+    assert behind_the_fence["OffsetCommitRequest"] == GROUPS
+    assert behind_the_fence.total() < len(TOPICS) * PARTITIONS, "not one for each partition"
     assert shop.gap_s < MOST_S

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Rig
+from tests.support import raw
 from tests.support.client import read_all
+from tests.support.rig import Rig
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import TwinlogError
 from twinlog.sandbox import LocalCluster

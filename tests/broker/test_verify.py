@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import COMPACTED, Rig
+from tests.support import raw
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
 from tests.support.groups import commit
+from tests.support.rig import COMPACTED, Rig
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import create_topic
 from twinlog.cli.main import run

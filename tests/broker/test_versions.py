@@ -7,21 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import surgery
-from tests.faults.load import Load
-from tests.faults.rig import Rig
-from tests.faults.rig import kill as kill_pids
+from tests.support import surgery
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
 from tests.support.groups import Pair, committed
+from tests.support.kafka_versions import SOURCES, TARGETS
+from tests.support.load import Load
 from tests.support.mirror import Mirror
+from tests.support.rig import Rig
+from tests.support.rig import kill as kill_pids
 from tests.support.share import begin_at
 from tests.support.topics import create_topic
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
 
-SOURCES = ("2.8.2", "3.4.1", "3.9.1", "4.3.0")
-TARGETS = ("3.4.1", "3.9.1", "4.3.0")
 OLDEST = (SOURCES[0], TARGETS[0])
 WRITES_OLD_FORMATS = "2.8.2"
 """3.0 and later write magic 2 whatever message.format.version says."""

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.support.java import kafka_jvm
-from tests.support.led import led_flow
+from tests.support.led_flow import led_flow
 from tests.support.properties import flow_of, loader
 from tests.support.topics import create_topic, topic_configs
 from twinlog.cluster.client import ClusterClient

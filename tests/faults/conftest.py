@@ -6,18 +6,17 @@ Both may be restarted by a test, and are back before it ends. Their versions may
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.clusters import LENT
 from tests.support.eventually import PATIENCE_S
+from tests.support.kafka_versions import FAULT_SOURCE, FAULT_TARGET
+from tests.support.rig import Rig
 from twinlog.sandbox import QUICK_JVM, LocalCluster
-from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 
 CONFIG: Final = {
     # a broker looks every 10 minutes for producer ids to forget; nobody waits that long here
@@ -35,9 +34,6 @@ SOON_BACK: Final = {"broker.session.timeout.ms": "2500", "broker.heartbeat.inter
 frozen for longer, and must not be fenced for it.
 """
 HEAP_MB: Final = 256
-SOURCE_VERSION, _, TARGET_VERSION = os.environ.get(
-    "TWINLOG_FAULT_VERSIONS", f"{KAFKA_VERSION}:{KAFKA_VERSION}"
-).partition(":")
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def fault_source() -> LocalCluster:
         "fault_source",
         lambda: LocalCluster(
             "fault-source",
-            version=SOURCE_VERSION,
+            version=FAULT_SOURCE,
             config=CONFIG | SOON_BACK,
             heap_mb=HEAP_MB,
             jvm_flags=QUICK_JVM,
@@ -62,7 +58,7 @@ def fault_target() -> LocalCluster:
         "fault_target",
         lambda: LocalCluster(
             "fault-target",
-            version=TARGET_VERSION,
+            version=FAULT_TARGET,
             config=CONFIG,
             heap_mb=HEAP_MB,
             jvm_flags=QUICK_JVM,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
-from tests.faults.surgery import cut_log
 from tests.support.client import Outgoing, eventually, produce
+from tests.support.rig import Rig
+from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, delete_records, delete_topic
 from twinlog.cli.main import run
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.faults.rig import Rig
 from tests.support.board import queries
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.groups import commit
 from tests.support.mirror import Mirror
 from tests.support.monitor import Series, ask, series, served
 from tests.support.prometheus import RULES, Prometheus, check, promtool, steady
+from tests.support.rig import Rig
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.server import WebServer
 

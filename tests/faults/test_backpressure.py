@@ -10,9 +10,9 @@ from typing import Final
 import psutil
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
 from tests.support.quotas import quota
+from tests.support.rig import Rig
 from tests.support.topics import create_topic, end_offsets
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

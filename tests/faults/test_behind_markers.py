@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.rig import Rig, kill
 from tests.support.client import Outgoing, eventually, produce_transaction
-from tests.support.topics import alter_topic_configs, delete_records
+from tests.support.rig import Rig, kill
+from tests.support.topics import apply_topic_configs, delete_records
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -19,9 +19,9 @@ def transaction(rig: Rig, first: int, count: int, *, commit: bool = True) -> Non
 
 
 def retention_takes_all(rig: Rig) -> None:
-    alter_topic_configs(rig.source, rig.topic, {"retention.ms": "500"})
+    apply_topic_configs(rig.source, rig.topic, {"retention.ms": "500"})
     eventually(lambda: rig.source_start() == rig.source_end(), what="retention")
-    alter_topic_configs(rig.source, rig.topic, {"retention.ms": "-1"})
+    apply_topic_configs(rig.source, rig.topic, {"retention.ms": "-1"})
 
 
 @pytest.mark.parametrize("prefixed", [True, False], ids=["ours alone", "shared"])

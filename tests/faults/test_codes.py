@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faults import raw
-from tests.faults.driver import Driver
-from tests.faults.rig import Rig, freeze, kill, thaw
+from tests.support import raw
 from tests.support.client import eventually, produce_transaction
 from tests.support.clusters import private_cluster
 from tests.support.mirror import Mirror
-from tests.support.topics import alter_topic_configs, delete_records
+from tests.support.mirror_process import Driver
+from tests.support.rig import Rig, freeze, kill, thaw
+from tests.support.topics import apply_topic_configs, delete_records
 from twinlog.mirror.names.naming import offset_map_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -133,12 +133,12 @@ def test_map_topic_that_takes_no_row(rig: Rig) -> None:
     with rig.mirror() as mirror:
         rig.copied(10)
         limit = "max.message.bytes"
-        alter_topic_configs(rig.target, offset_map_topic(rig.alias), {limit: ANY_ROW})
+        apply_topic_configs(rig.target, offset_map_topic(rig.alias), {limit: ANY_ROW})
         kill(mirror.leases.pids())
         rig.put(range(10, 20))
         comes_up(mirror, "MAP_REFUSED")
         assert rig.numbers() == list(range(10)), "nothing is copied that the map does not announce"
-        alter_topic_configs(rig.target, offset_map_topic(rig.alias), {limit: "1048588"})
+        apply_topic_configs(rig.target, offset_map_topic(rig.alias), {limit: "1048588"})
         at_end(rig, mirror, 20)
         mirror.stop()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.load import Load
-from tests.faults.rig import Rig
 from tests.support.client import eventually
+from tests.support.load import Load
+from tests.support.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Rig
+from tests.support import raw
 from tests.support.client import (
     CREATE_TIME,
     LOG_APPEND_TIME,
@@ -17,6 +16,7 @@ from tests.support.client import (
     produce_transaction,
     read_all,
 )
+from tests.support.rig import Rig
 from tests.support.topics import alter_topic_configs, create_topic
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import encode_batch

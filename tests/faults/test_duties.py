@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from tests.faults.rig import DAY_MS, Rig
 from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.rig import DAY_MS, Rig
 from tests.support.topics import (
     alter_topic_configs,
     create_topic,

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.load import Load
-from tests.faults.rig import OLD, Rig
-from tests.faults.test_kill_lanes import arrived, send_signals
+from tests.support import raw
 from tests.support.client import eventually, read_all
+from tests.support.load import Load
+from tests.support.machine_pace import paced
 from tests.support.mirror import Mirror
-from tests.support.pace import paced
+from tests.support.rig import OLD, Rig, arrived, send_signals
 from tests.support.topics import add_partitions, create_topic, delete_records, delete_topic
 from twinlog.cluster.topics import admin
 from twinlog.control.lanes.fan_producers import known_fan_producers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.rig import Rig
-from tests.faults.test_h03_offset_map import rows
+from tests.support.map_rows import rows
+from tests.support.rig import Rig
 from tests.support.topics import delete_records
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

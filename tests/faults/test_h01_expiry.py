@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import DAY_MS, OLD, Rig, freeze, thaw
+from tests.support import raw
 from tests.support.client import eventually
-from tests.support.topics import alter_topic_configs, create_topic
+from tests.support.rig import DAY_MS, OLD, Rig
+from tests.support.rounds import REPORT, Rounds, lane_rounds
+from tests.support.topics import apply_topic_configs, create_topic
 from twinlog.cluster.topics import admin
 from twinlog.control.flow.flow_setup import FlowSetup
 
@@ -67,7 +68,7 @@ def test_batch_refused_between_others_is_neither_lost_nor_overtaken(
     with rig.mirror(prelude=prelude) as mirror:
         rig.copied(10)
         rig.forgotten()
-        alter_topic_configs(rig.target, rig.remote, refuses)
+        apply_topic_configs(rig.target, rig.remote, refuses)
         rig.put_at_once(
             [rig.record(n, age_ms=OLD, size=1000)._replace(key=None) for n in range(10, 15)],
             [rig.record(n) for n in range(15, 20)],
@@ -78,7 +79,7 @@ def test_batch_refused_between_others_is_neither_lost_nor_overtaken(
         found = rig.numbers()
         assert found == list(range(len(found))), "nothing overtakes the refused batch"
         if takes:
-            alter_topic_configs(rig.target, rig.remote, takes)
+            apply_topic_configs(rig.target, rig.remote, takes)
         rig.copied(25)
         mirror.stop()
     assert rig.numbers() == list(range(25))
@@ -93,7 +94,7 @@ def test_gap_that_was_written_is_told_with_its_range_at_once_and_at_a_restart(ri
     with rig.mirror(prelude=NEVER_ONE_AT_A_TIME) as mirror:
         rig.copied(10)
         rig.forgotten()
-        alter_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
+        apply_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
         rig.put_at_once(
             [rig.record(n, age_ms=OLD, size=1000) for n in range(10, 15)],
             [rig.record(n) for n in range(15, 20)],
@@ -119,7 +120,7 @@ def test_gap_in_a_topic_that_others_write_to_is_told_again_at_a_restart(rig: Rig
         rig.copied(10)
         mirror.eventually(lambda parts: parts[0].lag == 0)
         rig.forgotten()
-        alter_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
+        apply_topic_configs(rig.target, rig.remote, {"max.message.bytes": "3000"})
         rig.put_at_once(
             [rig.record(n, age_ms=OLD, size=1000) for n in range(10, 15)],
             [rig.record(n) for n in range(15, 20)],
@@ -152,31 +153,44 @@ def test_compacted_target_that_refuses_a_record_without_key_gets_nothing_behind_
         )
         mirror.eventually(lambda parts: parts[0].code == "RECORD_REFUSED")
         assert rig.numbers() == list(range(10))
-        alter_topic_configs(rig.target, rig.remote, {"cleanup.policy": "delete"})
+        apply_topic_configs(rig.target, rig.remote, {"cleanup.policy": "delete"})
         rig.copied(25)
         mirror.stop()
     rig.same()
     rig.offsets_are_exact()
 
 
-def in_flight_while_the_target_hangs(rig: Rig, *, age_ms: int, least: int) -> int:
-    """How many batches a lane has sent that were not answered; so many are waited for."""
+SENT = """
+from twinlog.lane.sides.target_side import TargetSide
+submit = TargetSide._submit
+def noted(self, connection, batches, ids):
+    with open({path!r}, "a") as file:
+        file.write("x" * sum(batch.count for _, batch in batches.values()))
+    return submit(self, connection, batches, ids)
+TargetSide._submit = noted
+"""
+"""A byte for each record that is sent, in a file."""
+
+
+def in_flight_while_the_target_hangs(
+    rig: Rig, folder: Path, rounds: Rounds, *, age_ms: int, least: int
+) -> int:
+    """How many records a lane has sent that were not answered; so many are waited for."""
     rig.create()
     rig.put(range(10), age_ms=age_ms)
-    with rig.mirror() as mirror:
+    sent = folder / "sent"
+    with rig.mirror(prelude=SENT.format(path=str(sent))) as mirror:
         rig.copied(10)
+        before = sent.stat().st_size
         batches = [[rig.record(n, age_ms=age_ms)] for n in range(10, 18)]
         try:
             # not for long: a broker that is silent for 6 s loses its partitions
             rig.put_at_once(*batches, before=lambda: rig.target.freeze(1))
-            time.sleep(2.0)
-            freeze(mirror.leases.pids())
+            eventually(lambda: sent.stat().st_size - before >= least)
+            rounds.pass_by(REPORT, 1)
+            found = sent.stat().st_size - before
         finally:
             rig.target.thaw(1)
-        eventually(lambda: rig.end() - 10 >= least)
-        time.sleep(0.3)
-        found = rig.end() - 10
-        thaw(mirror.leases.pids())
         rig.copied(18)
         mirror.stop()
     rig.same()
@@ -184,8 +198,12 @@ def in_flight_while_the_target_hangs(rig: Rig, *, age_ms: int, least: int) -> in
 
 
 @pytest.mark.parametrize(("age_ms", "batches"), [(0, 8), (OLD, 1)], ids=["fresh", "old"])
-def test_only_records_that_keep_us_known_are_pipelined(rig: Rig, age_ms: int, batches: int) -> None:
-    assert in_flight_while_the_target_hangs(rig, age_ms=age_ms, least=batches) == batches
+def test_only_records_that_keep_us_known_are_pipelined(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_ms: int, batches: int
+) -> None:
+    rounds = lane_rounds(monkeypatch)
+    found = in_flight_while_the_target_hangs(rig, tmp_path, rounds, age_ms=age_ms, least=batches)
+    assert found == batches
 
 
 @pytest.mark.parametrize(
@@ -194,9 +212,17 @@ def test_only_records_that_keep_us_known_are_pipelined(rig: Rig, age_ms: int, ba
     ids=["default-believed", "configured", "not-configured"],
 )
 def test_user_who_may_not_read_the_expiry_of_a_target_that_forgets_after_a_minute(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, told_ms: int | None, batches: int
+    rig: Rig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told_ms: int | None,
+    batches: int,
 ) -> None:
     # an ordinary user is refused DescribeConfigs on brokers; then this value is all there is
     monkeypatch.setattr(FlowSetup, "_expiry", lambda _self, _target: told_ms)
+    rounds = lane_rounds(monkeypatch)
     with rig.target_forgets_after(60_000):
-        assert in_flight_while_the_target_hangs(rig, age_ms=120_000, least=batches) == batches
+        found = in_flight_while_the_target_hangs(
+            rig, tmp_path, rounds, age_ms=120_000, least=batches
+        )
+    assert found == batches

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import OLD, Rig, freeze, kill, thaw
+from tests.support import raw
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.lanes import ProcessJob
+from tests.support.rig import OLD, Rig, freeze, kill, thaw
+from tests.support.rounds import REPORT, lane_rounds
 from tests.support.topics import create_topic
 from twinlog.cluster.topics import admin
 
@@ -87,7 +88,7 @@ def test_lane_frozen_past_its_deadline_writes_nothing_when_it_wakes(
             rig.copied(20)
             rig.forgotten()
             thaw(frozen)
-            time.sleep(1.0)
+            eventually(lambda: not {*frozen} & {*mirror.leases.pids()}, what="its end")
             rig.put(range(20, 25), age_ms=OLD)
             rig.copied(25)
         (part,) = mirror.eventually(lambda parts: parts[0].lag == 0)
@@ -122,10 +123,13 @@ def test_killed_in_the_midst_of_old_records(rig: Rig, victim: str) -> None:
     rig.offsets_are_exact()
 
 
-def test_late_request_of_old_records_behind_a_start_where_we_were_known(rig: Rig) -> None:
+def test_late_request_of_old_records_behind_a_start_where_we_were_known(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The target remembers us by a fresh record, so nobody waits; the next ones are old, and behind
     them it forgets us: a request of the dead lane would be taken for a new one.
     """
+    rounds = lane_rounds(monkeypatch)
     rig.create()
     rig.put(range(10))
     with rig.mirror() as mirror:
@@ -134,7 +138,8 @@ def test_late_request_of_old_records_behind_a_start_where_we_were_known(rig: Rig
         kill(dead)
         rig.put(range(10, 20), age_ms=OLD)
         eventually(lambda: mirror.leases.pids() and mirror.leases.pids() != dead, what="a new lane")
-        time.sleep(2.0)  # in which a lane that does not wait copies them, and is forgotten
+        mirror.eventually(lambda parts: parts[0].lag == 10)
+        rounds.pass_by(REPORT)  # a lane that does not wait copies them, and is forgotten
         late = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
         late.send([rig.record(n, age_ms=OLD) for n in range(10, 20)], 10).expect_ok()
         rig.put(range(20, 30))

@@ -7,19 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import COMPACTED, Rig, kill, thaw
+from tests.support import raw
 from tests.support.client import eventually, produce_transaction
+from tests.support.map_rows import HOLDS_ITS_DATA, rows, write_row
+from tests.support.rig import COMPACTED, Rig, kill, thaw
 from tests.support.topics import create_topic, delete_records
 from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.flow_setup import PreparedFlow
-from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, map_partition, run_at
-from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, run_at
 from twinlog.mirror.state.generations import FlowHistory
-from twinlog.model import TopicPartition
-from twinlog.wire.records import Record
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -39,32 +36,6 @@ def freeze_then_send(*arguments):
     return send_one(*arguments)
 TargetSide._submit_one = freeze_then_send
 """
-
-HOLDS_ITS_DATA = """
-import os
-from twinlog.lane.sides.target_side import TargetSide
-pump = TargetSide.pump
-def hold(*arguments):
-    if not os.path.exists({flag!r}):
-        pump(*arguments)
-TargetSide.pump = hold
-"""
-
-
-def rows(rig: Rig) -> list[ChunkRow]:
-    """All rows of the partition's map, in log order."""
-    topic = offset_map_topic(rig.alias)
-    partition = map_partition(rig.here, MAP_PARTITIONS)
-    return [
-        ChunkRow.decode(r.key, r.value)
-        for r in read_to_end(rig.target_client, topic, partition)
-        if r.key is not None and r.value is not None
-    ]
-
-
-def write_row(rig: Rig, row: ChunkRow) -> None:
-    home = TopicPartition(offset_map_topic(rig.alias), map_partition(rig.here, MAP_PARTITIONS))
-    append(rig.target_client, home, [Record(0, rig.began_ms, *row.encode())])
 
 
 def naive_upstream(rig: Rig, ordinal: int) -> int:

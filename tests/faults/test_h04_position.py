@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import COMPACTED, OLD, Rig
-from tests.faults.surgery import cut_log
-from tests.faults.test_h03_offset_map import rows, write_row
+from tests.support import raw
 from tests.support.client import Outgoing, eventually, produce
+from tests.support.map_rows import rows, write_row
+from tests.support.rig import COMPACTED, OLD, Rig
+from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, delete_records
 from twinlog.cluster.topics import admin
 from twinlog.mirror.map.offset_map import Mark

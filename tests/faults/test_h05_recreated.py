@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import KafkaException
 
-from tests.faults import raw
-from tests.faults.conftest import TARGET_VERSION
-from tests.faults.rig import Rig
+from tests.support import raw
 from tests.support.client import eventually
+from tests.support.kafka_versions import FAULT_TARGET
+from tests.support.recreated import recreate_source, recreate_target
+from tests.support.rig import Rig
 from tests.support.topics import create_topic, delete_records, delete_topic
 from twinlog.cluster.topics import admin
 from twinlog.sandbox import LocalCluster
@@ -19,25 +19,7 @@ from twinlog.sandbox.kafka_jars import KAFKA_VERSION
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 
-def recreate_target(rig: Rig) -> None:
-    delete_topic(rig.target, rig.remote)
-    create_topic(rig.target, rig.remote)
-
-
-def recreate_source(rig: Rig) -> None:
-    delete_topic(rig.source, rig.topic)
-
-    def made() -> bool:
-        try:
-            rig.create()
-        except KafkaException as error:
-            raise AssertionError(str(error)) from error
-        return True
-
-    eventually(made)  # with ZooKeeper a deleted topic is there for a while
-
-
-@pytest.mark.skipif(TARGET_VERSION != KAFKA_VERSION, reason="Produce takes topic ids since 4.1")
+@pytest.mark.skipif(FAULT_TARGET != KAFKA_VERSION, reason="Produce takes topic ids since 4.1")
 def test_naive_writer_goes_on_in_the_new_topic_where_the_old_one_ended(rig: Rig) -> None:
     create_topic(rig.target, rig.remote)
     us = admin.init_producer_id(rig.target_client).producer_id

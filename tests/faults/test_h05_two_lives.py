@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.rig import Rig
 from tests.support.topics import (
     create_topic,
     delete_records,

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Rig, freeze, thaw
-from tests.faults.surgery import cut_log
-from tests.support.client import eventually
+from tests.support import raw
+from tests.support.rewritten_source import expect_diverged, fill, put_others, rewrite
+from tests.support.rig import Rig, freeze, thaw
 from tests.support.topics import delete_records
 from twinlog.sandbox import LocalCluster
 
@@ -62,31 +61,6 @@ def test_records_deleted_after_they_were_copied_are_no_loss(flow: Rig) -> None:
         mirror.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
         mirror.stop()
     assert flow.numbers() == list(range(20))
-
-
-def rewrite(rig: Rig) -> None:
-    """The source forgets upstream records [30, ...)."""
-    cut_log(rig.source, rig.here, 30)
-    rig.source.restart(1)
-
-
-def put_others(rig: Rig, numbers: range) -> None:
-    def done() -> bool:
-        rig.put([n + 1000 for n in numbers])  # refused until the broker knows that it leads
-        return True
-
-    eventually(done)
-
-
-def fill(rig: Rig) -> None:
-    rig.create()
-    for start in range(0, 50, 10):
-        rig.put(range(start, start + 10))
-
-
-def expect_diverged(code: str, message: str) -> None:
-    assert code == "SOURCE_DIVERGED"
-    assert "[30, 50)" in message
 
 
 def test_log_cut_under_a_running_mirror(rig: Rig) -> None:

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import OLD, Rig, freeze, thaw
+from tests.support import raw
 from tests.support.client import eventually
 from tests.support.quotas import quota
+from tests.support.rig import OLD, Rig, freeze, thaw
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic
 from twinlog.cluster.net.connection import Connection

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from tests.faults.rig import COUNTS_ROUNDS, MAP_PARTITIONS, Rig
 from tests.support.client import eventually, producer, read_all
 from tests.support.eventually import PATIENCE_S
-from tests.support.topics import alter_topic_configs
+from tests.support.rig import COUNTS_ROUNDS, MAP_PARTITIONS, Rig
+from tests.support.topics import apply_topic_configs
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.mirror.map.map_tail import RUNS_PER_CHUNK
 from twinlog.mirror.names.naming import offset_map_topic
@@ -66,7 +66,7 @@ def test_compacted_source_with_a_gap_behind_every_record(rig: Rig, tmp_path: Pat
     assert len(newest(rows)) <= len(known.runs) // RUNS_PER_CHUNK + 2, "one value for each chunk"
     assert sum(newest(rows).values()) < data / 12, "after compaction"
     # and the cleaner does find it so
-    alter_topic_configs(rig.target, offset_map_topic(rig.alias), CLEAN_SOON)
+    apply_topic_configs(rig.target, offset_map_topic(rig.alias), CLEAN_SOON)
     rig.put(range(RECORDS + 1, RECORDS + 11), age_ms=AGE_MS)
     rig.copy_once()
     eventually(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Numbered, Rig
+from tests.support import raw
 from tests.support.client import eventually
-from tests.support.topics import alter_topic_configs, create_topic, delete_records
+from tests.support.rig import Numbered, Rig
+from tests.support.topics import apply_topic_configs, create_topic, delete_records
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import TwinlogError
 from twinlog.wire.record_batch import Codec, read_headers
@@ -75,7 +75,7 @@ def test_target_that_was_compacted(rig: Rig) -> None:
     rig.create()
     rig.put(range(40), keys=FOUR_KEYS)
     rig.copy_once()
-    alter_topic_configs(
+    apply_topic_configs(
         rig.target,
         rig.remote,
         {

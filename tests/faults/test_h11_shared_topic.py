@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Numbered, Rig
 from tests.support.client import Outgoing, eventually, produce, produce_transaction, read_all
 from tests.support.mirror import Mirror
+from tests.support.rig import Numbered, Rig
 from tests.support.topics import create_topic, delete_records, delete_topic
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.mirror.map.offset_map import run_at_upstream
@@ -210,9 +209,10 @@ def test_markers_and_rolled_back_records_at_the_source_are_nothing_new(flow: Rig
         flow.copied(5)
         write_foreign(flow)
         mirror.eventually(is_taken_over)
+        known, starts = mirror.partition(flow.here), mirror.partition(flow.here).term.start
         produce_transaction(flow.source, flow.topic, batch, commit=False)
-        time.sleep(4)
-        mirror.eventually(is_taken_over)
+        # its end has moved, so it is looked at again
+        eventually(lambda: known.term.start > starts and known.is_taken_over)
         produce_transaction(flow.source, flow.topic, batch, commit=True)
         mirror.eventually(lambda parts: parts[0].code == TAKEN_OVER)
         mirror.stop()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Rig
+from tests.support import raw
 from tests.support.client import Outgoing, produce
+from tests.support.rig import Rig
 from tests.support.topics import create_topic, delete_topic
 from twinlog.cluster.topics import admin
 from twinlog.mirror.names.naming import STATE_TOPIC

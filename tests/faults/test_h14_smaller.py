@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
-from tests.faults.surgery import log_file
 from tests.support.client import eventually, read_all
 from tests.support.records import message
+from tests.support.rig import Rig
+from tests.support.surgery import log_file
 from tests.support.topics import alter_topic_configs
 from twinlog.sandbox import LocalCluster
 

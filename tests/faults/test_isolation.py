@@ -7,14 +7,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.faults import surgery
-from tests.faults.rig import Rig, kill
+from tests.support import surgery
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.mirror import Mirror
-from tests.support.topics import alter_topic_configs, create_topic, delete_topic, end_offsets
+from tests.support.rig import Rig, kill
+from tests.support.topics import apply_topic_configs, create_topic, delete_topic, end_offsets
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -113,7 +114,7 @@ def test_record_that_no_batch_of_the_target_can_hold(rig: Rig) -> None:
     with mirrored(rig) as (mirror, neighbours):
         rig.copied(5)
         neighbours.go_on()
-        alter_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
+        apply_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
         rig.put(range(5, 10))
         rig.put([10], size=4000)
         rig.put([11])
@@ -127,7 +128,7 @@ def test_record_that_no_batch_of_the_target_can_hold(rig: Rig) -> None:
         tried_again(rig, mirror)
         neighbours.go_on()
         assert rig.numbers() == list(range(10)), "nothing behind it went before it"
-        alter_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
+        apply_topic_configs(rig.target, rig.remote, {LIMIT: "1000000"})
         recovered(rig, mirror, 12)
 
 
@@ -136,7 +137,7 @@ def test_limit_that_was_lowered_below_whole_batches_only_makes_them_smaller(rig:
     rig.put(range(5))
     with mirrored(rig) as (mirror, neighbours):
         rig.copied(5)
-        alter_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
+        apply_topic_configs(rig.target, rig.remote, {LIMIT: "2000"})
         rig.put(range(5, 25), size=500)  # refused once as one batch, then split
         neighbours.go_on()
         recovered(rig, mirror, 25)
@@ -172,8 +173,25 @@ def test_corrupt_bytes_in_the_source_log(rig: Rig, damage: Damage) -> None:
 
 STALLS_AFTER_S = 1.0
 STALLS_SOON = (
-    f"import twinlog.lane.watches.stalls as stalls; stalls.STALLED_AFTER_S = {STALLS_AFTER_S}"
+    f"import twinlog.lane.watches.stalls as stalls; stalls.STALLED_AFTER_S = {STALLS_AFTER_S}\n"
 )
+COUNTS_LOOKS = (
+    STALLS_SOON
+    + """
+found = stalls.StallWatch._on_found
+def counted(*arguments):
+    with open({path!r}, "a") as file:
+        file.write("x")
+    return found(*arguments)
+stalls.StallWatch._on_found = counted
+"""
+)
+"""A byte for each look at partitions that are asked in vain, in a file."""
+
+
+def looked_in_vain(path: Path) -> None:
+    """What the first look found would have been told by the third."""
+    eventually(lambda: path.exists() and path.stat().st_size >= 3, what="three looks")
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
@@ -210,7 +228,7 @@ def test_segment_that_the_source_jumps_over(
     rig.create(cleanup_policy=policy, min_cleanable_dirty_ratio="1")
     rig.put(range(10))
     rig.put(range(10, 20))
-    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+    apply_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
     rig.put(range(20, 30))  # begins a segment
     surgery.swell_length(rig.source, rig.here, 10)
     with mirrored(rig) as (mirror, neighbours):
@@ -233,7 +251,7 @@ def test_segment_that_the_source_jumps_over_in_one_go(
 ) -> None:
     rig.create()
     rig.put(range(10))
-    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+    apply_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
     rig.put(range(10, 20))
     surgery.swell_length(rig.source, rig.here, 0)
     rig.copy_once()  # a partition does not leave before it is known what was compacted
@@ -246,7 +264,7 @@ def compacted(rig: Rig) -> None:
     rig.create(cleanup_policy="compact", min_cleanable_dirty_ratio="1")
     rig.put([0])
     rig.put([1])
-    alter_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
+    apply_topic_configs(rig.source, rig.topic, {"segment.ms": "500"})
 
 
 def swallow_last(rig: Rig) -> None:
@@ -258,18 +276,21 @@ def partitions(mirror: Mirror) -> list[PartitionSnapshot]:
     return [part for flow in mirror.snapshots for part in flow.partitions]
 
 
-def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(rig: Rig) -> None:
+def test_compacted_log_with_nothing_before_an_open_transaction_is_sound(
+    rig: Rig, tmp_path: Path
+) -> None:
+    looks = tmp_path / "looks"
     compacted(rig)
 
     def mirrored_meanwhile() -> None:
         swallow_last(rig)
         mirror.__enter__()
         rig.copied(1)
-        time.sleep(5 * STALLS_AFTER_S)
+        looked_in_vain(looks)
         found = [(part.code, part.upstream, part.lag) for part in partitions(mirror)]
         assert found == [("", 1, 1)]
 
-    mirror = rig.mirror(prelude=STALLS_SOON)
+    mirror = rig.mirror(prelude=COUNTS_LOOKS.format(path=str(looks)))
     try:
         rig.put_at_once([rig.record(2)], before=mirrored_meanwhile)
         rig.copied(2)
@@ -291,12 +312,13 @@ def test_once_ends_before_an_open_transaction_with_nothing_in_front_of_it(rig: R
     assert rig.numbers() == [0, 2]
 
 
-def test_once_does_not_end_before_a_damaged_last_batch(rig: Rig) -> None:
+def test_once_does_not_end_before_a_damaged_last_batch(rig: Rig, tmp_path: Path) -> None:
+    looks = tmp_path / "looks"
     compacted(rig)
     surgery.swell_length(rig.source, rig.here, 1)
-    with rig.mirror(once=True, prelude=STALLS_SOON) as mirror:
+    with rig.mirror(once=True, prelude=COUNTS_LOOKS.format(path=str(looks))) as mirror:
         rig.copied(1)
-        time.sleep(5 * STALLS_AFTER_S)
+        looked_in_vain(looks)
         assert [(part.state, part.lag) for part in partitions(mirror)] == [("COPYING", 1)]
 
 
@@ -313,10 +335,10 @@ def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch
         mirror.eventually(lambda parts: [p.state for p in of(parts, rig.topic)] == ["RELEASED"])
         neighbours.go_on()
         assert rig.numbers() == list(range(5))
-        # it is looked for before the next refresh is due
+        # it is looked for before the next refresh is due, 600 s after the start
         create_topic(rig.source, rig.topic)
         mirror.eventually(
-            lambda parts: [p.code for p in of(parts, rig.topic)] == ["SOURCE_RECREATED"], 10
+            lambda parts: [p.code for p in of(parts, rig.topic)] == ["SOURCE_RECREATED"]
         )
         neighbours.go_on()
     assert rig.numbers() == list(range(5))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from tests.faults.load import Load
-from tests.faults.rig import Rig
 from tests.support.client import eventually
+from tests.support.load import Load
 from tests.support.mirror import Mirror
+from tests.support.rig import Rig
 from tests.support.topics import create_topic, end_offsets, leader
 from twinlog.sandbox import LocalCluster
 

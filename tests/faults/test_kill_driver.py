@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.driver import Driver
-from tests.faults.load import Load
-from tests.faults.rig import Rig
 from tests.support.client import eventually
+from tests.support.load import Load
+from tests.support.mirror_process import Driver
+from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic, end_offsets
 from twinlog.sandbox import LocalCluster

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.load import Load
-from tests.faults.rig import Rig
 from tests.support.client import eventually
+from tests.support.load import Load
 from tests.support.mirror import Mirror
+from tests.support.rig import Rig, arrived, send_signals
 from tests.support.topics import create_topic, end_offsets
 from twinlog.sandbox import LocalCluster
 
@@ -32,10 +31,6 @@ def flow(
         yield rig
 
 
-def arrived(rig: Rig) -> int:
-    return sum(end_offsets(rig.target, rig.remote).values())
-
-
 def under_load(
     rig: Rig, mirror: Mirror, trouble: Callable[[Load], None], *, seconds: float
 ) -> None:
@@ -50,14 +45,6 @@ def under_load(
         mirror.stop()
     rig.same()
     assert arrived(rig) == count
-
-
-def send_signals(pids: list[int], number: signal.Signals) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            continue  # its lease has just ended
 
 
 @pytest.mark.witness("lanes killed again and again")

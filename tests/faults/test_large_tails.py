@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Rig
-from tests.faults.test_h03_offset_map import rows, write_row
+from tests.support import raw
 from tests.support.client import eventually
+from tests.support.map_rows import rows, write_row
+from tests.support.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

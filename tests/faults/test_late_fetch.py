@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.eventually import eventually
+from tests.support.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

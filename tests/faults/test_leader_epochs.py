@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.faults.rig import COMPACTED, Rig, kill
-from tests.faults.test_h03_offset_map import HOLDS_ITS_DATA, rows
 from tests.support.client import eventually, producer
+from tests.support.map_rows import HOLDS_ITS_DATA, rows
 from tests.support.mirror import Mirror
+from tests.support.rig import COMPACTED, Rig, kill
 from tests.support.topics import create_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import eventually, produce_transaction
 from tests.support.cuttable import Cuttable
+from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic
 

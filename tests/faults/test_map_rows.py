@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import KEEPS_LEADERLESS, MAP_PARTITIONS, Rig, kill
-from tests.faults.surgery import cut_log
-from tests.faults.test_h03_offset_map import rows, write_row
+from tests.support import raw
 from tests.support.client import eventually, read_all
-from tests.support.topics import add_partitions, alter_topic_configs, create_topic, delete_topic
+from tests.support.map_rows import rows, transactions, write_row
+from tests.support.rig import KEEPS_LEADERLESS, MAP_PARTITIONS, Rig, kill
+from tests.support.surgery import cut_log
+from tests.support.topics import add_partitions, apply_topic_configs, create_topic, delete_topic
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, map_partition
@@ -26,12 +26,6 @@ from twinlog.wire.records import Record, encode_batch
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
 CLEAN_SOON = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
-
-
-def transactions(rig: Rig, numbers: range) -> None:
-    """One of each record: a marker follows it, so that the next one begins a run."""
-    for number in numbers:
-        rig.put_at_once([rig.record(number)])
 
 
 def translated(rig: Rig, upstream: int) -> Translation:
@@ -71,7 +65,7 @@ def test_late_row_of_an_older_term_takes_no_run_away_once_the_map_is_compacted(r
     write_row(rig, replace(older, runs=(*older.runs, ahead)))
     rig.offsets_are_exact()
 
-    alter_topic_configs(rig.target, offset_map_topic(rig.alias), CLEAN_SOON)
+    apply_topic_configs(rig.target, offset_map_topic(rig.alias), CLEAN_SOON)
     for first in (325, 327):
         transactions(rig, range(first, first + 2))
         rig.copy_once()

@@ -12,11 +12,12 @@ from typing import Final
 
 import pytest
 
-from tests.faults.rig import COUNTS_ROUNDS, MAP_PARTITIONS, OLD, Rig, kill
-from tests.faults.test_map_rows import transactions
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
+from tests.support.map_rows import transactions
+from tests.support.rig import COUNTS_ROUNDS, MAP_PARTITIONS, OLD, Rig, kill
 from tests.support.topics import (
     alter_topic_configs,
+    apply_topic_configs,
     create_topic,
     delete_records,
     delete_topic,
@@ -78,9 +79,9 @@ def test_emptied_partition_whose_rows_are_gone_does_not_begin_again(rig: Rig) ->
     rig.create()
     rig.put(range(10))
     rig.copy_once()
-    alter_topic_configs(rig.target, map_topic(rig), {"cleanup.policy": "delete"})
+    apply_topic_configs(rig.target, map_topic(rig), {"cleanup.policy": "delete"})
     delete_records(rig.target, map_topic(rig), map_home(rig.here, MAP_PARTITIONS))
-    alter_topic_configs(rig.target, map_topic(rig), {"cleanup.policy": "compact"})
+    apply_topic_configs(rig.target, map_topic(rig), {"cleanup.policy": "compact"})
     delete_records(rig.target, rig.remote)
     rig.put(range(10, 20))
     code, message = rig.fail_once()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.mirror import Mirror
 from tests.support.monitor import Series, ask, labels, series, served
+from tests.support.rig import Rig
 from twinlog.cli.terminal.monitoring import watched
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.server import WebServer

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Assigned
 
-from tests.faults.rig import MAP_PARTITIONS, Rig
 from tests.support.client import Outgoing, consumer, eventually, produce
 from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
+from tests.support.rig import MAP_PARTITIONS, Rig
 from tests.support.settings import settings_for
 from tests.support.topics import create_topic, end_offsets, leader
 from twinlog.cluster.client import ClusterClient

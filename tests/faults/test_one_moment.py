@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.rig import Rig
-from tests.faults.test_h06_source_loss import expect_diverged, fill, put_others, rewrite
+from tests.support import raw
 from tests.support.client import eventually
+from tests.support.rewritten_source import expect_diverged, fill, put_others, rewrite
+from tests.support.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.rig import COMPACTED, Rig
-from tests.faults.surgery import cut_log
-from tests.faults.test_h06_source_loss import put_others
 from tests.support.client import eventually
+from tests.support.rewritten_source import put_others
+from tests.support.rig import COMPACTED, Rig
+from tests.support.surgery import cut_log
 from tests.support.topics import create_topic, delete_records
 from twinlog.wire.record_batch import read_headers
 

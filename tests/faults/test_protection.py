@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.rig import DAY_MS, OLD, Rig
-from tests.faults.surgery import cut_log
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
+from tests.support.rig import DAY_MS, OLD, Rig
+from tests.support.surgery import cut_log
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 

@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-from tests.faults.rig import Rig
-from tests.faults.test_h03_offset_map import rows
 from tests.support.client import eventually
+from tests.support.map_rows import rows
 from tests.support.mirror import Mirror
 from tests.support.quotas import quota
+from tests.support.rig import Rig
 from twinlog.cluster.client import ClusterClient
 
 pytestmark = [

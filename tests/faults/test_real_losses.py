@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import COMPACTED, KEEPS_LEADERLESS, Rig, kill
-from tests.faults.unclean import LostTail, create_on_two, lost_tail
 from tests.support.client import Outgoing, eventually, produce, read_all
 from tests.support.groups import commit, committed
 from tests.support.mirror import Mirror
+from tests.support.rig import COMPACTED, KEEPS_LEADERLESS, Rig, kill
 from tests.support.topics import delete_records
+from tests.support.unclean import LostTail, create_on_two, lost_tail
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.rig import MAP_PARTITIONS, Rig
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
+from tests.support.rig import MAP_PARTITIONS, Rig
 from tests.support.topics import create_topic, delete_topic
 from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.flow_setup import FlowSetup

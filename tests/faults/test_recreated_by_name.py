@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import Rig
-from tests.faults.test_h05_recreated import recreate_target
 from tests.support.eventually import eventually
+from tests.support.recreated import recreate_target
+from tests.support.rig import Rig
 from tests.support.topics import delete_records, delete_topic
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -76,12 +76,11 @@ def test_it_is_copied_anew_from_the_beginning(rig: Rig) -> None:
     with rig.mirror(prelude=BY_NAME) as mirror:
         rig.put(range(30))
         rig.copied(30)
-        mirror.eventually(lambda parts: parts[0].lag == 0)
-        for end in (40, 50):  # and once more
+        for end in (40, 50):  # a moment after the last answer, and once more
             recreate_target(rig)
             rig.put(range(end - 10, end))
             rig.copied(end)
-            mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
+        mirror.eventually(lambda parts: parts[0].lag == 0 and not parts[0].code)
         told = set(mirror.snapshots[0].errors)
         assert told <= {"TARGET_RECREATED", "TOPIC_MISSING", "NO_LEADER"}, told
         mirror.stop()

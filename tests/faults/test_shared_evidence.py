@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.faults import raw
-from tests.faults.driver import Driver
-from tests.faults.rig import MAP_PARTITIONS, OLD, Rig
+from tests.support import raw
 from tests.support.client import eventually
+from tests.support.mirror_process import Driver
+from tests.support.rig import MAP_PARTITIONS, OLD, Rig
 from tests.support.topics import (
     alter_topic_configs,
     create_topic,

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.rig import Rig
 from tests.support.client import Outgoing, eventually, produce
 from tests.support.eventually import PATIENCE_S
+from tests.support.rig import Rig
 from tests.support.settings import HURRIED, settings_for
 from tests.support.topics import create_topic, delete_topic
 from twinlog.cluster.client import ClusterClient

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.rig import COMPACTED, Rig
 from tests.support.client import Outgoing, eventually, produce, read_all
+from tests.support.rig import COMPACTED, Rig
 from tests.support.topics import add_partitions, create_topic, delete_records
 from twinlog.config.load import load
 from twinlog.control.flow.setups import flow_setup

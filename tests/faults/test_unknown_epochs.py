@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.faults.driver import Driver
-from tests.faults.rig import Rig, freeze, thaw
-from tests.faults.test_h06_source_loss import put_others, rewrite
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
+from tests.support.rewritten_source import put_others, rewrite
+from tests.support.rig import Rig, freeze, thaw
 from tests.support.topics import create_topic, delete_records
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]

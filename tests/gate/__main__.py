@@ -13,6 +13,7 @@ import secrets
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 REPORTS: Final = ROOT / "build" / "tests"
 MOST_FLAKY: Final = 5
 TIMES_CHANGED: Final = 5
+NO_TESTS: Final = 5
+"""Pytest's exit code where nothing was selected."""
 PROCESSES: Final = os.environ.get("TWINLOG_TEST_PROCESSES", "5")
 """Most of what a test does is waiting: four kept two cores busy for 80 % of the gate."""
 TOGETHER: Final = ("-n", PROCESSES, "--dist=loadgroup", "--no-loadscope-reorder")
 """They share one set of brokers; `loadgroup` keeps the tests that share a Spark in one process."""
-ALONE: Final = ("-n", "0", "-p", "no:randomly", "-m", "")
+ALONE: Final = ("-n", "0", "-p", "no:randomly")
 SELECTS: Final = ("-k", "-m", "--lf", "--last-failed", "--ff", "--failed-first")
 USAGE: Final = """\
 scripts/test              the gate: all in memory, all contracts, and a witness of each behaviour
@@ -62,12 +65,24 @@ def judged(pytest: Pytest, arguments: Sequence[str], folder: Path) -> Verdict:
         return Verdict(exit_code, first, {}, first.failed)
     if len(first.failed) > MOST_FLAKY:
         return Verdict(1, first, {}, first.failed)
-    again, second_code = _look(pytest, [*ALONE, *first.failed], folder / "second.json")
+    again, second_code = _look(pytest, [*ALONE, "-m", "", *first.failed], folder / "second.json")
     if second_code not in (0, 1):
         return Verdict(1, first, {}, first.failed)
     red = {name: message for name, message in first.failed.items() if name in again.failed}
     flaky = {name: message for name, message in first.failed.items() if name not in red}
     return Verdict(1 if red or second_code else 0, first, flaky, red)
+
+
+def both(together: Verdict, alone: Verdict) -> Verdict:
+    """Of tests that share the machine, and of those that need it for themselves, if any."""
+    none_alone = alone.exit_code == NO_TESTS
+    counts = Counter(together.outcomes.counts) + Counter(alone.outcomes.counts)
+    return Verdict(
+        together.exit_code or (0 if none_alone else alone.exit_code),
+        Outcomes(counts, together.outcomes.failed | alone.outcomes.failed),
+        together.flaky | alone.flaky,
+        together.red | alone.red,
+    )
 
 
 def _look(pytest: Pytest, arguments: Sequence[str], file: Path) -> tuple[Outcomes, int]:
@@ -108,8 +123,11 @@ def whole(more: Sequence[str]) -> int:
     began = time.monotonic()
     seed = secrets.randbelow(1 << 31)
     print(f"random order: -p randomly --randomly-seed={seed}", flush=True)  # noqa: T201
-    arguments = [*TOGETHER, "-m", "", f"--randomly-seed={seed}", "--durations=20", *more]
-    verdict = judged(run_pytest, arguments, REPORTS)
+    order = ("-m", "not alone", f"--randomly-seed={seed}", "--durations=20")
+    verdict = both(
+        judged(run_pytest, [*TOGETHER, *order, *more], REPORTS),
+        judged(run_pytest, [*ALONE, "-m", "alone", *more], REPORTS),
+    )
     seconds = time.monotonic() - began
     page.write_whole(ROOT, verdict.outcomes.counts, verdict.flaky, verdict.red, seconds)
     subprocess.run([ROOT / "scripts" / "coverage"], cwd=ROOT, check=False)

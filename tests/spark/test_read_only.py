@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.test_mirror_command import PARTITIONS, alias_of, config, orders
 from tests.support.client import produce, read_all
 from tests.support.command import ENTRY
 from tests.support.eventually import PATIENCE_S
 from tests.support.read_only import WHERE_FILES_ARE_MADE, as_it_is, scratch, with_mounts
+from tests.support.spark_mirror import PARTITIONS, alias_of, config, orders
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.spark.test_mirror_command import alias_of, arrived
 from tests.support.client import Outgoing, produce
 from tests.support.command import Command
 from tests.support.eventually import eventually
+from tests.support.spark_mirror import alias_of, arrived
 from tests.support.topics import create_topic
 from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frames import ChannelAddress

@@ -19,7 +19,10 @@ import psutil
 import pyspark
 import pytest
 
-from tests.spark.test_mirror_command import (
+from tests.support.client import produce
+from tests.support.command import Command
+from tests.support.eventually import eventually
+from tests.support.spark_mirror import (
     PARTITIONS,
     Load,
     arrived,
@@ -28,9 +31,6 @@ from tests.spark.test_mirror_command import (
     config,
     orders,
 )
-from tests.support.client import produce
-from tests.support.command import Command
-from tests.support.eventually import eventually
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.spark.test_mirror_command import arrived, config, orders
 from tests.support.client import produce
 from tests.support.command import Command, all_gone
 from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.spark_mirror import arrived, config, orders
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 
@@ -54,7 +53,7 @@ def test_stopping_with_frozen_lanes(
         eventually(lambda: arrived(target_cluster, fresh_topic) == 100)
         with frozen_lanes(mirror) as below:
             os.kill(mirror.pid, signal.SIGINT)
-            time.sleep(1.5)
+            eventually(lambda: "once more to stop at once" in mirror.stderr)
             assert mirror.process.poll() is None, "it waits for its lanes"
             if signals == 2:
                 os.kill(mirror.pid, signal.SIGINT)

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.spark.lane_entries import CODEC, MODULE, Finish
 from tests.support.eventually import PATIENCE_S
+from tests.support.lane_entries import CODEC, MODULE, Finish
 from tests.support.thief import Refused, needs_root, steal
 from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected
 from twinlog.spark import authentication

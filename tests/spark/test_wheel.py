@@ -10,9 +10,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.spark.test_mirror_command import PARTITIONS, assert_identical, config, orders
 from tests.support.client import produce
 from tests.support.eventually import PATIENCE_S
+from tests.support.spark_mirror import PARTITIONS, assert_identical, config, orders
 from tests.support.topics import create_topic
 from twinlog import __version__
 from twinlog.sandbox import LocalCluster

@@ -18,7 +18,7 @@ from twinlog.cli.main import run
 
 __all__ = ["Commands", "killed"]
 
-SCRIPT = Path(__file__).parents[1] / "broker" / "killed_cutover.py"
+SCRIPT = Path(__file__).with_name("killed_cutover.py")
 
 
 @dataclass

@@ -14,7 +14,7 @@ from twinlog.config.values.warnings import ConfigWarning, WarningCode
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
-__all__ = ["BASE", "Loader", "flow_of", "loader", "refusal", "warnings_of"]
+__all__ = ["BASE", "IDENTITY", "Loader", "flow_of", "flows_of", "loader", "refusal", "warnings_of"]
 
 BASE = (
     "clusters = A, B",
@@ -66,3 +66,18 @@ def refusal(run: Callable[[], MirrorConfig]) -> str:
 
 def warnings_of(config: MirrorConfig, code: WarningCode) -> list[ConfigWarning]:
     return [warning for warning in config.warnings if warning.code is code]
+
+
+IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+def flows_of(folder: Path, *lines: str) -> dict[str, FlowConfig]:
+    enabled = sorted({line.split(".")[0] for line in lines if "->" in line})
+    aliases = sorted({alias for flow in enabled for alias in flow.split("->")})
+    base = [
+        f"clusters = {', '.join(aliases)}",
+        *(f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in aliases),
+        *(f"{flow}.enabled = true" for flow in enabled),
+    ]
+    config = loader(folder)(*lines, base=base)
+    return {str(flow.flow): flow for flow in config.flows}

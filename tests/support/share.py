@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from confluent_kafka import AcknowledgeType, Message, ShareConsumer
+from confluent_kafka import AcknowledgeType, ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.client import connection_of
@@ -20,7 +20,7 @@ from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
-__all__ = ["begin_at", "from_the_start", "in_group", "stands_at", "take"]
+__all__ = ["begin_at", "from_the_start", "in_group", "stands_at", "take", "take_to"]
 
 Fetch = Callable[[Coordinators, Iterable[str]], dict[str, GroupOffsets | TwinlogError]]
 
@@ -74,25 +74,32 @@ def take(cluster: LocalCluster, group: str, topic: str, *counts: int) -> list[by
     with in_group(cluster, group, topic) as client:
         for count in counts:
             wanted = len(values) + count
-
-            def is_done(wanted: int = wanted) -> bool:
-                for message in client.poll(0.5):
-                    _answer(client, message, values, wanted)
-                failed = [error for error in client.commit_sync(PATIENCE_S).values() if error]
-                assert not failed, failed
-                return len(values) == wanted
-
-            eventually(is_done, what=f"{wanted} records for {group}, not {values}")
+            _take(client, values, lambda wanted=wanted: len(values) == wanted)  # type: ignore[misc]
     return values
 
 
-def _answer(client: ShareConsumer, message: Message, values: list[bytes], wanted: int) -> None:
-    assert message.error() is None, message.error()
-    if len(values) < wanted:
-        values.append(message.value() or b"")
-        client.acknowledge(message)
-    else:
-        client.acknowledge(message, AcknowledgeType.RELEASE)
+def take_to(cluster: LocalCluster, group: str, topic: str, last: bytes) -> list[bytes]:
+    """As `take`, of all records up to one."""
+    values: list[bytes] = []
+    with in_group(cluster, group, topic) as client:
+        _take(client, values, lambda: values[-1:] == [last])
+    return values
+
+
+def _take(client: ShareConsumer, values: list[bytes], is_enough: Callable[[], bool]) -> None:
+    def is_done() -> bool:
+        for message in client.poll(0.5):
+            assert message.error() is None, message.error()
+            if is_enough():
+                client.acknowledge(message, AcknowledgeType.RELEASE)
+            else:
+                values.append(message.value() or b"")
+                client.acknowledge(message)
+        failed = [error for error in client.commit_sync(PATIENCE_S).values() if error]
+        assert not failed, failed
+        return is_enough()
+
+    eventually(is_done, what="the next records of a share group")
 
 
 def begin_at(cluster: LocalCluster, topic: str, groups: Mapping[str, int]) -> None:

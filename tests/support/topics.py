@@ -35,6 +35,7 @@ __all__ = [
     "admin",
     "allow",
     "alter_topic_configs",
+    "apply_topic_configs",
     "clear_away",
     "create_topic",
     "delete_records",
@@ -59,7 +60,8 @@ _LEADER_MOVED = frozenset(
 _ANSWER_S = 2 * PATIENCE_S
 """Longer than the client itself waits: it then says what it waited for."""
 
-
+_NO_JITTER: Final = {"segment.jitter.ms": "0"}
+"""What a topic has without it: to set it changes nothing."""
 _KEPT: Final = 8
 _admins: OrderedDict[tuple[tuple[str, str], ...], AdminClient] = OrderedDict()
 """The clients of the clusters that were asked last. A new one for each question costs the broker 15
@@ -122,9 +124,31 @@ def alter_topic_configs(
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in configs.items()
     ]
+    _alter(cluster, topic, entries)
+
+
+def _alter(cluster: LocalCluster | str, topic: str, entries: list[ConfigEntry]) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     client = admin(cluster)  # answers are lost when nobody holds the client
     _all(client, client.incremental_alter_configs([resource]))
+
+
+def apply_topic_configs(
+    cluster: LocalCluster | str, topic: str, configs: Mapping[str, str]
+) -> None:
+    """Alter configs, and wait until the only broker goes by them.
+
+    The controller answers before the broker has heard of it, and a broker shows configs before it
+    applies them (BrokerMetadataPublisher). It takes changes one by one: when it shows that the
+    second one is undone, the first one is applied.
+    """
+    alter_topic_configs(cluster, topic, {**configs, **_NO_JITTER})
+    eventually(lambda: _NO_JITTER.items() <= topic_configs(cluster, topic).items())
+    (jitter,) = _NO_JITTER
+    _alter(
+        cluster, topic, [ConfigEntry(jitter, None, incremental_operation=AlterConfigOpType.DELETE)]
+    )
+    eventually(lambda: jitter not in topic_configs(cluster, topic))
 
 
 def topic_configs(cluster: LocalCluster | str, topic: str) -> dict[str, str]:

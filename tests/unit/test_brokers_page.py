@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_versions import SOURCES, TARGETS
+from tests.support.kafka_versions import SOURCES, TARGETS
 from twinlog.survey.capabilities import Capabilities
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -6,33 +6,18 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from twinlog.cli.terminal import logs
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
-from twinlog.cli.terminal.output import configure_logging
 from twinlog.errors import ConfigError, Disconnected, UsageError
 from twinlog.flow_log import FlowLog
 from twinlog.model import TopicPartition
 
 log = logging.getLogger("twinlog.control.anything")
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("twinlog")
-    handlers, level, our_level = root.handlers[:], root.level, ours.level
-    configure_logging(verbose=False)
-    yield
-    for handler in root.handlers:
-        if handler not in handlers:
-            handler.close()
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    ours.setLevel(our_level)
+pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 
 def test_events_go_to_the_file_and_warnings_to_stderr_as_well(

@@ -18,7 +18,6 @@ import pytest
 from rich.console import Console
 
 from tests.support.snapshots import flow, partition
-from tests.unit.cli.test_logs import as_before
 from twinlog.cli.commands import check, offsets
 from twinlog.cli.commands.compare import diff, doctor
 from twinlog.cli.commands.groups import ready, reset
@@ -48,7 +47,7 @@ MARKUP = "[red]x[/red] [link=file:///etc/passwd]"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e]")
 
 log = logging.getLogger("twinlog.control.anything")
-__all__ = ["as_before"]
+pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 
 def assert_harmless(text: str) -> None:

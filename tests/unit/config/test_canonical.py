@@ -8,45 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.config.test_examples import EXAMPLES
-from tests.unit.config.test_examples import SAID as RUN
-from tests.unit.config.test_strimzi_examples import RESOURCES, SAID, example
+from tests.support.config_examples import (
+    EXAMPLES,
+    EXAMPLES_SAY,
+    RESOURCES,
+    RESOURCES_SAY,
+    effective,
+    example,
+)
 from twinlog.config.advice.canonical import canonical
 from twinlog.config.config_file import read_raw
 from twinlog.config.files.properties import decode, parse_properties
-from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
 from twinlog.config.load import load
-from twinlog.config.regex.patterns import joined
-from twinlog.config.values.origin import ClientProperties, Setting
-
-CLIENTS = (
-    "source_consumer",
-    "source_admin",
-    "target_admin",
-    "target_consumer",
-    "target_producer",
-)
-
-
-def effective(config: MirrorConfig) -> object:
-    """What a configuration comes to, without where each value stands."""
-    clusters = {
-        one.alias: {name: setting.value for name, setting in one.settings.items()}
-        for one in config.clusters
-    }
-    return clusters, [_flow(flow) for flow in config.flows]
-
-
-def _flow(flow: FlowConfig) -> object:
-    clients: list[ClientProperties] = [getattr(flow.clients, name) for name in CLIENTS]
-    settings = {name: one.value for name, one in flow.settings.items()}
-    if settings.get("topics") == "*":
-        settings["topics"] = ".*"  # which is what it means, and what is written
-    for old in ("topics.blacklist", "groups.blacklist", "config.properties.blacklist"):
-        settings.pop(old, None)
-    topics = [joined(names.entries) for names in (flow.topics, flow.topics_exclude)]
-    return flow.flow, topics, settings, [dict(one) for one in clients]
+from twinlog.config.values.origin import Setting
 
 
 def converted(path: Path, aliases: list[str], folder: Path, secrets: Path | None = None) -> Path:
@@ -55,7 +30,7 @@ def converted(path: Path, aliases: list[str], folder: Path, secrets: Path | None
     return out
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", EXAMPLES_SAY)
 def test_a_properties_file_means_the_same_once_converted(name: str, tmp_path: Path) -> None:
     path = EXAMPLES / f"{name}.properties"
     before = load(path, environment={})
@@ -66,7 +41,7 @@ def test_a_properties_file_means_the_same_once_converted(name: str, tmp_path: Pa
     assert canonical(read_raw(out).settings, aliases) == out.read_text()
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", RESOURCES_SAY)
 def test_a_resource_means_the_same_once_converted(name: str, tmp_path: Path) -> None:
     before = example(name, tmp_path)
     aliases = [one.alias for one in before.clusters]

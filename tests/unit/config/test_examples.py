@@ -5,49 +5,12 @@ Each loads, and what it gets wrong is said with the line; or the line that canno
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.support.config_examples import EXAMPLES, EXAMPLES_SAY
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
-from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import ConfigError
-
-EXAMPLES = Path(__file__).parent / "examples"
-
-SAID: dict[str, list[tuple[int, WarningCode, str]]] = {
-    "flow-shapes": [],
-    "overview-mended": [
-        (13, WarningCode.UNKNOWN_KEY, "did you mean us-west->us-east.emit.heartbeats.enabled?"),
-    ],
-    "three-data-centres": [],
-    "one-flow": [
-        (6, WarningCode.DEPRECATED_KEY, "write primary->backup.topics.exclude"),
-        (8, WarningCode.UNKNOWN_KEY, "did you mean primary->backup.sync.group.offsets.enabled?"),
-    ],
-    "clients": [],
-    "shared-1": [],
-    "shared-2": [],
-    "exactly-once": [],
-    "exactly-once-preparing": [],
-    "group-offsets": [],
-    "tuned-migration": [
-        (11, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.producer.acks?"),
-        (19, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.offset.flush.timeout.ms?"),
-        (
-            21,
-            WarningCode.UNKNOWN_KEY,
-            "did you mean my-target-cluster.task.shutdown.graceful.timeout.ms?",
-        ),
-        (34, WarningCode.MATCHES_NOTHING, "`^(?!.*(heartbeats|)).*$` matches no name"),
-    ],
-    "patterns": [(6, WarningCode.STAR_PATTERN, "it is taken as `.*`")],
-    "opaque-bytes": [
-        (9, WarningCode.UNKNOWN_KEY, "did you mean first.consumer.value.deserializer?"),
-    ],
-}
-"""Warnings by line; what is not implemented yet is another matter."""
 
 REFUSED = {
     "overview": (15, "us-west->us-east.enabled", "put it on a line of its own"),
@@ -62,13 +25,13 @@ def example(name: str) -> MirrorConfig:
 
 
 def test_every_example_is_here() -> None:
-    assert {path.stem for path in EXAMPLES.iterdir()} == {*SAID, *REFUSED}
+    assert {path.stem for path in EXAMPLES.iterdir()} == {*EXAMPLES_SAY, *REFUSED}
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", EXAMPLES_SAY)
 def test_it_loads_and_says_what_is_odd(name: str) -> None:
     said = example(name).warnings
-    expected = sorted(SAID[name], key=lambda one: one[0])
+    expected = sorted(EXAMPLES_SAY[name], key=lambda one: one[0])
     found = sorted(said, key=lambda one: one.line or 0)
     assert [(w.line, w.code) for w in found] == [(line, code) for line, code, _ in expected]
     for warning, (_, _, hint) in zip(found, expected, strict=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.config.test_canonical import effective
+from tests.support.config_examples import effective
 from twinlog.config.advice.canonical import canonical
 from twinlog.config.files.mirror_maker_1 import PairOptions, read_pair
 from twinlog.config.flow.schema import MirrorConfig, PolicyKind

@@ -6,35 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.config.flow.schema import MirrorConfig, PolicyKind
-from twinlog.config.load import load
-from twinlog.config.values.warnings import WarningCode
+from tests.support.config_examples import RESOURCES, RESOURCES_SAY, example
+from twinlog.config.flow.schema import PolicyKind
 from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
-RESOURCES = Path(__file__).parent / "resources"
-SECRETS = (
-    "my-source-cluster-cluster-ca-cert/ca.crt",
-    "my-target-cluster-cluster-ca-cert/ca.crt",
-    "mm2-source-cluster/tls.crt",
-    "mm2-source-cluster/tls.key",
-    "mm2-target-cluster/password",
-)
-
-SAID: dict[str, list[tuple[int | None, WarningCode, str]]] = {
-    "smallest": [(None, WarningCode.NO_MEANING, "spec.version (line 7)")],
-    "several-documents": [(None, WarningCode.NO_MEANING, "spec.replicas (line 16)")],
-    "migration-mended": [
-        (None, WarningCode.NO_MEANING, "spec.version (line 7), spec.replicas (line 8)"),
-        (40, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.producer.acks?"),
-        (47, WarningCode.UNKNOWN_KEY, "did you mean my-target-cluster.offset.flush.timeout.ms?"),
-        (48, WarningCode.UNKNOWN_KEY, "my-target-cluster.task.shutdown.graceful.timeout.ms?"),
-    ],
-    "hopeless-pattern": [(12, WarningCode.MATCHES_NOTHING, "matches no name")],
-    "v1": [
-        (None, WarningCode.NO_MEANING, "spec.replicas (line 6)"),
-    ],
-}
 REFUSED = {
     "indentation-lost": (12, "this is no YAML"),
     "indentation-lost-in-part": (5, "name: a KafkaMirrorMaker2 has no such field"),
@@ -43,24 +19,18 @@ REFUSED = {
 }
 
 
-def example(name: str, folder: Path) -> MirrorConfig:
-    secrets = folder / "secrets"
-    for path in SECRETS:
-        (secrets / path).parent.mkdir(parents=True, exist_ok=True)
-        (secrets / path).write_text(f"text of {path}")
-    return load(RESOURCES / f"{name}.yaml", environment={}, secrets=secrets)
-
-
 def test_every_resource_is_here() -> None:
-    assert {path.stem for path in RESOURCES.iterdir()} == {*SAID, *REFUSED}
+    assert {path.stem for path in RESOURCES.iterdir()} == {*RESOURCES_SAY, *REFUSED}
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", RESOURCES_SAY)
 def test_it_loads_and_says_what_is_odd(name: str, tmp_path: Path) -> None:
     said = example(name, tmp_path).warnings
     found = sorted(said, key=lambda one: one.line or 0)
-    assert [(w.line, w.code) for w in found] == [(line, code) for line, code, _ in SAID[name]]
-    for warning, (_, _, hint) in zip(found, SAID[name], strict=True):
+    assert [(w.line, w.code) for w in found] == [
+        (line, code) for line, code, _ in RESOURCES_SAY[name]
+    ]
+    for warning, (_, _, hint) in zip(found, RESOURCES_SAY[name], strict=True):
         assert hint in warning.message
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 import pytest
 
+from tests.support.dripping import dripping
 from tests.support.eventually import eventually
 from tests.support.monitor import LOCAL, ask, served
 from tests.support.snapshots import flow, partition
@@ -17,64 +16,6 @@ from twinlog.control.web import open_requests
 from twinlog.control.web.address import Address
 from twinlog.control.web.open_requests import OpenRequests
 from twinlog.control.web.server import WebServer
-
-DRIP_S = 0.5
-
-
-class Drippers:
-    """So many clients that send a header byte by byte, and come again when they are closed."""
-
-    def __init__(self, address: Address, number: int) -> None:
-        self._address = address
-        self._number = number
-        self.connections: list[socket.socket] = []
-        self.rounds = self.closed = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        for one in self.connections:
-            one.close()
-
-    def _connect(self) -> None:
-        connection = socket.create_connection(self._address)
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
-        connection.setblocking(False)
-        self.connections.append(connection)
-
-    def _run(self) -> None:
-        while not self._stop.wait(DRIP_S):
-            for one in list(self.connections):
-                try:
-                    one.send(b"a")
-                    is_open = one.recv(1) != b""
-                except BlockingIOError:
-                    is_open = True
-                except OSError:
-                    is_open = False
-                if not is_open:
-                    self.closed += 1
-                    self.connections.remove(one)
-                    one.close()
-            with suppress(OSError):
-                while len(self.connections) < self._number and not self._stop.is_set():
-                    self._connect()
-            self.rounds += 1
-
-
-@contextmanager
-def dripping(address: Address, number: int) -> Iterator[Drippers]:
-    drippers = Drippers(address, number)
-    drippers.start()
-    try:
-        yield drippers
-    finally:
-        drippers.stop()
 
 
 def is_healthy(server: WebServer) -> bool:

@@ -6,23 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.properties import loader
+from tests.support.properties import IDENTITY, flows_of
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.loops.neighbours import Neighbours
-
-IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-
-
-def flows_of(folder: Path, *lines: str) -> dict[str, FlowConfig]:
-    enabled = sorted({line.split(".")[0] for line in lines if "->" in line})
-    aliases = sorted({alias for flow in enabled for alias in flow.split("->")})
-    base = [
-        f"clusters = {', '.join(aliases)}",
-        *(f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in aliases),
-        *(f"{flow}.enabled = true" for flow in enabled),
-    ]
-    config = loader(folder)(*lines, base=base)
-    return {str(flow.flow): flow for flow in config.flows}
 
 
 def way(flows: dict[str, FlowConfig], first: str, topic: str, **ids: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.test_neighbours import IDENTITY, flows_of
+from tests.support.properties import IDENTITY, flows_of
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.config.flow.schema import FlowConfig

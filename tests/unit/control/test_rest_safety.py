@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import shared_authority
+from tests.support.dripping import dripping
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import flow, partition
-from tests.unit.control.test_monitor_crowds import dripping
 from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.watch.monitor import Monitor

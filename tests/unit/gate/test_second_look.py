@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.gate.__main__ import MOST_FLAKY, Verdict, judged, tell
+from tests.gate import __main__ as gate
+from tests.gate import page, tiers
+from tests.gate.__main__ import MOST_FLAKY, NO_TESTS, Verdict, both, judged, tell
+from tests.gate.outcomes import Outcomes
 
 ROOT = Path(__file__).resolve().parents[3]
 ONCE_IN_THREE = """
@@ -104,3 +107,49 @@ def test_a_file_that_cannot_be_read_is_red(suite: Suite) -> None:
 def test_all_green(suite: Suite) -> None:
     verdict = suite(test_good="def test_good(): pass")
     assert (verdict.exit_code, verdict.flaky, verdict.red) == (0, {}, {})
+
+
+def verdict(code: int, *red: str, **counts: int) -> Verdict:
+    failed = dict.fromkeys(red, "no")
+    return Verdict(code, Outcomes(counts, failed), {}, failed)
+
+
+def test_what_runs_alone_counts_as_the_rest_does() -> None:
+    good, none, bad = verdict(0, passed=3), verdict(NO_TESTS), verdict(1, "slow", failed=1)
+    assert both(good, none) == good
+    assert both(good, bad) == verdict(1, "slow", passed=3, failed=1)
+    assert both(bad, good) == verdict(1, "slow", passed=3, failed=1)
+
+
+def test_the_whole_is_run_together_then_alone_with_the_longest_and_coverage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Sequence[str]] = []
+    ran: list[object] = []
+
+    def judge(_pytest: object, arguments: Sequence[str], _folder: Path) -> Verdict:
+        asked.append(arguments)
+        return verdict(0, passed=1)
+
+    monkeypatch.setattr(gate, "judged", judge)
+    monkeypatch.setattr(gate, "REPORTS", tmp_path)
+    monkeypatch.setattr(page, "write_whole", lambda *_: None)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.extend(command))
+    assert gate.whole([]) == 0
+    together, alone = asked
+    assert {"not alone", "--durations=20"} <= {*together}
+    assert (alone[:2], alone[-1]) == (["-n", "0"], "alone")
+    assert ran == [ROOT / "scripts" / "coverage"]
+
+
+@pytest.mark.parametrize("worker", ["gw0", None])
+def test_what_runs_alone_is_skipped_beside_others(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, worker: str | None
+) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    if worker is not None:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    one = request.node
+    one.add_marker(pytest.mark.alone)
+    tiers.skip_what_runs_alone([one])
+    assert (one.get_closest_marker("skip") is not None) == (worker is not None)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.mirror.test_partition import DAY, NOW, K, a_copy, answer, batch, fetched, sent
+from tests.support.one_copy import DAY, NOW, K, a_copy, answer, batch, fetched, sent
 from twinlog.mirror.copy.company import MARK_AFTER
 from twinlog.mirror.copy.partition import PIPELINE, CopyState, PartitionCopy
 from twinlog.mirror.findings import Span

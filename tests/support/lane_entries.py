@@ -19,7 +19,7 @@ from twinlog.channel.codec import MessageCodec
 from twinlog.channel.frames import ChannelAddress, LaneIdentity
 from twinlog.errors import Disconnected, Unreachable
 
-MODULE = "tests.spark.lane_entries"
+MODULE = "tests.support.lane_entries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

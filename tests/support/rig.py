@@ -18,8 +18,7 @@ from typing import Final, NamedTuple, Self
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.faults import raw
-from tests.support import topics
+from tests.support import raw, topics
 from tests.support.client import (
     LOG_APPEND_TIME,
     Outgoing,
@@ -381,3 +380,17 @@ def freeze(pids: Iterable[int]) -> None:
 def thaw(pids: Iterable[int]) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
+
+
+def arrived(rig: Rig) -> int:
+    """Records on the target, in all partitions."""
+    return sum(topics.end_offsets(rig.target, rig.remote).values())
+
+
+def send_signals(pids: Iterable[int], number: signal.Signals) -> None:
+    """To those that are still there."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue  # its lease has just ended

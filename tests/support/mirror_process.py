@@ -35,7 +35,7 @@ class Driver:
     def __init__(self, config: Path, *, lanes: int = 2) -> None:
         self.state = State()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.driver", str(config), str(lanes)],
+            [sys.executable, "-m", "tests.support.mirror_process", str(config), str(lanes)],
             stdout=subprocess.PIPE,
             cwd=ROOT,
             text=True,

@@ -1,0 +1,42 @@
+"""Rows of the offset map of a rig's flow: read them, write one, make one for each record."""
+
+from __future__ import annotations
+
+from tests.support.rig import MAP_PARTITIONS, Rig
+from twinlog.cluster.topics.internal_log import append, read_to_end
+from twinlog.mirror.map.offset_map import ChunkRow, map_partition
+from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.model import TopicPartition
+from twinlog.wire.records import Record
+
+HOLDS_ITS_DATA = """
+import os
+from twinlog.lane.sides.target_side import TargetSide
+pump = TargetSide.pump
+def hold(*arguments):
+    if not os.path.exists({flag!r}):
+        pump(*arguments)
+TargetSide.pump = hold
+"""
+
+
+def rows(rig: Rig) -> list[ChunkRow]:
+    """All rows of the partition's map, in log order."""
+    topic = offset_map_topic(rig.alias)
+    partition = map_partition(rig.here, MAP_PARTITIONS)
+    return [
+        ChunkRow.decode(r.key, r.value)
+        for r in read_to_end(rig.target_client, topic, partition)
+        if r.key is not None and r.value is not None
+    ]
+
+
+def write_row(rig: Rig, row: ChunkRow) -> None:
+    home = TopicPartition(offset_map_topic(rig.alias), map_partition(rig.here, MAP_PARTITIONS))
+    append(rig.target_client, home, [Record(0, rig.began_ms, *row.encode())])
+
+
+def transactions(rig: Rig, numbers: range) -> None:
+    """One of each record: a marker follows it, so that the next one begins a run."""
+    for number in numbers:
+        rig.put_at_once([rig.record(number)])

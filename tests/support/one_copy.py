@@ -1,0 +1,109 @@
+"""One partition's copy with nothing around it: batches in, batches out, answers back."""
+
+from __future__ import annotations
+
+from twinlog.mirror.copy.intake import OutBatch
+from twinlog.mirror.copy.partition import PartitionCopy
+from twinlog.mirror.map.map_tail import MapTail
+from twinlog.mirror.map.offset_map import PartitionKey, Run, Term
+from twinlog.mirror.start_point import CopyRules, StartPoint
+from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+NOW = 1_800_000_000_000
+DAY = 86_400_000
+FOREVER = (1 << 63) - 1
+K = 70
+
+
+def with_epoch(encoded: bytes, epoch: int) -> bytes:
+    """As the leader of this epoch wrote it."""
+    return encoded[:12] + epoch.to_bytes(4, "big", signed=True) + encoded[16:]
+
+
+def batch(
+    base: int, count: int, *, timestamp: int = NOW, value: bytes = b"v", epoch: int = -1
+) -> bytes:
+    """A source batch."""
+    kept = [
+        Record(offset=base + i, timestamp=timestamp, key=b"k%d" % (base + i), value=value)
+        for i in range(count)
+    ]
+    return with_epoch(bytes(encode_batch(kept, codec=Codec.NONE, base_offset=base)), epoch)
+
+
+def fetched(*parts: bytes) -> memoryview:
+    return memoryview(bytearray(b"".join(parts)))
+
+
+def a_copy(
+    *,
+    ordinal: int = 0,
+    upstream: int = 0,
+    listed: bool = True,
+    last_timestamp: int = NOW,
+    expiry: int | None = DAY,
+    alone: bool = True,
+    durable: bool = True,
+    stamps: bool | None = False,
+    end: int = FOREVER,
+    late: bool = False,
+) -> PartitionCopy:
+    run = Run(ordinal, upstream, K + ordinal)
+    tail = MapTail(
+        key=PartitionKey(NO_TOPIC_ID, NO_TOPIC_ID, 0),
+        topic="orders",
+        term=Term(1, 0),
+        chunk=0,
+        runs=[run],
+        durable_ordinal=ordinal if durable else -1,
+    )
+    return PartitionCopy(
+        source=TopicPartition("orders", 0),
+        target=TopicPartition("A.orders", 0),
+        source_topic_id=NO_TOPIC_ID,
+        target_topic_id=NO_TOPIC_ID,
+        rules=CopyRules(
+            producer_id=9, read_committed=True, is_ours_alone=alone, producer_expiry_ms=expiry
+        ),
+        start=StartPoint(
+            ordinal=ordinal,
+            upstream=upstream,
+            k=K,
+            last_fetched_epoch=3,
+            is_protected=listed,
+            last_timestamp=last_timestamp,
+        ),
+        tail=tail,
+        end=end,
+        limit_bytes=1 << 20,
+        last_run=run,
+        now_ms=NOW,
+        stamps_own_time=stamps,
+        late_requests=late,
+    )
+
+
+def sent(copy: PartitionCopy, now: int = NOW) -> list[OutBatch]:
+    out = []
+    while (found := copy.next_batch(now)) is not None:
+        out.append(found)
+    return out
+
+
+def answer(
+    copy: PartitionCopy,
+    base_offset: int,
+    *,
+    error: int = 0,
+    append_time: int = -1,
+    now: int = NOW,
+) -> None:
+    copy.on_produced(
+        error=error,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        message=None,
+        now_ms=now,
+    )

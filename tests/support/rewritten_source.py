@@ -1,0 +1,32 @@
+"""A source that forgets its last records and gets others at their offsets."""
+
+from __future__ import annotations
+
+from tests.support.eventually import eventually
+from tests.support.rig import Rig
+from tests.support.surgery import cut_log
+
+
+def rewrite(rig: Rig) -> None:
+    """The source forgets upstream records [30, ...)."""
+    cut_log(rig.source, rig.here, 30)
+    rig.source.restart(1)
+
+
+def put_others(rig: Rig, numbers: range) -> None:
+    def done() -> bool:
+        rig.put([n + 1000 for n in numbers])  # refused until the broker knows that it leads
+        return True
+
+    eventually(done)
+
+
+def fill(rig: Rig) -> None:
+    rig.create()
+    for start in range(0, 50, 10):
+        rig.put(range(start, start + 10))
+
+
+def expect_diverged(code: str, message: str) -> None:
+    assert code == "SOURCE_DIVERGED"
+    assert "[30, 50)" in message

@@ -1,0 +1,95 @@
+"""What tests of the real command on real Spark mirror: orders, and whether all have arrived."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from tests.support.client import Outgoing, Seen, produce, read_all
+from tests.support.command import write_config
+from tests.support.topics import end_offsets, topic_names
+from twinlog.sandbox import LocalCluster
+
+PARTITIONS = 4
+
+
+def alias_of(topic: str) -> str:
+    """A flow of the test's own: others lead theirs on the same clusters."""
+    return f"B{topic[-8:]}"
+
+
+def config(
+    folder: Path, source: LocalCluster, target: LocalCluster, topic: str, **more: str
+) -> Path:
+    folder.mkdir(exist_ok=True)
+    there = alias_of(topic)
+    return write_config(
+        folder / "mm2.properties",
+        {
+            "clusters": f"A, {there}",
+            "A.bootstrap.servers": source.bootstrap,
+            f"{there}.bootstrap.servers": target.bootstrap,
+            f"A->{there}.enabled": "true",
+            f"A->{there}.topics": topic,
+            "replication.factor": 1,
+            "emit.heartbeats.enabled": "false",  # the clusters are shared, and would copy them
+            "heartbeats.replication.enabled": "false",
+            **more,
+        },
+    )
+
+
+def orders(count: int, *, begin: int = 0) -> Iterator[Outgoing]:
+    for number in range(begin, begin + count):
+        yield Outgoing(
+            key=b"customer-%d" % (number % 97),
+            value=None if number % 50 == 7 else b"order %d" % number + b"." * (number % 300),
+            headers=(("trace", b"%d" % number), ("trace", None), ("", b"")),
+            partition=number % PARTITIONS,
+        )
+
+
+def as_copied(records: list[Seen]) -> list[tuple[object, ...]]:
+    """Everything but the offset, which gaps at the source may shift."""
+    return [(r.partition, r.key, r.value, r.headers, r.timestamp) for r in records]
+
+
+def assert_identical(source: LocalCluster, target: LocalCluster, topic: str) -> int:
+    here = as_copied(read_all(source, topic, isolation="read_committed"))
+    there = as_copied(read_all(target, f"A.{topic}"))
+    assert len(there) == len(here)
+    assert there == here
+    return len(here)
+
+
+class Load:
+    """Produces on in the background until it is stopped."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, first: int) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(cluster, topic, first))
+        self._thread.start()
+
+    def _run(self, cluster: LocalCluster, topic: str, first: int) -> None:
+        while not self._stop.wait(0.05):
+            produce(cluster, topic, orders(200, begin=first), codec="lz4")
+            first += 200
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def arrived(target: LocalCluster, topic: str) -> int:
+    name = f"A.{topic}"
+    try:
+        return sum(end_offsets(target, name).values()) if name in topic_names(target) else 0
+    except KafkaException:
+        return 0  # it is just being created
+
+
+def caught_up(source: LocalCluster, target: LocalCluster, topic: str) -> bool:
+    return sum(end_offsets(source, topic).values()) == arrived(target, topic)

@@ -1,0 +1,25 @@
+"""Logging as it was before a test that configures it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from twinlog.cli.terminal.output import configure_logging
+
+
+@pytest.fixture
+def logs_as_before() -> Iterator[None]:
+    """Until the test is over it is that of a command that is not verbose."""
+    root, ours = logging.getLogger(), logging.getLogger("twinlog")
+    handlers, level, our_level = root.handlers[:], root.level, ours.level
+    configure_logging(verbose=False)
+    yield
+    for handler in root.handlers:
+        if handler not in handlers:
+            handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    ours.setLevel(our_level)
