@@ -12,8 +12,8 @@ An empty answer has harmless reasons, and none of them may look like this one:
 - a partition left out of the fetch (budget, memory, no leader) is not at home with any broker, and
   a quota's answers are counted: both let the time begin anew;
 - a fetch filled by its neighbours, or a session that lost it: the look asks for this partition
-  alone, and a broker then sends at least one batch, whatever its size (KIP-74). The look has its
-  own throttle time, and takes end and records from one answer;
+  alone, and a broker then sends at least one batch, whatever its size (KIP-74). The look waits for
+  a quota by itself, and takes end and records from one answer;
 - a replica nearby that is damaged alone: the look asks the leader, and the partition is then read
   there;
 - the end of a compacted log: its last records may be gone (tombstones, markers), so that nothing
@@ -146,7 +146,7 @@ class StallWatch:
                 for tp, answer in self._read(
                     client, due, read_committed=self.read_committed
                 ).items()
-                if not answer.throttle_ms and not answer.records and self._end(answer) > due[tp]
+                if not answer.records and self._end(answer) > due[tp]
             }
             compacted = may_lack_offsets(client, {tp.topic for tp in silent})
             for tp, end in silent.items():
