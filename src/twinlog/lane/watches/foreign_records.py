@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0
 ASK_S: Final = 5.0
-"""A look is no reason to hold a cluster's client for longer: the next one is due soon."""
+"""Nobody waits for longer: the next look is due soon."""
 
 Seen = dict[TopicPartition, PartitionError]
 
@@ -72,22 +73,22 @@ class OthersWatch:
             log.debug("a look at idle partitions failed error=%s", error)
 
         passed = dict(self._passed)
-        self.background.submit(lambda: self._look(passed, ended), seen, failed)
+        self.background.submit(Kind.WATCH, lambda: self._look(passed, ended), seen, failed)
 
     def _look(self, passed: dict[TopicPartition, int], ended: dict[TopicPartition, int]) -> Seen:
         found: Seen = {}
         if passed:
-            with self.target.lock:
-                found |= self._others(passed)
+            with self.target.borrowed() as client:
+                found |= self._others(client, passed)
         if ended:
-            with self.source.lock:
-                found |= self._new_at_source(ended)
+            with self.source.borrowed() as client:
+                found |= self._new_at_source(client, ended)
         return found
 
-    def _others(self, passed: dict[TopicPartition, int]) -> Seen:
+    def _others(self, client: ClusterClient, passed: dict[TopicPartition, int]) -> Seen:
         found: Seen = {}
-        view = ClusterLogView(self.target.client)
-        for tp, end in admin.log_ends(self.target.client, passed, timeout_s=ASK_S).items():
+        view = ClusterLogView(client)
+        for tp, end in admin.log_ends(client, passed, timeout_s=ASK_S).items():
             if isinstance(end, TwinlogError) or end.end_offset <= passed[tp]:
                 continue  # what is wrong with a partition shows when it is written to
             foreign = first_foreign(view, tp, passed[tp], end.end_offset, self.known_producers)
@@ -97,15 +98,13 @@ class OthersWatch:
                 found[tp] = _taken_over(f"{tp}: others wrote at target offset {foreign}")
         return found
 
-    def _new_at_source(self, ended: dict[TopicPartition, int]) -> Seen:
+    def _new_at_source(self, client: ClusterClient, ended: dict[TopicPartition, int]) -> Seen:
         isolation = (
             admin.Isolation.READ_COMMITTED
             if self.read_committed
             else admin.Isolation.READ_UNCOMMITTED
         )
-        ends = admin.list_offsets(
-            self.source.client, ended, admin.LATEST, isolation=isolation, timeout_s=ASK_S
-        )
+        ends = admin.list_offsets(client, ended, admin.LATEST, isolation=isolation, timeout_s=ASK_S)
         return {
             tp: _taken_over(f"{tp}: the source goes on at upstream offset {ended[tp]}")
             for tp, end in ends.items()

@@ -41,7 +41,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.source_side import Asked, SourceSide
 from twinlog.lane.watches.compaction import may_lack_offsets
@@ -105,7 +105,9 @@ class StallWatch:
         }
         if due and not self._is_looking:
             self._is_looking = True
-            self.background.submit(lambda: self._look(due), self._on_found, self._on_failed)
+            self.background.submit(
+                Kind.WATCH, lambda: self._look(due), self._on_found, self._on_failed
+            )
 
     def _on_found(self, found: Found) -> None:
         self._is_looking = False
@@ -138,8 +140,7 @@ class StallWatch:
     # -- in the background -----------------------------------------------------------------------
 
     def _look(self, due: dict[TopicPartition, int]) -> Found:
-        with self.side.lock:
-            client = self.side.client
+        with self.side.borrowed() as client:
             found: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)
