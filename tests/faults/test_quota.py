@@ -1,11 +1,13 @@
 """Quotas that mute a connection for longer than its kernel waits: nothing breaks, nothing starts
-anew, the flow says THROTTLED and every record arrives once.
+anew, the flow says THROTTLED and every record arrives once. Whoever only reads waits as well: a
+broker answers a read that a quota holds back with no topic at all, which is none that is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -15,7 +17,9 @@ from tests.support.map_rows import rows
 from tests.support.mirror import Mirror
 from tests.support.quotas import quota
 from tests.support.rig import Rig
+from twinlog.client.export import Export
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 
 pytestmark = [
     pytest.mark.faults,
@@ -30,10 +34,12 @@ RECORDS: Final = 24
 
 
 @contextmanager
-def limited(client: ClusterClient, rig: Rig, key: str) -> Iterator[None]:
-    """A quota of our flow's client id on one cluster."""
-    us = f"twinlog-{rig.flow}"
-    quota(client, us, {key: SLOW})
+def limited(
+    client: ClusterClient, rig: Rig, key: str, rate: float = SLOW, who: str = ""
+) -> Iterator[None]:
+    """A quota on one cluster, of our flow's client id if it is of nobody else's."""
+    us = who or f"twinlog-{rig.flow}"
+    quota(client, us, {key: rate})
     try:
         yield
     finally:
@@ -113,4 +119,64 @@ def test_source_that_mutes_us(rig: Rig) -> None:
         rig.copied(2 * RECORDS, 180)
         has_rested(rig, mirror)
         mirror.stop()
+    rig.same()
+
+
+READ: Final = "consumer_byte_rate"
+PIECE: Final = 100_000
+"""Bytes of a record. A broker lets ten seconds of a quota pass at once, and mutes us then."""
+
+
+@pytest.mark.witness("an export is whole under a quota", case="16-100000.0")
+@pytest.mark.parametrize(
+    ("records", "rate"),
+    [(16, 100_000.0), pytest.param(400, 1_000_000.0, marks=pytest.mark.long)],
+)
+def test_export_under_a_quota(rig: Rig, records: int, rate: float) -> None:
+    rig.create()
+    for n in range(records):
+        rig.put([n], size=PIECE)
+    who = f"saver-{rig.alias}"
+    with (
+        limited(rig.source_client, rig, READ, rate, who),
+        ClusterClient(replace(rig.source_client.settings, client_id=who)) as client,
+    ):
+        export = Export(client, rig.here, None, None)
+        read = [one.record.key for one in export.records()]
+        assert client.muted_until > 0, "the quota did not bind"
+    assert read == [b"k%d" % n for n in range(records)]
+    assert export.is_whole
+
+
+def test_rows_are_read_under_a_quota(rig: Rig) -> None:
+    """As those of the offset map and the state topic are."""
+    rig.create()
+    rows = [(b"%d" % n, b"." * 2_000) for n in range(800)]
+    append_rows(rig.source_client, rig.here, rows, rig.began_ms)
+    who = f"reader-{rig.alias}"
+    with (
+        limited(rig.source_client, rig, READ, 100_000.0, who),
+        ClusterClient(replace(rig.source_client.settings, client_id=who)) as client,
+    ):
+        read = [(row.key, row.value) for row in read_to_end(client, rig.topic, 0)]
+        assert client.muted_until > 0, "the quota did not bind"
+    assert read == rows
+
+
+@pytest.mark.witness("a start under a quota waits for it", case="target")
+@pytest.mark.parametrize("sides", ["target", pytest.param("both", marks=pytest.mark.long)])
+def test_start_under_a_quota(rig: Rig, sides: str) -> None:
+    rig.create()
+    for n in range(16):
+        rig.put([n], size=PIECE)
+    rig.copy_once()
+    rig.put([16])
+    clients = [rig.target_client] + ([rig.source_client] if sides == "both" else [])
+    with ExitStack() as stack:
+        for client in clients:
+            stack.enter_context(limited(client, rig, READ, 100_000.0))
+        with rig.mirror() as mirror:
+            assert "THROTTLED" in watch_until(rig, mirror, 17)
+            assert dict(mirror.snapshots[0].errors) == {}
+            mirror.stop()
     rig.same()

@@ -35,7 +35,7 @@ IN_DRIVER: Final = {
 }
 IN_LANE: Final = {
     "ids-checked": "twinlog.mirror.start.cold_start.check_ids",
-    "looked": "twinlog.lane.cold_starts.find_starts",
+    "looked": "twinlog.lane.cold_starts.Starter._say_compared",
     "row-written": "twinlog.lane.map_writer.MapWriter.on_answer",
 }
 

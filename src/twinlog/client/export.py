@@ -12,7 +12,6 @@ transaction), and records of transactions that were aborted.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -118,9 +117,6 @@ class Export:
             before = counts.position
             yield from self._of(answer)
             if counts.position == before:
-                if answer.throttle_ms:
-                    time.sleep(answer.throttle_ms / 1000)  # a quota: it may hold back what is there
-                    continue
                 self._end_early()
 
     def _fetch(self) -> FetchedRecords | None:

@@ -4,11 +4,15 @@ Two ways to ask. `attempt` asks once: what is not safe to repeat, or belongs to 
 its own. `send` repeats after a lost connection, so its request must be idempotent. Codes inside an
 answer are the caller's: only he knows where a message keeps them; `retrying` is the loop for them.
 
+A broker that mutes us (quotas, KIP-219) is not asked before it reads again, and that time counts
+against no limit of a call: `muted_until` says for how long.
+
 Not for several threads: give each its own client.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -24,6 +28,7 @@ from twinlog.cluster.net.metadata import (
 )
 from twinlog.cluster.net.pool import ConnectionPool
 from twinlog.cluster.net.protocol import Message
+from twinlog.cluster.net.read_size import ReadSize
 from twinlog.cluster.net.retry import Backoff, Deadline, Patience, is_retriable, retry
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.errors import Disconnected, TwinlogError
@@ -76,6 +81,13 @@ class ClusterClient:
         """What `per_leader` found without a leader, and when it last did."""
         self.silent: dict[int, Silent] = {}
         """Brokers, for `per_leader`."""
+        self.led: dict[str, TopicMetadata] | None = None
+        """Topics with all their leaders, for `per_leader`, within `keeping_leaders`."""
+        self.read_sizes: dict[int, ReadSize] = {}
+        """Of brokers that were read from, for `raw_log`."""
+        self.muted_until = 0.0
+        """Monotonic: a call waits until then for a broker that reads nothing from us."""
+        self._muted_s = 0.0
         self._pool = ConnectionPool(settings, patience.clock)
         self._controller = NO_NODE
 
@@ -199,11 +211,20 @@ class ClusterClient:
         if timeout_s is None:
             timeout_s = min(ANSWER_TIMEOUT_S, self.settings.request_timeout_ms / 1000)
         connection = self.connection_to(node)
+        if muted_s := connection.muted_s:
+            self._wait_for(muted_s)
+            connection = self.connection_to(node)  # its session may have ended meanwhile
         try:
             yield connection, timeout_s
         except Disconnected:
             self._pool.failed(connection)
             raise
+
+    def _wait_for(self, muted_s: float) -> None:
+        self.muted_until = time.monotonic() + muted_s
+        began = self.patience.clock()
+        self.patience.sleep(muted_s)
+        self._muted_s += self.patience.clock() - began
 
     def retrying(self, operation: Callable[[], T], *, timeout_s: float | None = None) -> T:
         """Run until it succeeds, fails for good, or has taken too long."""
@@ -221,8 +242,13 @@ class ClusterClient:
         return retriable
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
-        """When a call that begins now gives up."""
-        return self.patience.deadline(self.api_timeout_s if timeout_s is None else timeout_s)
+        """When a call that begins now gives up: mutes are left out."""
+        seconds = self.api_timeout_s if timeout_s is None else timeout_s
+        return Deadline.within(seconds, self.clock)
+
+    def clock(self) -> float:
+        """Seconds that never go back, without those in which a broker muted us."""
+        return self.patience.clock() - self._muted_s
 
     def _ask_metadata(self, topics: Sequence[str] | None, allow_missing: bool) -> ClusterMetadata:
         answer = self.attempt(
@@ -251,6 +277,17 @@ class ClusterClient:
                 doing=f"asking for metadata of topic {topic.name}",
                 acl=f"DESCRIBE on topic {topic.name}",
             )
+
+    @contextmanager
+    def keeping_leaders(self) -> Iterator[None]:
+        """Questions to leaders begin with those that the question before has found. A broker that
+        does not lead any more refuses, and then they are asked for anew.
+        """
+        self.led = {}
+        try:
+            yield
+        finally:
+            self.led = None
 
     def connection_to(self, node: int | None) -> Connection:
         """A connection that can be used now, kept for the next request; for None to any broker."""

@@ -361,6 +361,15 @@ PARTITION_CODES: Final = (
         retry=Retry.SOON,
     ),
     Condition(
+        codes=("THROTTLING_QUOTA_EXCEEDED",),
+        meaning="a quota of the brokers has let nothing pass for a minute, to somebody who reads",
+        advice=(
+            "raise `consumer_byte_rate` of the client id that the message names: a batch that is "
+            "larger than ten seconds of it never passes"
+        ),
+        retry=Retry.LATER,
+    ),
+    Condition(
         codes=("MAP_REFUSED",),
         meaning="the offset map's topic takes no row",
         advice="allow WRITE on it, or raise its max.message.bytes, as the message says",

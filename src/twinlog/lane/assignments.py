@@ -99,7 +99,9 @@ class Assignments:
             join_bytes=work.tuning.join_bytes,
         )
         self._no_leader = NoLeaderWatch(source, target)
-        self._starter = Starter(work, self._rules, source, target, background, self._no_leader)
+        self._starter = Starter(
+            work, self._rules, source, target, background, self._no_leader, self._on_started
+        )
         self._expiry = ExpiryWatch(
             side=target,
             background=background,
@@ -186,7 +188,7 @@ class Assignments:
                 tail = handed_tail(_key(partition), partition, handed, self._work)
                 self._begin_copy(partition, handed.start, tail)
         if cold:
-            self._starter.start(cold, self._on_started)
+            self._starter.start(cold)
 
     def _on_started(self, take: TakePartition, found: Found) -> None:
         if self._takes.get(take.source) is not take:
@@ -194,7 +196,7 @@ class Assignments:
         if isinstance(found, TwinlogError):
             self._give_back(take.source, found, wait_ms=0)
             return
-        if self._starter.must_wait(take, found, self._on_started):
+        if self._starter.must_wait(take, found):
             return
         if isinstance(found, FanStart):
             self._begin_fan(take, found)
@@ -473,7 +475,12 @@ class Assignments:
         longest_ms = max(self.source.throttle_ms, self.target.throttle_ms)
         self.source.throttle_ms = self.target.throttle_ms = 0
         # a broker that mutes us for seconds says so once, with the answer before
-        self._muted_until = max(self._muted_until, now + longest_ms / 1000)
+        self._muted_until = max(
+            self._muted_until,
+            now + longest_ms / 1000,
+            self._source_cluster.jobs_muted_until,
+            self._target_cluster.jobs_muted_until,
+        )
         return max(0, int(1000 * (self._muted_until - now)))
 
     def _report_now(self, tp: TopicPartition) -> None:

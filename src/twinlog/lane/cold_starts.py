@@ -1,24 +1,27 @@
 """Cold starts of a lane: many partitions looked at together, in the background.
 
 A partition that has no leader keeps none of the others waiting: it is looked at when it is led, or
-given back. One whose broker does not answer us is looked at behind the others.
+given back. Those whose broker does not answer us have looks of their own.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Fan, TakePartition, Work
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
-from twinlog.mirror.start.cold_start import find_starts
+from twinlog.mirror.start.cold_start import batched, starts_in_groups
 from twinlog.mirror.start.fan_start import FanStart, find_fan_start
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, StartPoint
@@ -30,9 +33,23 @@ Found = StartPoint | FanStart | TwinlogError
 Start = StartPoint | FanStart
 OnStarted = Callable[[TakePartition, Found], None]
 
+LOOKS_AT_ONCE: Final = 3
+"""At partitions whose brokers answer, and as many at others: each has tails in memory."""
+
+MANY: Final = 256
+"""Partitions of a look that takes seconds where brokers are far: more are shared by two."""
+
+TOGETHER_S: Final = 0.25
+"""What is due within this time is due together."""
+
 
 class Starter:
-    """Finds start points without stopping the loop."""
+    """Finds start points without stopping the loop.
+
+    Partitions that wait are looked at together: one look asks for hundreds as for one. While
+    LOOKS_AT_ONCE are under way the others gather. Those whose broker does not answer us have looks
+    of their own.
+    """
 
     def __init__(
         self,
@@ -42,6 +59,7 @@ class Starter:
         target: ClusterSide,
         background: Background,
         no_leader: NoLeaderWatch,
+        on_started: OnStarted,
     ) -> None:
         self._work = work
         self._log = FlowLog(log, work.flow)
@@ -49,14 +67,19 @@ class Starter:
         self._source = source
         self._target = target
         self._background = background
+        self._on_started = on_started
         self._looking: dict[TopicPartition, TakePartition] = {}
+        self._waiting: dict[TopicPartition, TakePartition] = {}
+        """Those of them that no look has begun for."""
+        self._looks = {True: 0, False: 0}
+        """Under way: at partitions whose brokers answer, and at others."""
         self._late_until: dict[TopicPartition, float] = {}
         """Monotonic: until then requests of an earlier holder may arrive."""
         self._looked_at: dict[TopicPartition, float] = {}
         """Monotonic: when the last look began; what came since was perhaps not seen."""
-        self._delayed: dict[TopicPartition, tuple[float, TakePartition, OnStarted]] = {}
+        self._delayed: dict[TopicPartition, tuple[float, TakePartition]] = {}
         self._no_leader = no_leader
-        self._leaderless: dict[TopicPartition, tuple[float, TakePartition, OnStarted]] = {}
+        self._leaderless: dict[TopicPartition, tuple[float, TakePartition]] = {}
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
@@ -73,9 +96,18 @@ class Starter:
         """Partitions are about to start: fetches should not wait long."""
         return bool(self._looking)
 
-    def start(self, takes: Iterable[TakePartition], on_started: OnStarted) -> None:
+    def start(self, takes: Iterable[TakePartition]) -> None:
         """Look at these partitions now."""
-        self._look(list(takes), on_started)
+        until = time.monotonic() + NO_LEADER_AFTER_S
+        for take in takes:
+            self._source.need_topics((take.source.topic,))
+            self._target.need_topics((take.target.topic,))
+            if self._no_leader.of_take(take) is not None:
+                self._looking.pop(take.source, None)
+                self._leaderless[take.source] = until, take
+            else:
+                self._looking[take.source] = self._waiting[take.source] = take
+        self._begin_looks()
 
     def expect_late_requests(self, take: TakePartition) -> None:
         """Those of an earlier holder, for as long as the driver says; of none where nobody can have
@@ -103,7 +135,7 @@ class Starter:
         """When the last look at the target's log began; of one that was handed over: now."""
         return self._looked_at.get(tp, time.monotonic())
 
-    def must_wait(self, take: TakePartition, found: Start, on_started: OnStarted) -> bool:
+    def must_wait(self, take: TakePartition, found: Start) -> bool:
         """True when the start point may still move; the partition is then looked at again later.
 
         A protected partition need not wait: a late request of a dead lane carries the sequences
@@ -117,7 +149,8 @@ class Starter:
         if not self.may_have_missed(take) or (is_kept and take.stamps_own_time is False):
             return False
         self._looking[take.source] = take
-        self._delayed[take.source] = self._late_until[take.source], take, on_started
+        until = math.ceil(self._late_until[take.source] / TOGETHER_S) * TOGETHER_S
+        self._delayed[take.source] = until, take
         return True
 
     def forget(self, tp: TopicPartition) -> None:
@@ -125,6 +158,7 @@ class Starter:
         self._late_until.pop(tp, None)
         self._looked_at.pop(tp, None)
         self._looking.pop(tp, None)
+        self._waiting.pop(tp, None)
         self._delayed.pop(tp, None)
         self._leaderless.pop(tp, None)
 
@@ -133,71 +167,86 @@ class Starter:
         if self._leaderless:
             self._tend_leaderless()
         now = time.monotonic()
-        for tp, (until, take, on_started) in list(self._delayed.items()):
-            if until <= now:
-                del self._delayed[tp]
-                self._look([take], on_started)
+        due = [take for until, take in self._delayed.values() if until <= now]
+        for take in due:
+            del self._delayed[take.source]
+        if due:
+            self.start(due)
+        elif self._waiting:
+            self._begin_looks()
 
     def _tend_leaderless(self) -> None:
         now, waiting = time.monotonic(), self._leaderless
         self._leaderless = {}
-        led: dict[OnStarted, list[TakePartition]] = {}
-        for until, take, on_started in waiting.values():
+        led: list[TakePartition] = []
+        for until, take in waiting.values():
             error = self._no_leader.of_take(take)
             if error is None:
-                led.setdefault(on_started, []).append(take)
+                led.append(take)
             elif until <= now:
-                on_started(take, error)
+                self._on_started(take, error)
             else:
-                self._leaderless[take.source] = until, take, on_started
-        for on_started, takes in led.items():
-            self._look(takes, on_started)
+                self._leaderless[take.source] = until, take
+        if led:
+            self.start(led)
 
-    def _look(self, takes: list[TakePartition], on_started: OnStarted) -> None:
-        until = time.monotonic() + NO_LEADER_AFTER_S
-        sound: list[TakePartition] = []
-        slow: list[TakePartition] = []
-        for take in takes:
-            self._source.need_topics((take.source.topic,))
-            self._target.need_topics((take.target.topic,))
-            if self._no_leader.of_take(take) is not None:
-                self._looking.pop(take.source, None)
-                self._leaderless[take.source] = until, take, on_started
-            else:
-                (sound if self._no_leader.is_sound(take) else slow).append(take)
-        for group in (sound, slow):
-            if group:
-                self._look_at(group, on_started)
+    def _begin_looks(self) -> None:
+        groups: dict[bool, list[TakePartition]] = {True: [], False: []}
+        for take in self._waiting.values():
+            groups[self._no_leader.is_sound(take)].append(take)
+        for is_sound, takes in groups.items():
+            free = LOOKS_AT_ONCE - self._looks[is_sound]
+            if not takes or not free:
+                continue
+            count = max(1, min(free - 1, len(takes) // MANY))  # one is left for who comes next
+            for some in batched(takes, -(-len(takes) // count)):
+                self._begin_look(some, is_sound=is_sound)
 
-    def _look_at(self, takes: list[TakePartition], on_started: OnStarted) -> None:
-        for take in takes:
-            self._looking[take.source] = take
-            self._looked_at[take.source] = time.monotonic()
+    def _begin_look(self, takes: Sequence[TakePartition], *, is_sound: bool) -> None:
+        self._looks[is_sound] += 1
+        left = {take.source: take for take in takes}
+        for tp in left:
+            del self._waiting[tp]
+            self._looked_at[tp] = time.monotonic()
 
-        def found(starts: dict[TopicPartition, Found]) -> None:
-            for take in takes:
-                if self._looking.get(take.source) is take:
-                    del self._looking[take.source]
-                on_started(take, starts[take.source])
+        def found(starts: Mapping[TopicPartition, Found]) -> None:
+            for tp, start in starts.items():
+                take = left.pop(tp)
+                if self._looking.get(tp) is take:
+                    del self._looking[tp]
+                    self._on_started(take, start)
+
+        def ended(_: object = None) -> None:
+            self._looks[is_sound] -= 1
+            self._begin_looks()
 
         def failed(error: TwinlogError) -> None:
-            found({take.source: error for take in takes})
+            found(dict.fromkeys(left, error))
+            ended()
 
-        self._background.submit(lambda: self._find(takes), found, failed)
+        def look() -> None:
+            self._find(takes, lambda some: self._background.post(lambda: found(some)))
 
-    def _find(self, takes: list[TakePartition]) -> dict[TopicPartition, Found]:
+        self._background.submit(Kind.LOOK, look, ended, failed)
+
+    def _find(
+        self, takes: Sequence[TakePartition], told: Callable[[Mapping[TopicPartition, Found]], None]
+    ) -> None:
+        """All that is found is told as it is found."""
         requests = [self._request(take) for take in takes if take.fan is None]
-        found: dict[TopicPartition, Found] = {}
-        with self._source.lock, self._target.lock:
-            source = ClusterLogView(self._source.client)
-            target = ClusterLogView(self._target.client)
+        with ExitStack() as stack:
+            here = stack.enter_context(self._source.borrowed())
+            there = stack.enter_context(self._target.borrowed())
+            for client in (here, there):
+                stack.enter_context(client.keeping_leaders())
+            source, target = ClusterLogView(here), ClusterLogView(there)
             if requests:
-                found.update(find_starts(requests, source, target, self._rules))
-                self._say_compared(found)
+                for some in starts_in_groups(requests, source, target, self._rules):
+                    self._say_compared(some)
+                    told(some)
             for take in takes:
                 if take.fan is not None:
-                    found[take.source] = self._find_fan(take, take.fan, source, target)
-        return found
+                    told({take.source: self._find_fan(take, take.fan, source, target)})
 
     def _say_compared(self, found: Mapping[TopicPartition, Found]) -> None:
         for tp, start in found.items():

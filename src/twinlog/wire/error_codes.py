@@ -54,6 +54,7 @@ OFFSET_NOT_AVAILABLE: Final = 78
 MEMBER_ID_REQUIRED: Final = 79
 INVALID_RECORD: Final = 87
 UNSTABLE_OFFSET_COMMIT: Final = 88
+THROTTLING_QUOTA_EXCEEDED: Final = 89
 UNKNOWN_TOPIC_ID: Final = 100
 REBOOTSTRAP_REQUIRED: Final = 129
 
@@ -231,7 +232,7 @@ _ROWS: Final = (
         "has; kafka-transactions.sh find-hanging names those that hang",
     ),
     _row(
-        89,
+        THROTTLING_QUOTA_EXCEEDED,
         "THROTTLING_QUOTA_EXCEEDED",
         retriable=True,
         advice="a quota of the brokers is used up",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from twinlog.cluster.client import ClusterClient, Silent
+from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import BrokerRefused, Disconnected, TwinlogError, Unreachable
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import (
@@ -60,17 +61,20 @@ class _Round(Generic[T]):
     leaderless: dict[TopicPartition, float] = field(default_factory=dict)
     """Since when, in this call."""
 
-    def group(self, tps: Iterable[TopicPartition], timeout_s: float) -> dict[int, list[Led]]:
+    def group(
+        self, tps: Iterable[TopicPartition], timeout_s: float, *, is_first: bool
+    ) -> dict[int, list[Led]]:
         """Partitions by leader; those without one fail."""
-        topics = sorted({tp.topic for tp in tps})
-        asked = time.monotonic()
-        metadata = self.client.metadata(topics, timeout_s=timeout_s)
-        if time.monotonic() - asked > NO_LEADER_S / 2:
-            self.leaderless.clear()  # it was the cluster that did not answer
+        names = {tp.topic for tp in tps}
+        kept = self.client.led
+        if is_first and kept is not None and names <= kept.keys():
+            topics: Mapping[str, TopicMetadata] = kept
+        else:
+            topics = self._look_up(sorted(names), timeout_s)
         groups: dict[int, list[Led]] = {}
         for tp in tps:
-            topic = metadata.topics.get(tp.topic)
-            partition = metadata.partition(tp)
+            topic = topics.get(tp.topic)
+            partition = None if topic is None else topic.partition(tp.partition)
             if partition is None or partition.leader < 0:
                 topic_error = UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
                 missing = UNKNOWN_TOPIC_OR_PARTITION if partition is None else LEADER_NOT_AVAILABLE
@@ -86,18 +90,26 @@ class _Round(Generic[T]):
             groups.setdefault(partition.leader, []).append(led)
         return groups
 
+    def _look_up(self, names: list[str], timeout_s: float) -> Mapping[str, TopicMetadata]:
+        asked = time.monotonic()
+        topics = self.client.metadata(names, timeout_s=timeout_s).topics
+        if time.monotonic() - asked > NO_LEADER_S / 2:
+            self.leaderless.clear()  # it was the cluster that did not answer
+        if self.client.led is not None:
+            self.client.led.update((name, one) for name, one in topics.items() if one.is_led)
+        return topics
+
     def ask(self, node: int, leds: Sequence[Led], ask: Ask[T]) -> None:
-        began = time.monotonic()
+        began = self.client.clock()
         silent = self.client.silent.get(node)
-        if silent is not None and began < silent.until:
+        if silent is not None and time.monotonic() < silent.until:
             self.failed.update((led.tp, silent.error) for led in leds)
             return
         try:
             answers = ask(node, leds)
         except (Unreachable, Disconnected) as error:
-            now = time.monotonic()
-            if now - began > NO_LEADER_S / 2:
-                self.client.silent[node] = Silent(now + SILENT_S, error)
+            if self.client.clock() - began > NO_LEADER_S / 2:
+                self.client.silent[node] = Silent(time.monotonic() + SILENT_S, error)
             self.failed.update((led.tp, error) for led in leds)
             return
         self.client.silent.pop(node, None)
@@ -158,7 +170,8 @@ def ask_leaders(
     failures = 0
     while pending:
         this.failed.clear()
-        for node, leds in this.group(pending, deadline.left_s).items():
+        leaders = this.group(pending, deadline.left_s, is_first=not failures)
+        for node, leds in leaders.items():
             this.ask(node, leds, ask)
         pending = [
             tp

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kafka.protocol.consumer import FetchRequest
@@ -14,10 +14,16 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import CONSUMER, Isolation
 from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
 from twinlog.cluster.net.metadata import NO_EPOCH
-from twinlog.cluster.net.protocol import Message
-from twinlog.errors import TwinlogError
+from twinlog.cluster.net.protocol import Message, throttle_ms
+from twinlog.cluster.net.read_size import ReadSize
+from twinlog.errors import BrokerRefused, CorruptData, Disconnected, TwinlogError, Unreachable
 from twinlog.model import TopicPartition
-from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_for
+from twinlog.wire.error_codes import (
+    THROTTLING_QUOTA_EXCEEDED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_for,
+)
+from twinlog.wire.record_batch import read_headers
 from twinlog.wire.requests.fetch import AbortedTransaction
 
 MAX_ANSWER_BYTES: Final = 50 * 1024 * 1024
@@ -39,6 +45,9 @@ V2_BATCHES: Final = 3
 NO_SESSION: Final = -1
 """The fetch session epoch of a request that stands for itself (KIP-227)."""
 
+STUCK_ANSWERS: Final = 5
+"""So many in a row that a quota emptied, and for as long as a call tries: nothing passes."""
+
 LENGTH_END: Final = 12
 _LENGTH: Final = struct.Struct(">i")
 
@@ -53,8 +62,6 @@ class FetchedRecords:
     log_start: int
     aborted: tuple[AbortedTransaction, ...]
     """Only where READ_COMMITTED was asked for."""
-    throttle_ms: int = 0
-    """A quota holds us back: such an answer may be without records that there are."""
 
 
 FetchFrom = tuple[int, int]
@@ -70,103 +77,203 @@ def fetch_records(
 ) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
     """What each log has at that offset now (nothing is waited for), at least one whole batch of it.
 
-    An offset outside the log is an error with code OFFSET_OUT_OF_RANGE.
+    An offset outside the log is an error with code OFFSET_OUT_OF_RANGE. What a quota holds back is
+    waited for, however long that takes; only where nothing passes at all it is an error with code
+    THROTTLING_QUOTA_EXCEEDED.
     """
 
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
-        out: dict[TopicPartition, FetchedRecords | TwinlogError] = {}
-        for some in _portions(leds, wanted):
-            answers = _fetch(client, node, some, wanted, isolation)
-            for led in some:
-                answer = answers[led.tp]
-                if len(some) > 1 and _is_cut(answer, wanted[led.tp][0]):
-                    # only the first partition of an answer is sure to get a whole batch (KIP-74)
-                    answer = _fetch(client, node, [led], wanted, isolation)[led.tp]
-                out[led.tp] = answer
-        return out
+        return _Reading(client, node, wanted, isolation).read(leds)
 
     return ask_leaders(client, wanted, ask, doing="reading", timeout_s=timeout_s)
 
 
-def _portions(
-    leds: Sequence[Led], wanted: Mapping[TopicPartition, FetchFrom]
-) -> Iterable[list[Led]]:
-    """Requests whose answers have room for all their partitions."""
-    portion: list[Led] = []
-    size = 0
-    for led in leds:
-        max_bytes = wanted[led.tp][1]
-        if portion and size + max_bytes > MAX_ANSWER_BYTES:
-            yield portion
-            portion, size = [], 0
-        portion.append(led)
-        size += max_bytes
-    if portion:
-        yield portion
+Answers = dict[TopicPartition, FetchedRecords | TwinlogError]
 
 
-def _is_cut(answer: FetchedRecords | TwinlogError, offset: int) -> bool:
-    if isinstance(answer, TwinlogError):
-        return False
-    records = answer.records
-    if len(records) < LENGTH_END:
-        return offset < answer.high_watermark
-    (length,) = _LENGTH.unpack_from(records, 8)
-    return len(records) < LENGTH_END + int(length)
+class _Reading:
+    """Asks one broker until it has answered for all partitions: as much at once as a quota lets
+    pass, and what was asked for in parts comes back as one answer.
+    """
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        node: int,
+        wanted: Mapping[TopicPartition, FetchFrom],
+        isolation: Isolation,
+    ) -> None:
+        self._client = client
+        self._node = node
+        self._first_wanted = wanted
+        self._wanted = dict(wanted)
+        self._most = 0
+        self._isolation = isolation
+        self._size = client.read_sizes.setdefault(
+            node, ReadSize(MAX_ANSWER_BYTES, MAX_ANSWER_BYTES)
+        )
+        self._parts: dict[TopicPartition, FetchedRecords] = {}
+        self._held_since = 0.0
+        self._held = 0
+
+    def read(self, leds: Sequence[Led]) -> Answers:
+        out: Answers = {}
+        left = list(leds)
+        while left:
+            try:
+                answers, is_throttled = self._ask(left)
+            except (Unreachable, Disconnected) as error:
+                if not out and not self._parts:
+                    raise
+                answers, is_throttled = {led.tp: error for led in left}, False
+            for at, led in enumerate(left):
+                answer = answers.get(led.tp)
+                if answer is None and is_throttled:
+                    continue
+                if answer is None:
+                    answer = self._error(UNKNOWN_TOPIC_OR_PARTITION, led.tp)
+                # only the first partition of an answer is sure to get a whole batch (KIP-74)
+                if at == 0 or not self._is_cut(answer, led.tp):
+                    self._take(led.tp, answer, out)
+            if self._is_stuck(is_held=is_throttled and not answers):
+                # a broker sends at least one batch of the first: it is what does not pass
+                self._take(left[0].tp, self._nothing_passes(left[0].tp), out)
+                self._held = 0
+            left = [led for led in left if led.tp not in out]
+        return out
+
+    def _take(
+        self, tp: TopicPartition, answer: FetchedRecords | TwinlogError, out: Answers
+    ) -> None:
+        """Keep what is there; a partition is done with about as much as was asked for at first."""
+        before = self._parts.get(tp)
+        if isinstance(answer, TwinlogError):
+            out[tp] = answer if before is None else before
+            return
+        offset, wanted_bytes = self._wanted[tp]
+        found = answer if before is None else _joined(before, answer)
+        if self._most < wanted_bytes:
+            size, behind = _whole(answer.records)
+            left_bytes = wanted_bytes - size
+            if offset < behind < self._end(answer) and 2 * left_bytes > self._first_wanted[tp][1]:
+                self._parts[tp] = found
+                self._wanted[tp] = behind, left_bytes
+                return
+        out[tp] = found
+
+    def _end(self, answer: FetchedRecords) -> int:
+        is_committed = self._isolation is Isolation.READ_COMMITTED
+        return answer.last_stable_offset if is_committed else answer.high_watermark
+
+    def _is_cut(self, answer: FetchedRecords | TwinlogError, tp: TopicPartition) -> bool:
+        if isinstance(answer, TwinlogError):
+            return False
+        records = answer.records
+        if len(records) < LENGTH_END:
+            return self._wanted[tp][0] < self._end(answer)
+        (length,) = _LENGTH.unpack_from(records, 8)
+        return len(records) < LENGTH_END + int(length)
+
+    def _is_stuck(self, *, is_held: bool) -> bool:
+        """A quota has let nothing pass for long, though hardly anything was asked for."""
+        if not is_held:
+            self._held = 0
+            return False
+        now = self._client.patience.clock()
+        if not self._held:
+            self._held_since = now
+        self._held += 1
+        is_long = now - self._held_since > self._client.api_timeout_s
+        return is_long and self._held > STUCK_ANSWERS
+
+    def _ask(self, leds: Sequence[Led]) -> tuple[Answers, bool]:
+        """Answers for some of them, or all, and whether a quota held back the rest."""
+        self._most = self._size.most_bytes
+        answer = self._client.attempt(
+            self._node, self._request(leds, self._most), minimum=WITH_EPOCH, maximum=BY_NAME
+        )
+        out: Answers = {}
+        for topic in answer.responses:
+            for found in topic.partitions:
+                tp = TopicPartition(str(topic.topic), int(found.partition_index))
+                code = int(found.error_code)
+                out[tp] = self._error(code, tp) if code else _fetched(found)
+        # a throttled answer has no topics at all (FetchContext.getThrottledResponse)
+        is_throttled = throttle_ms(answer) > 0
+        if is_throttled:
+            asked_bytes = sum(self._wanted[led.tp][1] for led in leds)
+            self._size.most_bytes = min(self._most, asked_bytes)
+        self._size.adapt(is_throttled=is_throttled)
+        return out, is_throttled
+
+    def _request(self, leds: Sequence[Led], most_bytes: int) -> FetchRequest:
+        topic_of = FetchRequest.FetchTopic
+        return FetchRequest(
+            replica_id=CONSUMER,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=most_bytes,
+            isolation_level=int(self._isolation),
+            session_id=0,
+            session_epoch=NO_SESSION,
+            topics=[
+                topic_of(
+                    topic=name,
+                    partitions=[
+                        topic_of.FetchPartition(
+                            partition=led.tp.partition,
+                            current_leader_epoch=led.leader_epoch,
+                            fetch_offset=self._wanted[led.tp][0],
+                            last_fetched_epoch=NO_EPOCH,
+                            log_start_offset=-1,
+                            partition_max_bytes=min(most_bytes, self._wanted[led.tp][1]),
+                        )
+                        for led in inside
+                    ],
+                )
+                for name, inside in by_topic(leds).items()
+            ],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    def _error(self, number: int, tp: TopicPartition) -> TwinlogError:
+        return _error(self._client, number, "reading", tp, "READ")
+
+    def _nothing_passes(self, tp: TopicPartition) -> TwinlogError:
+        settings = self._client.settings
+        held_s = self._client.patience.clock() - self._held_since
+        return BrokerRefused(
+            f"cluster {settings.alias}: {tp} cannot be read: a quota has let nothing pass for "
+            f"{held_s:.0f} s: raise consumer_byte_rate of client id "
+            f"{settings.client_id} (a batch that is larger than ten seconds of it never passes)",
+            kafka_error=THROTTLING_QUOTA_EXCEEDED,
+            code="THROTTLING_QUOTA_EXCEEDED",
+        )
 
 
-def _fetch(
-    client: ClusterClient,
-    node: int,
-    leds: Sequence[Led],
-    wanted: Mapping[TopicPartition, FetchFrom],
-    isolation: Isolation,
-) -> dict[TopicPartition, FetchedRecords | TwinlogError]:
-    topic_of = FetchRequest.FetchTopic
-    request = FetchRequest(
-        replica_id=CONSUMER,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=MAX_ANSWER_BYTES,
-        isolation_level=int(isolation),
-        session_id=0,
-        session_epoch=NO_SESSION,
-        topics=[
-            topic_of(
-                topic=name,
-                partitions=[
-                    topic_of.FetchPartition(
-                        partition=led.tp.partition,
-                        current_leader_epoch=led.leader_epoch,
-                        fetch_offset=wanted[led.tp][0],
-                        last_fetched_epoch=NO_EPOCH,
-                        log_start_offset=-1,
-                        partition_max_bytes=wanted[led.tp][1],
-                    )
-                    for led in inside
-                ],
-            )
-            for name, inside in by_topic(leds).items()
-        ],
-        forgotten_topics_data=[],
-        rack_id="",
+def _whole(records: memoryview) -> tuple[int, int]:
+    """Bytes of the whole batches, and the offset behind them."""
+    size, behind = 0, -1
+    try:
+        for header, at in read_headers(records):
+            size, behind = at + header.length, header.next_offset
+    except CorruptData:
+        return size, -1  # whoever reads it says so
+    return size, behind
+
+
+def _joined(before: FetchedRecords, answer: FetchedRecords) -> FetchedRecords:
+    """Two answers of one log as if they were one."""
+    whole, _ = _whole(before.records)
+    return replace(
+        answer,
+        records=memoryview(b"".join((before.records[:whole], answer.records))),
+        aborted=tuple(dict.fromkeys((*before.aborted, *answer.aborted))),
     )
-    answer = client.attempt(node, request, minimum=WITH_EPOCH, maximum=BY_NAME)
-    out: dict[TopicPartition, FetchedRecords | TwinlogError] = {
-        led.tp: _error(client, UNKNOWN_TOPIC_OR_PARTITION, "reading", led.tp, "READ")
-        for led in leds
-    }
-    for topic in answer.responses:
-        for found in topic.partitions:
-            tp = TopicPartition(str(topic.topic), int(found.partition_index))
-            if found.error_code:
-                out[tp] = _error(client, found.error_code, "reading", tp, "READ")
-            else:
-                out[tp] = _fetched(found, int(answer.throttle_time_ms))
-    return out
 
 
-def _fetched(found: Message, throttle_ms: int) -> FetchedRecords:
+def _fetched(found: Message) -> FetchedRecords:
     return FetchedRecords(
         records=memoryview(found.records or b""),
         high_watermark=int(found.high_watermark),
@@ -176,7 +283,6 @@ def _fetched(found: Message, throttle_ms: int) -> FetchedRecords:
             AbortedTransaction(int(a.producer_id), int(a.first_offset))
             for a in found.aborted_transactions or ()
         ),
-        throttle_ms=throttle_ms,
     )
 
 

@@ -3,6 +3,10 @@
 The steps are those of Java's client, in its order: TCP, TLS, ApiVersions (allowed before
 authentication), SaslHandshake, SaslAuthenticate. `detach` hands the authenticated socket to the
 copy loop, which drives it itself.
+
+A broker that throttles us answers, says for how long, and reads nothing more for so long (KIP-219).
+`muted_s` is what is left of it. A request that is sent all the same is answered after it: no time
+limit counts it.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ class Connection:
         self.api_versions: dict[int, tuple[int, int]] = {}
         self.session_ends_at: float | None = None
         """When the broker will end the SASL session (KIP-368), in time.monotonic() seconds."""
+        self._muted_until = 0.0
         self._correlation_id = 0
         self._awaited: tuple[int, int, int] | None = None
         self._is_open = True
@@ -96,6 +101,11 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._is_open
+
+    @property
+    def muted_s(self) -> float:
+        """How long the broker reads nothing from us; 0: it reads."""
+        return max(self._muted_until - time.monotonic(), 0.0)
 
     def is_usable(self, within_s: float = 0.0) -> bool:
         """Whether a request may be sent: open, idle, its session not over.
@@ -172,13 +182,20 @@ class Connection:
         """The digest of the answer, and the answer, or None where its digest is the known one."""
         key, version, body = self._receive_body(timeout_s)
         digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
-        return digest, None if digest == known else self._decode(key, version, body)
+        if digest == known:
+            return digest, None
+        answer = self._decode(key, version, body)
+        # an equal answer would throttle us as well, and nobody would see it
+        return (b"" if self.muted_s else digest), answer
 
     def _decode(self, key: int, version: int, body: memoryview) -> Message:
         try:
-            return protocol.decode_response(key, version, body)
+            answer = protocol.decode_response(key, version, body)
         except CorruptData as error:
             raise self._nonsense(error) from error
+        if throttle_ms := protocol.throttle_ms(answer):
+            self._muted_until = time.monotonic() + throttle_ms / 1000
+        return answer
 
     def wait_readable(self, timeout_s: float) -> bool:
         """Whether an answer began to arrive within that time."""
@@ -236,6 +253,7 @@ class Connection:
         key, version, correlation_id = self._awaited
         if timeout_s is None:
             timeout_s = self.settings.request_timeout_ms / 1000
+        timeout_s += self.muted_s
         try:
             frame = framing.receive_frame(
                 self.sock, time.monotonic() + timeout_s, self._max_frame_bytes

@@ -48,6 +48,17 @@ class TopicMetadata:
     operations: frozenset[Operation] | None = None
     """What our user may do with the topic; None where that was not asked, or is not told."""
 
+    @property
+    def is_led(self) -> bool:
+        """It is there, and each of its partitions has a leader."""
+        return not self.error and all(one.leader >= 0 for one in self.partitions)
+
+    def partition(self, number: int) -> PartitionMetadata | None:
+        """The partition, where the answer has it."""
+        if number < len(self.partitions) and self.partitions[number].partition == number:
+            return self.partitions[number]
+        return next((one for one in self.partitions if one.partition == number), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
@@ -61,13 +72,7 @@ class ClusterMetadata:
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
         """The partition, where the answer has it."""
         topic = self.topics.get(tp.topic)
-        if topic is None:
-            return None
-        if tp.partition < len(topic.partitions):
-            found = topic.partitions[tp.partition]
-            if found.partition == tp.partition:
-                return found
-        return next((p for p in topic.partitions if p.partition == tp.partition), None)
+        return None if topic is None else topic.partition(tp.partition)
 
 
 class Operation(IntEnum):

@@ -88,7 +88,7 @@ class ConnectionPool:
         kept = [*self._by_node.values()]
         if self._first is not None:
             kept.append(self._first)
-        for connection in kept:
+        for connection in sorted(kept, key=lambda one: one.muted_s):
             if connection.is_usable(SESSION_MARGIN_S):
                 return connection
         failures: list[TwinlogError] = []

@@ -100,6 +100,11 @@ def response_body(key: int, version: int, frame: memoryview, correlation_id: int
     return frame[5:]
 
 
+def throttle_ms(answer: Message) -> int:
+    """For how long the broker reads nothing more on that connection, since a quota binds."""
+    return int(getattr(answer, "throttle_time_ms", 0) or 0)
+
+
 def decode_response(key: int, version: int, body: memoryview) -> Message:
     """The answer as the client library's message; ApiVersions in version 0 where it is an error."""
     response = ResponseClassRegistry._response_class_registry[key]

@@ -8,7 +8,6 @@ back, and that never changes. What an open one wrote is not decided yet; a tail 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -110,9 +109,7 @@ def read_tail(
                 break
         told(position)
         if position == before:
-            if not answer.throttle_ms:  # a quota may hold back what is there
-                raise _moved(client, tp, position)
-            time.sleep(answer.throttle_ms / 1000)
+            raise _moved(client, tp, position)
 
 
 def _records(header: BatchHeader, batch: memoryview, *, is_gone: bool) -> Iterator[TailRecord]:

@@ -4,7 +4,6 @@ the records.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,7 +23,6 @@ from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 from twinlog.wire.records import Record
 
 READ_BYTES: Final = 4 << 20
-THROTTLED_PAUSE_S: Final = 0.1
 
 OnRead = Callable[[int], None]
 """Told the offset that was reached."""
@@ -171,9 +169,6 @@ def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, 
             yield header, None if is_hidden or is_control else batch
         log.on_read(min(position, log.end))
         if position > before:
-            continue
-        if answer.throttle_ms:
-            time.sleep(THROTTLED_PAUSE_S)
             continue
         if not log.may_lack_offsets:
             raise PartitionError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +18,6 @@ from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
 from twinlog.wire.record_batch import read_headers
 
 READ_BYTES: Final = 4 << 20
-THROTTLED_PAUSE_S: Final = 0.1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,11 +65,8 @@ class Log:
                     yield Piece(header, batch, Gap.MARKERS)
                 else:
                     yield Piece(header, batch, Gap.ABORTED if is_gone else None)
-            if position > before:
-                continue
-            if not answer.throttle_ms:
+            if position == before:
                 return  # cleaned up to the end
-            time.sleep(THROTTLED_PAUSE_S)
 
     def _require_whole(self, answer: FetchedRecords, position: int) -> None:
         """A new leader answers nothing until it knows again how far the log is committed; one that

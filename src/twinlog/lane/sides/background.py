@@ -1,7 +1,9 @@
 """The lane's blocking work, kept away from its loop: connecting, metadata, cold starts.
 
-Jobs run on a few threads; what they return is collected by the loop, which is woken through a
-socket pair. A client of a cluster is used by one job at a time.
+Jobs run on threads; what they return is collected by the loop, which is woken through a socket
+pair. Each kind of work has threads of its own, so that none waits for another kind: a start may
+read for minutes where a quota binds, and a broker that is away keeps who connects to it for
+seconds. A client of a cluster is used by one job at a time.
 """
 
 from __future__ import annotations
@@ -11,23 +13,43 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from enum import StrEnum
 from typing import Any, Final
 
-from twinlog.errors import TwinlogError
-
-THREADS: Final = 4
+from twinlog.errors import Disconnected, TwinlogError
 
 Job = Callable[[], Any]
 Then = Callable[[Any], None]
 Otherwise = Callable[[TwinlogError], None]
 
 
+class Kind(StrEnum):
+    """What a job does."""
+
+    METADATA = "metadata"
+    CONNECTION = "connection"
+    LOOK = "look"
+    WATCH = "watch"
+
+
+THREADS: Final = {
+    Kind.METADATA: 2,  # each side asks once at a time, as does each watch
+    Kind.CONNECTION: 16,
+    Kind.LOOK: 6,
+    Kind.WATCH: 5,
+}
+"""The most of each kind; a thread begins with the first job that finds none idle."""
+
+
 class Background:
     """Runs jobs elsewhere and brings their results back to the thread that calls `deliver`."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lane")
-        self._done: deque[tuple[Future[Any], Then, Otherwise]] = deque()
+        self._pools = {
+            kind: ThreadPoolExecutor(threads, thread_name_prefix=f"lane-{kind}")
+            for kind, threads in THREADS.items()
+        }
+        self._done: deque[Callable[[], None]] = deque()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -37,21 +59,27 @@ class Background:
         return self._wake_out.fileno()
 
     @property
-    def stopping(self) -> threading.Event:
-        """Set when results are not wanted any more: long waits look at it."""
-        return self._stopping
+    def is_closed(self) -> bool:
+        """Results are not wanted any more."""
+        return self._stopping.is_set()
 
-    def submit(self, job: Job, then: Then, otherwise: Otherwise) -> None:
+    def pause(self, seconds: float) -> None:
+        """Sleep within a job; raises Disconnected once results are not wanted any more."""
+        if self._stopping.wait(seconds):
+            raise Disconnected("the lane has ended")
+
+    def submit(self, kind: Kind, job: Job, then: Then, otherwise: Otherwise) -> None:
         """Run `job`; its value goes to `then`, a TwinlogError to `otherwise`, both in the loop's
         thread.
         """
         if self._stopping.is_set():
             return
-        future = self._pool.submit(job)
-        future.add_done_callback(lambda done: self._finished(done, then, otherwise))
+        future = self._pools[kind].submit(job)
+        future.add_done_callback(lambda done: self.post(lambda: _hand(done, then, otherwise)))
 
-    def _finished(self, future: Future[Any], then: Then, otherwise: Otherwise) -> None:
-        self._done.append((future, then, otherwise))
+    def post(self, call: Callable[[], None]) -> None:
+        """Have `call` made in the loop's thread; from any thread."""
+        self._done.append(call)
         try:
             self._wake_in.send(b"\0")
         except BlockingIOError:
@@ -68,19 +96,23 @@ class Background:
         except BlockingIOError:
             pass
         while self._done:
-            future, then, otherwise = self._done.popleft()
-            if future.cancelled():
-                continue
-            error = future.exception()
-            if error is None:
-                then(future.result())
-            elif isinstance(error, TwinlogError):
-                otherwise(error)
-            else:
-                raise error
+            self._done.popleft()()
 
     def close(self) -> None:
         self._stopping.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
         self._wake_in.close()
         self._wake_out.close()
+
+
+def _hand(future: Future[Any], then: Then, otherwise: Otherwise) -> None:
+    if future.cancelled():
+        return
+    error = future.exception()
+    if error is None:
+        then(future.result())
+    elif isinstance(error, TwinlogError):
+        otherwise(error)
+    else:
+        raise error

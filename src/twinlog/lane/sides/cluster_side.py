@@ -8,13 +8,13 @@ failure a broker is tried again with a growing pause, and metadata is read anew.
 from __future__ import annotations
 
 import selectors
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.cluster.net.hot_connection import HotConnection
@@ -22,7 +22,7 @@ from twinlog.cluster.net.retry import CHANCE
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import Disconnected, TwinlogError
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import Background, Kind
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
@@ -47,7 +47,6 @@ DOUBT_EVERY_S: Final = 2.0
 LEADERLESS_PAUSE_S: Final = 3.0
 """Who has no leader waits for one: it is looked for more often than a cluster that is away."""
 
-CLOSE_WITHIN_S: Final = 0.5
 MIN_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 30.0
 
@@ -105,11 +104,9 @@ class ClusterSide:
     on_leaders: Callable[[], None] = lambda: None
     before_sending: Callable[[], None] = lambda: None
     """Asked before any byte leaves; raises when none may any more."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held by the job that uses `client`."""
-    _client: ClusterClient | None = None
-    _metadata_client: ClusterClient | None = None
-    """Its own, without the lock: new leaders must be found while a look waits for a dead broker."""
+    _clients: list[ClusterClient] = field(default_factory=list)
+    """As many as there were jobs at a time."""
+    _idle: list[ClusterClient] = field(default_factory=list)
     _brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     _broken: dict[int, Disconnected] = field(default_factory=dict)
     _connecting: set[int] = field(default_factory=set)
@@ -129,21 +126,35 @@ class ClusterSide:
     _asked_at: float = 0.0
     _refresh_pause: _Pause = field(default_factory=_Pause)
 
+    @contextmanager
+    def borrowed(self) -> Iterator[ClusterClient]:
+        """A blocking client, for one job: the one that was used last, as it knows most."""
+        try:
+            client = self._idle.pop()
+        except IndexError:
+            patience = replace(CALL_PATIENCE, sleep=self.background.pause)
+            client = ClusterClient(self.settings, patience=patience)
+            self._clients.append(client)
+            client.renew(self.settings)  # they may have been renewed meanwhile
+        try:
+            yield client
+        finally:
+            if self.background.is_closed:
+                client.close()
+            self._idle.append(client)
+
     @property
-    def client(self) -> ClusterClient:
-        """The blocking client, for jobs that hold `lock`."""
-        if self._client is None:
-            self._client = ClusterClient(self.settings)
-        return self._client
+    def jobs_muted_until(self) -> float:
+        """Monotonic: some job waits until then for a broker that throttles us."""
+        return max((client.muted_until for client in self._clients), default=0.0)
 
     def renew(self, security: SecuritySettings | None) -> None:
         """Open new connections with this; who was refused with the old tries again at once."""
         if security == self.settings.security:
             return
         self.settings = replace(self.settings, security=security)
-        for client in (self._client, self._metadata_client):
-            if client is not None:
-                client.renew(self.settings)
+        for client in self._clients:
+            client.renew(self.settings)
         for pause in (self._refresh_pause, *self._node_pause.values()):
             pause.reset()
 
@@ -170,7 +181,9 @@ class ClusterSide:
             return
         self._refreshing = True
         self._asked_at = time.monotonic()
-        self.background.submit(lambda: self._read_metadata(topics), self._learned, self._failed)
+        self.background.submit(
+            Kind.METADATA, lambda: self._read_metadata(topics), self._learned, self._failed
+        )
 
     def _tend_doubtful(self) -> None:
         now = time.monotonic()
@@ -184,9 +197,8 @@ class ClusterSide:
                 self._look_for_leaders_of(node)
 
     def _read_metadata(self, topics: list[str]) -> tuple[list[str], object]:
-        if self._metadata_client is None:
-            self._metadata_client = ClusterClient(self.settings)
-        return topics, self._metadata_client.metadata(topics)
+        with self.borrowed() as client:
+            return topics, client.metadata(topics)
 
     def _learned(self, answer: tuple[list[str], object]) -> None:
         topics, metadata = answer
@@ -293,7 +305,7 @@ class ClusterSide:
                 self.problem = str(error)
             self._look_for_leaders_of(node)
 
-        self.background.submit(open_connection, opened, failed)
+        self.background.submit(Kind.CONNECTION, open_connection, opened, failed)
 
     def throttled(self, connection: HotConnection, ms: int) -> None:
         """This broker will not read from us for so long."""
@@ -383,10 +395,6 @@ class ClusterSide:
     def close(self) -> None:
         for node in list(self.connections):
             self.drop(node)
-        # a job may hold the client while its cluster does not answer: it goes with the process then
-        if self.lock.acquire(timeout=CLOSE_WITHIN_S):
-            if self._client is not None:
-                self._client.close()
-            self.lock.release()
-        if self._metadata_client is not None and not self._refreshing:
-            self._metadata_client.close()
+        # a job may hold a client while its cluster does not answer: it goes with the process then
+        while self._idle:
+            self._idle.pop().close()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
+from twinlog.cluster.net.read_size import ReadSize
 from twinlog.model import TopicPartition
 from twinlog.wire.requests.fetch import FetchSession
-
-THROTTLED_BYTES: Final = 256 << 10
 
 
 @dataclass(slots=True)
@@ -16,9 +14,8 @@ class SourceBroker:
     """Its fetch session, and the one fetch that may be in flight."""
 
     session: FetchSession
-    ceiling: int
-    most_bytes: int
-    """Of one answer: less while a quota binds, so that it mutes us often and shortly."""
+    size: ReadSize
+    """Of one answer."""
     is_fetching: bool = False
     too_late: set[TopicPartition] = field(default_factory=set)
     """Placed here while a fetch was in flight: its answer is not for them. It may be that of an
@@ -30,7 +27,6 @@ class SourceBroker:
     """Monotonic: when it last told the ends of its partitions."""
 
     def adapt(self, *, is_throttled: bool) -> None:
-        """Halve or double what is asked for at once."""
+        """Ask for less or more at once."""
         self.throttled += is_throttled
-        wanted = self.most_bytes // 2 if is_throttled else self.most_bytes * 2
-        self.most_bytes = min(self.ceiling, max(THROTTLED_BYTES, wanted))
+        self.size.adapt(is_throttled=is_throttled)

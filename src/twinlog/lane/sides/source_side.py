@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from twinlog.cluster.net.hot_connection import HotConnection
+from twinlog.cluster.net.read_size import ReadSize
 from twinlog.config.flow.tuning import Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.sides.cluster_side import ClusterSide
@@ -166,7 +167,7 @@ class SourceSide:
             if connection is None or not connection.may_send:
                 continue
             parts = broker.session.request(
-                max_wait_ms=wait_ms, max_bytes=min(broker.most_bytes, room)
+                max_wait_ms=wait_ms, max_bytes=min(broker.size.most_bytes, room)
             )
             connection.submit(FETCH, broker.session.version, parts, broker)
             broker.is_fetching = True
@@ -188,8 +189,9 @@ class SourceSide:
                 continue
             broker = self._brokers.get(node)
             if broker is None:
+                most = self.tuning.fetch_bytes
                 broker = self._brokers[node] = SourceBroker(
-                    self._session(connection), self.tuning.fetch_bytes, self.tuning.fetch_bytes
+                    self._session(connection), ReadSize(most, most)
                 )
             self._homeless.discard(tp)
             self._homes[tp] = node

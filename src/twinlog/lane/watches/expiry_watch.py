@@ -17,7 +17,7 @@ from typing import Final
 
 from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 
 log = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ class ExpiryWatch:
         if self.expiry_ms is None or self._is_looking or now < self._next:
             return
         self._next, self._is_looking = now + LOOK_S, True
-        self.background.submit(self._look, self._seen, self._failed)
+        self.background.submit(Kind.WATCH, self._look, self._seen, self._failed)
 
     def _look(self) -> int | None:
-        with self.side.lock:
-            return producer_expiry(self.side.client)
+        with self.side.borrowed() as client:
+            return producer_expiry(client)
 
     def _seen(self, found: int | None) -> None:
         self._is_looking = False

@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0
 ASK_S: Final = 5.0
-"""A look is no reason to hold a cluster's client for longer: the next one is due soon."""
+"""Nobody waits for longer: the next look is due soon."""
 MOST_READS: Final = 4
 """Fetches of about 1 MB that one look takes of a partition."""
 
@@ -135,7 +136,7 @@ class OthersWatch:
             log.debug("a look for other writers failed error=%s", error)
 
         spans = {one.copy.target: one.span for one in asked}
-        self.background.submit(lambda: self._look(spans, ended), seen, failed)
+        self.background.submit(Kind.WATCH, lambda: self._look(spans, ended), seen, failed)
 
     def _learn(self, one: _Asked, found: Writers) -> None:
         copy = one.copy
@@ -160,17 +161,19 @@ class OthersWatch:
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
         found: dict[TopicPartition, Writers] = {}
         if spans:
-            with self.target.lock:
-                found = self._writers(spans)
+            with self.target.borrowed() as client:
+                found = self._writers(client, spans)
         if not ended:
             return found, set()
-        with self.source.lock:
-            return found, self._new_at_source(ended)
+        with self.source.borrowed() as client:
+            return found, self._new_at_source(client, ended)
 
-    def _writers(self, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, Writers]:
+    def _writers(
+        self, client: ClusterClient, spans: dict[TopicPartition, Span]
+    ) -> dict[TopicPartition, Writers]:
         found: dict[TopicPartition, Writers] = {}
-        view = ClusterLogView(self.target.client)
-        for tp, end in admin.log_ends(self.target.client, spans, timeout_s=ASK_S).items():
+        view = ClusterLogView(client)
+        for tp, end in admin.log_ends(client, spans, timeout_s=ASK_S).items():
             if isinstance(end, TwinlogError):
                 continue  # what is wrong with a partition shows when it is written to
             found[tp] = self._writers_of(view, tp, spans[tp], end.end_offset)
@@ -190,15 +193,15 @@ class OthersWatch:
                 break
         return Writers(end, None, others)
 
-    def _new_at_source(self, ended: dict[TopicPartition, int]) -> set[TopicPartition]:
+    def _new_at_source(
+        self, client: ClusterClient, ended: dict[TopicPartition, int]
+    ) -> set[TopicPartition]:
         isolation = (
             admin.Isolation.READ_COMMITTED
             if self.read_committed
             else admin.Isolation.READ_UNCOMMITTED
         )
-        ends = admin.list_offsets(
-            self.source.client, ended, admin.LATEST, isolation=isolation, timeout_s=ASK_S
-        )
+        ends = admin.list_offsets(client, ended, admin.LATEST, isolation=isolation, timeout_s=ASK_S)
         return {
             tp
             for tp, end in ends.items()

@@ -17,7 +17,7 @@ from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import Gap
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.model import TopicPartition
@@ -64,6 +64,7 @@ class GapWatch:
             self._is_looking = True
             topics = {tp.topic for tp in due}
             self.background.submit(
+                Kind.WATCH,
                 lambda: self._look(topics),
                 lambda compacted: self._on_known(due, compacted),
                 self._on_failed,
@@ -82,8 +83,8 @@ class GapWatch:
         return tp in self._seen and time.monotonic() >= self._not_before.get(tp, 0.0)
 
     def _look(self, topics: set[str]) -> set[str]:
-        with self.side.lock:
-            return may_lack_offsets(self.side.client, topics)
+        with self.side.borrowed() as client:
+            return may_lack_offsets(client, topics)
 
     def _on_known(self, due: set[TopicPartition], compacted: set[str]) -> None:
         self._is_looking = False

@@ -12,8 +12,8 @@ An empty answer has harmless reasons, and none of them may look like this one:
 - a partition left out of the fetch (budget, memory, no leader) is not at home with any broker, and
   a quota's answers are counted: both let the time begin anew;
 - a fetch filled by its neighbours, or a session that lost it: the look asks for this partition
-  alone, and a broker then sends at least one batch, whatever its size (KIP-74). The look has its
-  own throttle time, and takes end and records from one answer;
+  alone, and a broker then sends at least one batch, whatever its size (KIP-74). The look waits for
+  a quota by itself, and takes end and records from one answer;
 - a replica nearby that is damaged alone: the look asks the leader, and the partition is then read
   there;
 - the end of a compacted log: its last records may be gone (tombstones, markers), so that nothing
@@ -45,7 +45,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.lane.sides.background import Background
+from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.source_side import Asked, SourceSide
 from twinlog.lane.watches.compaction import may_be_tiered, may_lack_offsets
@@ -111,7 +111,9 @@ class StallWatch:
         }
         if due and not self._is_looking:
             self._is_looking = True
-            self.background.submit(lambda: self._look(due), self._on_found, self._on_failed)
+            self.background.submit(
+                Kind.WATCH, lambda: self._look(due), self._on_found, self._on_failed
+            )
 
     def _on_found(self, found: Found) -> None:
         self._is_looking = False
@@ -141,15 +143,14 @@ class StallWatch:
     # -- in the background -----------------------------------------------------------------------
 
     def _look(self, due: dict[TopicPartition, int]) -> Found:
-        with self.side.lock:
-            client = self.side.client
+        with self.side.borrowed() as client:
             found: Found = dict.fromkeys(due)
             silent = {
                 tp: self._end(answer)
                 for tp, answer in self._read(
                     client, due, read_committed=self.read_committed
                 ).items()
-                if not answer.throttle_ms and not answer.records and self._end(answer) > due[tp]
+                if not answer.records and self._end(answer) > due[tp]
             }
             topics = {tp.topic for tp in silent}
             compacted, tiered = may_lack_offsets(client, topics), may_be_tiered(client, topics)

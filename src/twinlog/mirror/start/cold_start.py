@@ -73,6 +73,16 @@ def find_starts(
 ) -> dict[TopicPartition, StartPoint | TwinlogError]:
     """A start point or the reason against it, by *source* topic-partition."""
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
+    for some in starts_in_groups(requests, source, target, rules):
+        out.update(some)
+    return out
+
+
+def starts_in_groups(
+    requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
+) -> Iterator[Mapping[TopicPartition, StartPoint | TwinlogError]]:
+    """The same as it is found: nobody waits for all tails, and who wrote last for the least."""
+    out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     source_ids = source.topic_ids({r.source.topic for r in requests})
     target_ids = target.topic_ids({r.target.topic for r in requests})
     there_still: list[StartRequest] = []
@@ -91,9 +101,14 @@ def find_starts(
         if not one.runs and one.began_at < 0 and one.start.kind is not StartKind.EARLIEST
     }
     begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
-    for group in batched(there_still, AT_ONCE):
+    if out:
+        yield out
+    there_still.sort(key=lambda one: moment.last_written_ms(one.target), reverse=True)
+    # in a shared topic our end is searched, not known: nothing is read ahead
+    for group in batched(there_still, AT_ONCE if rules.is_ours_alone else 1):
+        out = {}
         here_view, there_view = source, target
-        if rules.is_ours_alone:  # in a shared topic our end is searched, not known
+        if rules.is_ours_alone:
             here_view, there_view = _tails(group, source, target, moment)
         for one in group:
             try:
@@ -112,7 +127,7 @@ def find_starts(
                 out[one.source] = look.resume()
             except TwinlogError as error:
                 out[one.source] = error
-    return out
+        yield out
 
 
 def _tails(
@@ -145,6 +160,11 @@ class Moment(NamedTuple):
     """What the target remembers of our producer id; None where it may not be asked."""
     moving: frozenset[TopicPartition]
     """Target partitions that never came to rest."""
+
+    def last_written_ms(self, tp: TopicPartition) -> int:
+        """The newest timestamp of ours that the target remembers; -1: none."""
+        found = (self.producers or {}).get(tp)
+        return -1 if found is None else found.last_timestamp
 
     def producer_of(self, tp: TopicPartition, target: LogView) -> ProducerTail | None:
         """Raises what keeps a start from taking the answers of this target partition."""

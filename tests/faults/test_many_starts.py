@@ -1,0 +1,86 @@
+"""After a lane was killed, partitions that must wait for its late requests are looked at together,
+however many they are: brokers may be far away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.client import Outgoing, eventually, produce
+from tests.support.rig import OLD, Rig
+from tests.support.topics import create_topic
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+FAR_AND_COUNTED: Final = """
+import json, threading, time
+from twinlog.cluster.client import ClusterClient
+from twinlog.lane.cold_starts import Starter
+asked, near, find = threading.local(), ClusterClient._asking, Starter._find
+def far(self, node, timeout_s):
+    time.sleep({trip_s})
+    asked.requests = getattr(asked, "requests", 0) + 1
+    return near(self, node, timeout_s)
+def count(self, takes, *more):
+    asked.requests = 0
+    try:
+        return find(self, takes, *more)
+    finally:
+        with open({path!r}, "a") as file:
+            file.write(json.dumps([len(takes), asked.requests]) + chr(10))
+ClusterClient._asking, Starter._find = far, count
+"""
+"""Each request of a job takes a round trip; each look writes its partitions and requests down."""
+
+
+def looks_of(written: str) -> list[tuple[int, int]]:
+    """Partitions and requests of each look."""
+    return [(count, requests) for count, requests in map(json.loads, written.splitlines())]
+
+
+def looked_at(file: Path) -> int:
+    """How many partitions were looked at, those that were twice counted twice."""
+    return sum(count for count, _ in looks_of(file.read_text() if file.exists() else ""))
+
+
+@pytest.mark.witness("starts that wait for late requests are one look", case="40-0.05")
+@pytest.mark.parametrize(
+    ("partitions", "trip_s"),
+    [(40, 0.05), pytest.param(1_000, 0.1, marks=pytest.mark.long)],
+)
+def test_idle_partitions_of_a_killed_lane_are_looked_at_together(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
+) -> None:
+    if partitions < 1_000:  # 3 s, instead of 20, until what the lane sent has surely arrived
+        monkeypatch.setattr("twinlog.control.flow.flow_run.USER_TIMEOUT_MS", -7_000)
+    create_topic(rig.source, rig.topic, partitions=partitions)
+    old_ms = int(time.time() * 1000) - OLD
+    produce(
+        rig.source,
+        rig.topic,
+        [Outgoing(value=b"%d" % n, timestamp=old_ms, partition=n) for n in range(partitions)],
+    )
+    written = tmp_path / "looks"
+    prelude = FAR_AND_COUNTED.format(trip_s=trip_s, path=str(written))
+    with rig.mirror(prelude=prelude) as mirror:
+        mirror.eventually(lambda parts: all(one.state == "AT_END" for one in parts), 120)
+        eventually(lambda: looked_at(written) == partitions, what="the end of the first look")
+        before = written.stat().st_size
+        (killed,) = mirror.leases.pids()
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: killed not in mirror.leases.pids(), what="the end of the lane")
+        mirror.eventually(lambda parts: any(one.state != "AT_END" for one in parts))
+        mirror.eventually(lambda parts: all(one.state == "AT_END" for one in parts), 120)
+        # at once, and again when the wait is over
+        eventually(lambda: looked_at(written) == 3 * partitions, what="the end of the last look")
+        mirror.stop()
+    looks = looks_of(written.read_text()[before:])
+    assert len(looks) <= 6, looks
+    assert all(requests <= 20 + 2 * (count // 32 + 1) for count, requests in looks), looks

@@ -1,0 +1,75 @@
+"""Jobs of one kind wait for no other kind, and end when the lane does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.eventually import eventually
+from twinlog.errors import Disconnected, TwinlogError
+from twinlog.lane.sides.background import THREADS, Background, Kind
+
+
+@pytest.fixture
+def background() -> Iterator[Background]:
+    made = Background()
+    yield made
+    made.close()
+
+
+def not_expected(error: TwinlogError) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("kind", [Kind.METADATA, Kind.CONNECTION, Kind.WATCH])
+def test_no_other_work_waits_for_looks(background: Background, kind: Kind) -> None:
+    go_on = threading.Event()
+    done: list[str] = []
+    for _ in range(2 * THREADS[Kind.LOOK]):
+        background.submit(Kind.LOOK, go_on.wait, lambda _: done.append(Kind.LOOK), not_expected)
+    background.submit(kind, lambda: kind, done.append, not_expected)
+
+    def is_delivered() -> bool:
+        background.deliver()
+        return bool(done)
+
+    eventually(is_delivered, what=f"a job for {kind}")
+    assert done == [kind]
+    go_on.set()
+
+
+def test_a_pause_of_a_job_ends_with_the_lane() -> None:
+    background = Background()
+    ended: list[BaseException] = []
+    begun = threading.Event()
+
+    def rest() -> None:
+        begun.set()
+        try:
+            background.pause(600.0)
+        except Disconnected as error:
+            ended.append(error)
+            raise
+
+    background.submit(Kind.LOOK, rest, lambda _: None, not_expected)
+    assert begun.wait(10)
+    background.close()
+    eventually(lambda: bool(ended), what="the end of the pause")
+
+
+def test_what_a_job_posts_before_its_end_is_delivered_first(background: Background) -> None:
+    told: list[str] = []
+
+    def job() -> str:
+        background.post(lambda: told.append("part"))
+        return "rest"
+
+    def is_delivered() -> bool:
+        background.deliver()
+        return "rest" in told
+
+    background.submit(Kind.LOOK, job, told.append, not_expected)
+    eventually(is_delivered, what="the end of the job")
+    assert told == ["part", "rest"]

@@ -1,0 +1,318 @@
+"""How many looks partitions cost that wait for the same, and who waits for whom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import pytest
+
+from tests.support.memory_log import MemoryLog, MemoryView
+from twinlog.errors import PartitionError, TwinlogError
+from twinlog.lane import cold_starts
+from twinlog.lane.cold_starts import LOOKS_AT_ONCE, Found, Starter
+from twinlog.lane.messages import TakePartition, Work
+from twinlog.lane.sides.background import Kind
+from twinlog.mirror.map.offset_map import Run, Term
+from twinlog.mirror.start.cold_start import AT_ONCE
+from twinlog.mirror.start_point import CopyRules, StartPoint
+from twinlog.model import StartAt, TopicId, TopicPartition
+from twinlog.wire.encoding import encode_batch
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record
+
+PRODUCER: Final = 9
+HERE_ID, THERE_ID = TopicId("a" * 32), TopicId("b" * 32)
+NOW_MS: Final = int(time.time() * 1000)
+OLD_MS: Final = NOW_MS - 30 * 3_600_000
+"""The target may have forgotten who wrote it."""
+
+
+@dataclass
+class Clock:
+    """Stands still until a test says how late it is."""
+
+    now: float = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return NOW_MS / 1000
+
+
+CLOCK: Final = Clock()
+
+
+@dataclass
+class Jobs:
+    """Looks that have begun: a test says when one runs, and what is delivered when."""
+
+    looks: list[tuple[Callable[[], Any], Callable[[Any], None], Callable[[Any], None]]] = field(
+        default_factory=list
+    )
+    posted: list[Callable[[], None]] = field(default_factory=list)
+
+    def submit(self, kind: Kind, job: Any, then: Any, otherwise: Any) -> None:
+        assert kind is Kind.LOOK
+        self.looks.append((job, then, otherwise))
+
+    def post(self, call: Callable[[], None]) -> None:
+        self.posted.append(call)
+
+    def run(self) -> None:
+        """The oldest look, to its end."""
+        job, then, _ = self.looks.pop(0)
+        answer = job()
+        self.deliver()
+        then(answer)
+
+    def deliver(self) -> None:
+        while self.posted:
+            self.posted.pop(0)()
+
+
+class CountingView(MemoryView):
+    """Both clusters' logs; each question counts, about however many partitions it is."""
+
+    def __init__(self, logs: Mapping[TopicPartition, MemoryLog], topic_id: TopicId) -> None:
+        super().__init__(logs, topic_id)
+        self.questions = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("topic_ids", "ends", "begins", "read", "producers"):
+            self.questions += 1
+        return super().__getattribute__(name)
+
+
+class Client:
+    """Stands for the view of its cluster."""
+
+    def __init__(self, view: CountingView) -> None:
+        self.view = view
+
+    @contextmanager
+    def keeping_leaders(self) -> Iterator[None]:
+        yield
+
+
+class Side:
+    def __init__(self, view: CountingView) -> None:
+        self.view = view
+
+    def need_topics(self, topics: object) -> None:
+        pass
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Client]:
+        yield Client(self.view)
+
+
+@dataclass
+class Leaders:
+    """Who has a leader that answers us."""
+
+    slow: set[TopicPartition] = field(default_factory=set)
+
+    def of_take(self, take: TakePartition) -> PartitionError | None:
+        return None
+
+    def is_sound(self, take: TakePartition) -> bool:
+        return take.source not in self.slow
+
+
+def take(number: int, *, wait_ms: int = 0) -> TakePartition:
+    return TakePartition(
+        source=TopicPartition("t", number),
+        target=TopicPartition("A.t", number),
+        source_topic_id=HERE_ID,
+        target_topic_id=THERE_ID,
+        term=Term(1, 1),
+        limit_bytes=1 << 20,
+        stamps_own_time=False,
+        is_picky=False,
+        start=StartAt(),
+        began_at=-1,
+        former=(),
+        is_another=False,
+        had_row=False,
+        end=2**63 - 1,
+        runs=(Run(0, 0, 0),),
+        runs_from=-1,
+        open_from=-1,
+        mark=None,
+        fingerprints={},
+        our_producers=(PRODUCER,),
+        acked_ordinal=-1,
+        acked_epoch=-1,
+        unprotected_wait_ms=wait_ms,
+    )
+
+
+class Lane:
+    """A starter over logs in memory."""
+
+    def __init__(
+        self, partitions: int, last_ms: Callable[[int], int] = lambda _number: OLD_MS
+    ) -> None:
+        self.jobs, self.leaders = Jobs(), Leaders()
+        here, there = {}, {}
+        for number in range(partitions):
+            records = [Record(offset=0, timestamp=last_ms(number), key=None, value=b"v")]
+            here[TopicPartition("t", number)] = log = MemoryLog()
+            log.write(records)
+            there[TopicPartition("A.t", number)] = log = MemoryLog()
+            log.append(
+                bytes(
+                    encode_batch(
+                        records,
+                        codec=Codec.NONE,
+                        producer_id=PRODUCER,
+                        producer_epoch=0,
+                        base_sequence=0,
+                    )
+                )
+            )
+        self.here, self.there = CountingView(here, HERE_ID), CountingView(there, THERE_ID)
+        work = SimpleNamespace(
+            flow="A->B",
+            producer_id=PRODUCER,
+            is_ours_alone=True,
+            read_committed=True,
+            known_producers=(),
+            accept_source_loss=False,
+        )
+        rules = CopyRules(
+            producer_id=PRODUCER,
+            read_committed=True,
+            is_ours_alone=True,
+            producer_expiry_ms=86_400_000,
+        )
+        self.clock = CLOCK
+        self.started: dict[TopicPartition, Found] = {}
+        self.starter = Starter(
+            cast(Work, work),
+            rules,
+            cast(Any, Side(self.here)),
+            cast(Any, Side(self.there)),
+            cast(Any, self.jobs),
+            cast(Any, self.leaders),
+            self._on_started,
+        )
+
+    def _on_started(self, one: TakePartition, found: Found) -> None:
+        if isinstance(found, StartPoint) and self.starter.must_wait(one, found):
+            return
+        assert one.source not in self.started, "started twice"
+        self.started[one.source] = found
+
+    @property
+    def questions(self) -> int:
+        return self.here.questions + self.there.questions
+
+
+@pytest.fixture(autouse=True)
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cold_starts, "ClusterLogView", lambda client: client.view)
+    monkeypatch.setattr(cold_starts, "time", CLOCK)
+
+
+def test_what_waits_for_late_requests_is_looked_at_together() -> None:
+    lane = Lane(200)
+    takes = [take(number, wait_ms=2_000) for number in range(200)]
+    for one in takes:
+        lane.clock.now += 0.0001  # a Take of so many is read for some milliseconds
+        lane.starter.expect_late_requests(one)
+    lane.starter.start(takes)
+    lane.jobs.run()
+    assert not lane.started
+    before = lane.questions
+    lane.clock.now += 3.0
+    lane.starter.tend()
+    assert len(lane.jobs.looks) == 1
+    lane.jobs.run()
+    assert len(lane.started) == 200
+    tails = -(-200 // AT_ONCE)
+    assert lane.questions - before <= 12 + 2 * tails
+
+
+def test_what_comes_while_looks_are_under_way_gathers() -> None:
+    lane = Lane(100)
+    for number in range(50):
+        lane.starter.start([take(number)])
+    assert len(lane.jobs.looks) == LOOKS_AT_ONCE
+    lane.starter.start(take(number) for number in range(50, 100))
+    lane.jobs.run()
+    assert len(lane.jobs.looks) == LOOKS_AT_ONCE
+    while lane.jobs.looks:
+        lane.jobs.run()
+    assert len(lane.started) == 100
+    assert not lane.starter.is_busy
+
+
+def test_those_whose_broker_does_not_answer_keep_nobody_waiting() -> None:
+    lane = Lane(20)
+    lane.leaders.slow = {TopicPartition("t", number) for number in range(0, 20, 2)}
+    for number in range(0, 20, 2):
+        lane.starter.start([take(number)])
+    stuck = len(lane.jobs.looks)
+    assert stuck == LOOKS_AT_ONCE
+    lane.starter.start([take(1), take(3)])
+    assert len(lane.jobs.looks) == stuck + 1
+
+
+def test_one_that_left_is_not_started_by_the_look_that_has_begun() -> None:
+    lane = Lane(2)
+    lane.starter.start([take(0)])
+    lane.starter.forget(TopicPartition("t", 0))
+    lane.jobs.run()
+    assert not lane.started
+    lane.starter.start([take(0)])
+    lane.starter.start([take(1)])
+    while lane.jobs.looks:
+        lane.jobs.run()
+    assert len(lane.started) == 2
+
+
+def test_who_was_written_last_starts_before_all_are_looked_at() -> None:
+    busy = TopicPartition("t", 150)
+    lane = Lane(200, lambda number: NOW_MS if number == busy.partition else OLD_MS)
+    lane.starter.start(take(number) for number in range(200))
+    job, then, _ = lane.jobs.looks.pop()
+    answer = job()
+    first: list[TopicPartition] = []
+    while not first:
+        lane.jobs.posted.pop(0)()
+        first = list(lane.started)
+    assert first[0] == busy
+    assert len(first) <= AT_ONCE
+    lane.jobs.deliver()
+    then(answer)
+    assert len(lane.started) == 200
+
+
+def test_what_a_look_could_not_finish_is_told_to_those_who_still_wait() -> None:
+    lane = Lane(AT_ONCE + 8)
+    lane.starter.start(take(number) for number in range(AT_ONCE + 8))
+    job, _, failed = lane.jobs.looks.pop()
+    job()
+    lane.jobs.posted.pop(0)()
+    failed(TwinlogError("the lane has ended"))
+    errors = [found for found in lane.started.values() if isinstance(found, TwinlogError)]
+    assert (len(lane.started), len(errors)) == (AT_ONCE + 8, 8)
+    assert not lane.starter.is_busy
+
+
+def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> None:
+    lane = Lane(1000)
+    lane.starter.start(take(number) for number in range(999))
+    assert len(lane.jobs.looks) == LOOKS_AT_ONCE - 1
+    lane.starter.start([take(999)])
+    assert len(lane.jobs.looks) == LOOKS_AT_ONCE
+    while lane.jobs.looks:
+        lane.jobs.run()
+    assert len(lane.started) == 1000
