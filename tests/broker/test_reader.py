@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, lit
 
@@ -26,6 +23,7 @@ from tests.support.client import (
     produce_transaction,
     read_all,
 )
+from tests.support.data_frames import spark_session
 from tests.support.groups import CLEAN_SOON, commit, committed
 from tests.support.topics import (
     alter_topic_configs,
@@ -34,9 +32,7 @@ from tests.support.topics import (
     delete_topic,
     end_offsets,
 )
-from twinlog.records import register
 from twinlog.sandbox import LocalCluster
-from twinlog.spark.session import forget_gateway
 from twinlog.wire.record_batch import Codec
 
 pytestmark = pytest.mark.broker
@@ -50,24 +46,8 @@ Read = Callable[..., DataFrame]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        register(session)
+    with spark_session() as session:
         yield session
-        gateway: Any = SparkContext._gateway
-        session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # at whose end the JVM ends
-        gateway.proc.wait()
-        forget_gateway()
 
 
 @pytest.fixture

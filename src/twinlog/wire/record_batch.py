@@ -208,8 +208,8 @@ def rewrite_header(
 
     baseOffset becomes 0: a broker answers INVALID_RECORD to anything else and assigns the real one.
     The transactional bit goes because we do not produce inside the source's transaction; who has
-    one of his own asks for it. The delete-horizon bit goes because only the target's cleaner may set it; baseTimestamp stays, since
-    record timestamps are deltas to it with or without that bit.
+    one of his own asks for it. The delete-horizon bit goes because only the target's cleaner may
+    set it; baseTimestamp stays, since record timestamps are deltas to it with or without that bit.
     """
     if (
         batch[MAGIC_POSITION] != 2

@@ -90,7 +90,7 @@ class Described:
 class Transactions:
     """Of one transactional id and one group; for one thread."""
 
-    def __init__(  # noqa: PLR0913 (all but two are of one transaction)
+    def __init__(
         self,
         client: ClusterClient,
         transactional_id: str,
@@ -112,6 +112,19 @@ class Transactions:
     def identity(self) -> ProducerIdentity:
         """With which its records are written."""
         return self._identity
+
+    @property
+    def transactional_id(self) -> str:
+        return self._id
+
+    @property
+    def group(self) -> str:
+        return self._group
+
+    def judged(self, error: TwinlogError) -> TwinlogError:
+        """A leader's refusal of our epoch is one of the whole transaction."""
+        number = getattr(error, "kafka_error", 0)
+        return self._fenced_error(number, "appending for") if number in FENCED else error
 
     def begin_epoch(self) -> None:
         """Fence whoever has the id; waits until what was open has ended."""
@@ -319,15 +332,19 @@ class Transactions:
             return
         what = f"transactional id {self._id}"
         if number in FENCED:
-            raise BrokerRefused(
-                f"cluster {self._client.alias}: {doing} {what} was refused: {self._fenced.why}",
-                kafka_error=number,
-                code=self._fenced.code,
-                fate=Fate.FATAL,
-            )
+            raise self._fenced_error(number, doing)
         raise error_for(
             number,
             cluster=self._client.alias,
             doing=f"{doing} {what}",
             acl=right if " on " in right else f"{right or 'WRITE'} on {what}",
+        )
+
+    def _fenced_error(self, number: int, doing: str) -> BrokerRefused:
+        return BrokerRefused(
+            f"cluster {self._client.alias}: {doing} transactional id {self._id} was refused: "
+            f"{self._fenced.why}",
+            kafka_error=number,
+            code=self._fenced.code,
+            fate=Fate.FATAL,
         )
