@@ -5,15 +5,18 @@ One session serves all of them; each has a topic of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
+from pyspark.sql.functions import col, expr, lit
 
 from tests.support.client import Seen, read_all
 from tests.support.data_frames import spark_session
-from tests.support.topics import create_topic, delete_topic
+from tests.support.topics import alter_topic_configs, create_topic, delete_topic
+from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.records import partitioned
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 
@@ -22,12 +25,10 @@ pytestmark = pytest.mark.broker
 NOW_MS = 1_790_000_000_000
 PARTITIONS = 3
 
-Write = Callable[..., None]
-
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2,3]") as session:
+    with spark_session() as session:
         yield session
 
 
@@ -89,3 +90,187 @@ def test_all_columns_with_every_codec(
         assert (one.key, one.partition, one.timestamp) == (key, partition, ms)
         assert one.value == (None if value is None else value.encode())
         assert one.headers == tuple(headers or ())
+
+
+@pytest.mark.witness("rows go where Java's producer puts them, from several tasks")
+def test_keys_are_placed_as_java_places_them(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    save(partitioned(numbers(spark, 1000), options), options)
+    seen = committed(source_cluster, topic)
+    assert values(seen) == list(range(1000))
+    for one in seen:
+        assert one.key is not None
+        assert one.partition == partition_for_key(one.key, PARTITIONS)
+    brokers = options["kafka.bootstrap.servers"]
+    again = spark.read.format("twinlog").option("kafka.bootstrap.servers", brokers)
+    assert again.option("subscribe", topic).load().count() == 1000
+
+
+def test_rows_without_a_key_go_to_all_partitions(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    save(partitioned(numbers(spark, 30).select("value"), options), options)
+    seen = committed(source_cluster, topic)
+    assert values(seen) == list(range(30))
+    assert {one.partition for one in seen} == set(range(PARTITIONS))
+
+
+def test_rows_may_name_topic_and_partition(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    other = f"{topic}-2"
+    create_topic(source_cluster, other, 1)
+    rows = [
+        (topic, 2, "a", None),
+        (other, None, "b", "k"),
+        (topic, None, "c", "k"),
+        (other, 0, "d", None),
+    ]
+    frame = spark.createDataFrame(rows, "topic string, partition int, value string, key string")
+    save(frame.coalesce(1), {name: one for name, one in options.items() if name != "topic"})
+    placed = partition_for_key(b"k", PARTITIONS)
+    seen = [(one.partition, one.value) for one in committed(source_cluster, topic)]
+    assert sorted(seen) == sorted([(2, b"a"), (placed, b"c")])
+    assert [one.value for one in committed(source_cluster, other)] == [b"b", b"d"]
+    delete_topic(source_cluster, other)
+
+
+def test_times_of_the_broker(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    """Where no answer tells an append from a repeat, all is read back once."""
+    alter_topic_configs(source_cluster, topic, {"message.timestamp.type": "LogAppendTime"})
+    save(partitioned(numbers(spark, 500), options), options)
+    assert values(committed(source_cluster, topic)) == list(range(500))
+
+
+@pytest.mark.witness("two tasks that write to one partition are refused")
+def test_two_tasks_for_one_partition_write_nothing(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    """Equal counts, too: a broker answers such a batch as if it were there already."""
+    for rows in (
+        numbers(spark, 100).withColumn("partition", lit(1)),
+        numbers(spark, 101).withColumn("partition", lit(1)),
+        numbers(spark, 100).select(lit("same").alias("value"), lit(0).alias("partition")),
+    ):
+        with pytest.raises(Exception, match=r"\[PARTITION_SHARED\]"):
+            save(rows, options)
+    assert committed(source_cluster, topic) == []
+    save(partitioned(numbers(spark, 100), options), options)
+    assert values(committed(source_cluster, topic)) == list(range(100))
+
+
+@pytest.mark.witness("a batch that is written again is recognised")
+def test_a_write_with_an_id_is_done_once(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    rows = partitioned(numbers(spark, 50), options)
+    for _ in range(2):
+        save(rows, options, writeId=f"day-{topic}")
+    assert values(committed(source_cluster, topic)) == list(range(50))
+    with pytest.raises(Exception, match="committed with 50 rows, and now has 49") as error:
+        save(rows.where("value != '7'"), options, writeId=f"day-{topic}")
+    assert "[MARK_DIFFERS]" in str(error.value)
+    save(rows, options, writeId=f"other-{topic}")
+    assert len(committed(source_cluster, topic)) == 100
+
+
+def test_large_batches_are_cut_to_what_the_topic_takes(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    alter_topic_configs(source_cluster, topic, {"max.message.bytes": "20000"})
+    wide = numbers(spark, 200).select("key", expr("rpad(value, 1000, ' ')").alias("value"))
+    save(partitioned(wide, options), options)
+    assert values(committed(source_cluster, topic)) == list(range(200))
+    with pytest.raises(Exception, match=r"\[MESSAGE_TOO_LARGE\]"):
+        save(wide.select(expr("rpad('', 30000, 'x')").alias("value")).limit(1), options)
+
+
+@pytest.mark.parametrize(
+    ("columns", "more", "says"),
+    [
+        ("key", {}, "there is no column value"),
+        ("id AS vaule", {}, "did you mean vaule"),
+        ("NULL AS value", {}, "column value is void, not string or binary"),
+        ("id AS value", {}, "column value is bigint"),
+        ("value, 'x' AS partition", {}, "column partition is string, not int"),
+        ("value", {"topics": "x"}, "option topics: it is not known; did you mean topic"),
+        ("value", {"kafka.acks": "1"}, "kafka.acks: a transaction needs another value; write all"),
+        ("value", {"kafka.compression.type": "rar"}, "write one of none, gzip"),
+        ("value", {"topic": ""}, "option topic: it is empty"),
+        ("value", {"kafka.bootstrap.server": "x"}, "did you mean kafka.bootstrap.servers"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    columns: str,
+    more: Mapping[str, str],
+    says: str,
+) -> None:
+    rows = numbers(spark, 1).selectExpr("key", "value", "CAST(value AS BIGINT) AS id")
+    with pytest.raises(Exception, match=re.escape(says)) as error:
+        save(rows.selectExpr(*columns.split(", ")), {**options, **more})
+    assert "[CONFIG_INVALID]" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("value, CAST(NULL AS STRING) AS topic", "rows have no topic"),
+        ("value, 7 AS partition", "has no partition 7, it has 3"),
+        ("value, timestamp_millis(-5) AS timestamp", "timestamps before 1970"),
+        (
+            "value, array(named_struct('key', CAST(NULL AS STRING), 'value', X'00')) AS headers",
+            "headers without a key",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_records(
+    spark: SparkSession,
+    source_cluster: LocalCluster,
+    topic: str,
+    options: Mapping[str, str],
+    columns: str,
+    says: str,
+) -> None:
+    rows = spark.sql(f"SELECT {columns} FROM VALUES ('1') AS t(value)")  # noqa: S608
+    given = {k: v for k, v in options.items() if "topic" not in columns or k != "topic"}
+    with pytest.raises(Exception, match=re.escape(says)) as error:
+        save(rows, given)
+    assert "[ROW_INVALID]" in str(error.value)
+    assert read_all(source_cluster, topic) == []
+
+
+def test_a_topic_that_is_not_there(spark: SparkSession, options: Mapping[str, str]) -> None:
+    with pytest.raises(Exception, match="TOPIC_MISSING"):
+        save(numbers(spark, 1), {**options, "topic": "nobody-made-it"})
+
+
+def test_a_time_that_brokers_do_not_give(spark: SparkSession, options: Mapping[str, str]) -> None:
+    with pytest.raises(Exception, match=r"above the brokers' transaction.max.timeout.ms"):
+        save(numbers(spark, 1), {**options, "kafka.transaction.timeout.ms": "3600000"})
+
+
+def test_rows_that_are_older_than_the_topic_keeps_them(
+    spark: SparkSession,
+    source_cluster: LocalCluster,
+    topic: str,
+    options: Mapping[str, str],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    alter_topic_configs(source_cluster, topic, {"retention.ms": "3600000"})
+    old = numbers(spark, 1).withColumn("timestamp", expr("current_timestamp() - INTERVAL 5 HOURS"))
+    save(numbers(spark, 1), options)
+    assert "hours old" not in capfd.readouterr().err
+    save(old, options)
+    said = capfd.readouterr().err
+    assert f"{topic}: rows are up to 5 hours old by their timestamps" in said
+    assert "keeps 1 hours" in said
+
+
+def test_only_appends(spark: SparkSession, options: Mapping[str, str]) -> None:
+    with pytest.raises(Exception, match="a topic is only appended to"):
+        numbers(spark, 1).write.format("twinlog").options(**options).mode("overwrite").save()

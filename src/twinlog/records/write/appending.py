@@ -143,10 +143,11 @@ class Appender:
         batches: dict[TopicPartition, bytearray] = {}
         size = 0
         for tp, queue in list(queues.items()):
-            queue[:1] = [self._missing(self._logs[tp], queue[0])]
-            while queue and not queue[0]:
+            while queue:
+                queue[0] = self._missing(self._logs[tp], queue[0])
+                if queue[0]:
+                    break
                 del queue[0]
-                queue[:1] = [self._missing(self._logs[tp], one) for one in queue[:1]]
             if not queue:
                 del queues[tp]
             elif size < ROUND_BYTES:
