@@ -6,8 +6,10 @@ One session serves all of them; each has a topic of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, lit
@@ -28,7 +30,9 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
+    # a task may fail twice; small batches, so that it has written some of its rows by then
+    few = {"spark_sql_execution_arrow_maxRecordsPerBatch": "20"}
+    with spark_session("local[2,3]", **few) as session:
         yield session
 
 
@@ -274,3 +278,110 @@ def test_rows_that_are_older_than_the_topic_keeps_them(
 def test_only_appends(spark: SparkSession, options: Mapping[str, str]) -> None:
     with pytest.raises(Exception, match="a topic is only appended to"):
         numbers(spark, 1).write.format("twinlog").options(**options).mode("overwrite").save()
+
+
+class Query:
+    """A stream from files, one a micro-batch, into a topic; begun again from one checkpoint."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str], folder: Path) -> None:
+        self.spark, self.options, self.folder = spark, options, folder
+        (folder / "in").mkdir()
+
+    def add(self, *values: int) -> None:
+        """A micro-batch."""
+        name = f"{len(list((self.folder / 'in').iterdir())):03}.json"
+        text = "".join(f'{{"id": {one}}}\n' for one in values)
+        (self.folder / name).write_text(text)
+        (self.folder / name).rename(self.folder / "in" / name)
+
+    def run(
+        self, change: Callable[[DataFrame], DataFrame] = lambda rows: rows, **more: str
+    ) -> None:
+        files = self.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
+        rows = files.json(str(self.folder / "in"))
+        rows = rows.selectExpr("string(id) AS key", "string(id) AS value")
+        query = (
+            change(partitioned(rows, self.options))
+            .writeStream.format("twinlog")
+            .options(**self.options)
+            .options(**more)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def forget_the_last_commit(self) -> None:
+        """As if Spark had died behind the end of our transaction, before its own note of it."""
+        notes = self.checkpoint / "commits"
+        last = max(notes.glob("[0-9]*"), key=lambda file: int(file.name))
+        (notes / f".{last.name}.crc").unlink(missing_ok=True)
+        last.unlink()
+
+
+@pytest.fixture
+def query(spark: SparkSession, options: Mapping[str, str], tmp_path: Path) -> Query:
+    return Query(spark, options, tmp_path)
+
+
+@pytest.mark.witness("a stream writes each row once, and a repeated micro-batch is recognised")
+def test_a_stream_goes_on_from_its_checkpoint(
+    source_cluster: LocalCluster, topic: str, query: Query
+) -> None:
+    query.add(*range(100))
+    query.add(*range(100, 150))
+    query.run()
+    assert values(committed(source_cluster, topic)) == list(range(150))
+    query.forget_the_last_commit()
+    query.add(*range(150, 170))
+    query.run()
+    assert values(committed(source_cluster, topic)) == list(range(170))
+    query.add(170)
+    other = {"kafka.transactional.id": "another"}
+    with pytest.raises(Exception, match=r"\[MARK_DIFFERS\]"):
+        query.run(**other)
+    query.run()
+    assert values(committed(source_cluster, topic)) == list(range(171))
+
+
+def fails_once(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The first task that comes to its end fails, behind all of its rows."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        try:
+            flag.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        raise RuntimeError("this task fails")
+
+    return rows
+
+
+@pytest.mark.witness("a task of a write that fails and runs again writes its rows once")
+def test_a_task_fails_and_runs_again(
+    source_cluster: LocalCluster, topic: str, query: Query, tmp_path: Path
+) -> None:
+    def failing(rows: DataFrame) -> DataFrame:
+        return rows.mapInArrow(fails_once(tmp_path / "flag"), rows.schema)
+
+    query.add(*range(1000))
+    query.run(failing, **{"kafka.max.request.size": "500"})
+    assert (tmp_path / "flag").exists()
+    assert values(committed(source_cluster, topic)) == list(range(1000))
+
+
+def test_a_write_that_fails_leaves_nothing_open(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    rows = partitioned(numbers(spark, 100), options)
+    bad = rows.withColumn("partition", expr("IF(value = '7', 99, partition)"))
+    with pytest.raises(Exception, match="has no partition 99"):
+        save(bad, options)
+    save(rows, options)
+    # read_committed readers come to the end at once
+    assert values(committed(source_cluster, topic)) == list(range(100))

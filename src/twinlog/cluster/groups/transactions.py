@@ -41,7 +41,7 @@ from twinlog.cluster.logs.producers import WITHOUT_TWO_PHASE_COMMIT, ProducerIde
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.errors import BrokerRefused, Fate, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.wire.error_codes import INVALID_PRODUCER_EPOCH, error_for
+from twinlog.wire.error_codes import INVALID_PRODUCER_EPOCH, TOPIC_AUTHORIZATION_FAILED, error_for
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -282,9 +282,13 @@ class Transactions:
             answer = self._client.attempt(node, request, maximum=BEFORE_VERSION_2)
             for topic in answer.topics:
                 for one in topic.partitions:
-                    if one.error_code:
-                        doing = "committing offsets in a transaction of"
-                        number = int(one.error_code)
+                    number, doing = int(one.error_code), "committing offsets in a transaction of"
+                    if number == TOPIC_AUTHORIZATION_FAILED:
+                        right = f"READ on topic {topic.name}"
+                        name = self._client.alias
+                        error = error_for(number, cluster=name, doing=doing[:-3], acl=right)
+                        return {self._group: error}
+                    if number:
                         return {self._group: self._groups.error(number, doing, self._group, "READ")}
             return {self._group: True}
 
