@@ -12,13 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.client import eventually, read_all
-from tests.support.topics import admin, create_topic, delete_topic
+from tests.support.topics import admin, alter_topic_configs, create_topic, delete_topic
 from tests.support.write_loop import ROWS, Loop, as_batch, options_for, run_batch, run_task
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.transactions import Transactions
+from twinlog.cluster.logs import raw_log
 from twinlog.errors import ClusterError, Disconnected, TwinlogError
 from twinlog.records.write import appending, transaction
 from twinlog.records.write.options import WriteOptions
@@ -105,7 +107,7 @@ def test_answers_of_leaders_are_lost(
     options: WriteOptions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = appending.append_batches
+    real = raw_log.append_batches
 
     def twice(*arguments: Any, **named: Any) -> Any:
         real(*arguments, **named)
@@ -227,6 +229,25 @@ def test_what_the_mark_says(
     run_batch(replace(options, needs_mark=False), 2)
     run_batch(options, 3)
     assert committed(source_cluster, topic) == list(range(4 * ROWS))
+
+
+def test_rows_that_are_older_than_the_topic_keeps_them(
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    alter_topic_configs(source_cluster, topic, {"retention.ms": "3600000"})
+    for number, hours in enumerate((0, 5)):
+        begun = transaction.begin(options)
+        rows = as_batch([1, 2], 0)
+        times = pa.array([(begun.now_ms - 3_600_000 * hours) * 1000] * 2, pa.int64())
+        rows = rows.append_column("timestamp", times.cast(pa.timestamp("us", tz="UTC")))
+        assert caplog.messages == []
+        transaction.commit(options, [run_task(options, begun, [rows])], number)
+    (said,) = caplog.messages
+    assert said.startswith(f"{topic}: rows are up to 5 hours old by their timestamps")
+    assert "keeps 1 hours" in said
 
 
 def test_a_micro_batch_without_rows_is_marked(

@@ -258,23 +258,6 @@ def test_a_time_that_brokers_do_not_give(spark: SparkSession, options: Mapping[s
         save(numbers(spark, 1), {**options, "kafka.transaction.timeout.ms": "3600000"})
 
 
-def test_rows_that_are_older_than_the_topic_keeps_them(
-    spark: SparkSession,
-    source_cluster: LocalCluster,
-    topic: str,
-    options: Mapping[str, str],
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    alter_topic_configs(source_cluster, topic, {"retention.ms": "3600000"})
-    old = numbers(spark, 1).withColumn("timestamp", expr("current_timestamp() - INTERVAL 5 HOURS"))
-    save(numbers(spark, 1), options)
-    assert "hours old" not in capfd.readouterr().err
-    save(old, options)
-    said = capfd.readouterr().err
-    assert f"{topic}: rows are up to 5 hours old by their timestamps" in said
-    assert "keeps 1 hours" in said
-
-
 def test_only_appends(spark: SparkSession, options: Mapping[str, str]) -> None:
     with pytest.raises(Exception, match="a topic is only appended to"):
         numbers(spark, 1).write.format("twinlog").options(**options).mode("overwrite").save()
@@ -304,7 +287,7 @@ class Query:
             change(partitioned(rows, self.options))
             .writeStream.format("twinlog")
             .options(**self.options)
-            .options(**more)
+            .options(**{name.replace("_", "."): value for name, value in more.items()})
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(availableNow=True)
             .start()
@@ -341,9 +324,8 @@ def test_a_stream_goes_on_from_its_checkpoint(
     query.run()
     assert values(committed(source_cluster, topic)) == list(range(170))
     query.add(170)
-    other = {"kafka.transactional.id": "another"}
     with pytest.raises(Exception, match=r"\[MARK_DIFFERS\]"):
-        query.run(**other)
+        query.run(kafka_transactional_id="another")
     query.run()
     assert values(committed(source_cluster, topic)) == list(range(171))
 
@@ -370,7 +352,7 @@ def test_a_task_fails_and_runs_again(
         return rows.mapInArrow(fails_once(tmp_path / "flag"), rows.schema)
 
     query.add(*range(1000))
-    query.run(failing, **{"kafka.max.request.size": "500"})
+    query.run(failing, kafka_max_request_size="500")
     assert (tmp_path / "flag").exists()
     assert values(committed(source_cluster, topic)) == list(range(1000))
 

@@ -77,6 +77,9 @@ class Killed:
         """Micro-batches that Spark has noted as done."""
         return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
 
+    def begun(self) -> int:
+        return len(list((self.folder / "checkpoint" / "offsets").glob("[0-9]*")))
+
     def finish(self) -> None:
         assert self.start().wait() == 0
         seen = read_all(self.cluster, self.topic, isolation="read_committed")
@@ -90,34 +93,20 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
     delete_topic(source_cluster, fresh_topic)
 
 
-def test_the_driver_is_killed_at_twenty_moments(
-    source_cluster: LocalCluster, topic: str, tmp_path: Path
-) -> None:
-    query, chance = Killed(source_cluster, topic, tmp_path, "local[2,4]"), random.Random(11)
-    for _ in range(20):
-        running, before = query.start(), query.noted()
-        # from its first micro-batch on; the moment behind that is the point, not the time
-        folder = tmp_path / "checkpoint" / "offsets"
-        eventually(
-            lambda running=running, before=before, folder=folder: (  # type: ignore[misc]
-                running.poll() is not None or len(list(folder.glob("[0-9]*"))) > before
-            ),
-            what="a micro-batch",
-        )
-        time.sleep(chance.uniform(0, 4))
-        with suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
-    query.finish()
-
-
-def test_executors_are_killed(
+@pytest.mark.parametrize("who", ["driver", "executors"])
+def test_killed_at_any_moment(
     source_cluster: LocalCluster,
     topic: str,
     tmp_path: Path,
     conf: Path,  # noqa: F811
+    who: str,
 ) -> None:
     assert conf.is_dir()
+    if who == "driver":
+        query = Killed(source_cluster, topic, tmp_path, "local[2,4]")
+        kill_the_driver(query, random.Random(11))
+        query.finish()
+        return
     with standalone(tmp_path) as master:
         query = Killed(source_cluster, topic, tmp_path, master)
         running = query.start()
@@ -127,3 +116,19 @@ def test_executors_are_killed(
             mine[0].kill()
         assert running.wait() == 0
         query.finish()
+
+
+def kill_the_driver(query: Killed, chance: random.Random) -> None:
+    """With its JVM, at twenty moments from the first micro-batch of a run on."""
+    for _ in range(20):
+        running, before = query.start(), query.begun()
+        eventually(
+            lambda running=running, before=before: (  # type: ignore[misc]
+                running.poll() is not None or query.begun() > before
+            ),
+            what="a micro-batch",
+        )
+        time.sleep(chance.uniform(0, 4))  # the moment is the point, not the time
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()

@@ -336,12 +336,12 @@ class Fuzzer:
     def columns(self) -> None:
         """Columns, some of which lie outside of their data, become a table."""
         draw, count = self.random, self.random.randrange(5)
-        given = [self._strings(count, least) for least in (-1, -1, 0)]
+        key, value, headers = (self._strings(count, least) for least in (-1, -1, 0))
         times = array("q", draw.choices(TIMES, k=count))
         found: list[Table | None] = []
         for kernels in (self.library, TWIN):
             try:
-                found.append(kernels.pack(*given, times))
+                found.append(kernels.pack(key, value, headers, times))
             except ValueError:
                 found.append(None)
         ours, theirs = found

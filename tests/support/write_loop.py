@@ -71,11 +71,10 @@ def run_task(
             for tp, rows in placer.place(batch):
                 appender.add(tp, rows)
             between()
-        rows = appender.finish()
         return Written(
             identity=begun.identity,
             query=options.write_id,
-            rows=rows,
+            rows=appender.finish(),
             oldest_ms=placer.oldest_ms,
         )
 
