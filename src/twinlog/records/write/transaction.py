@@ -120,6 +120,8 @@ def begin(options: WriteOptions) -> Begun:
 
 def commit(options: WriteOptions, messages: Sequence[Written], batch: int) -> None:
     """All that was written, if it is not committed yet. Raises TwinlogError."""
+    if not messages:
+        return  # Spark had no task at all
     first, rows = messages[0], _rows(messages)
     with ClusterClient(options.cluster()) as client:
         opened = transactions(client, options, first.query, first.identity)
