@@ -198,12 +198,12 @@ def test_replay_brings_every_record_once_though_the_command_dies_at_each_step(ca
     for moment, where in (
         ("behind", f"{TRANSACTIONS}.write"),  # the first offset, before the intent
         ("before", f"{REPLAY}._partition"),
-        ("before", f"{TRANSACTIONS}._end"),  # appended, and not committed
-        ("behind", f"{TRANSACTIONS}._end"),  # committed, and nobody was told
+        ("before", f"{TRANSACTIONS}.end"),  # appended, and not committed
+        ("behind", f"{TRANSACTIONS}.end"),  # committed, and nobody was told
         ("behind", f"{REPLAY}._partition"),
     ):
         case.killed(moment, where, "replay")
-        if where.endswith("_end"):
+        if where.endswith(".end"):
             produce(pair.b, pair.remote, numbered(2_000_000, 1))
     code, said = case.run("replay")
     assert (code, "0 records appended by this run" in said) == (0, True), said
@@ -227,7 +227,7 @@ def test_a_replay_goes_on_only_from_the_folder_that_has_what_comes_next(case: Ca
     case.fail_over()
     before = len(seen(pair, pair.b))
     case.killed("before", f"{REPLAY}._partition", "replay")
-    case.killed("behind", f"{TRANSACTIONS}._end", "replay")
+    case.killed("behind", f"{TRANSACTIONS}.end", "replay")
     delete_records(pair.a, pair.topic, before=1_025)
     case.folder = begun.with_name("another")
     code, said = case.run("replay")

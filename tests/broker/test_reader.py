@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col, lit
 
@@ -26,6 +23,7 @@ from tests.support.client import (
     produce_transaction,
     read_all,
 )
+from tests.support.data_frames import spark_session
 from tests.support.groups import CLEAN_SOON, commit, committed
 from tests.support.topics import (
     apply_topic_configs,
@@ -34,9 +32,7 @@ from tests.support.topics import (
     delete_topic,
     end_offsets,
 )
-from twinlog.records import register
 from twinlog.sandbox import LocalCluster
-from twinlog.spark.session import forget_gateway
 from twinlog.wire.record_batch import Codec
 
 pytestmark = pytest.mark.broker
@@ -50,24 +46,8 @@ Read = Callable[..., DataFrame]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        register(session)
+    with spark_session() as session:
         yield session
-        gateway: Any = SparkContext._gateway
-        session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # at whose end the JVM ends
-        gateway.proc.wait()
-        forget_gateway()
 
 
 @pytest.fixture
@@ -369,16 +349,47 @@ def test_the_page_does_what_it_says(
     spark: SparkSession, source_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
     page = (ROOT / "docs" / "dataframes.md").read_text()
-    (script,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    script = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+    large = f"{topic}-large"
     for said, meant in (
         ("localhost:9092", source_cluster.bootstrap),
         ('"subscribe": "orders"', f'"subscribe": "{topic}"'),
         ('"path", "orders"', f'"path", "{tmp_path}/orders"'),
         ('"orders-checkpoint"', f'"{tmp_path}/checkpoint"'),
+        ("time:2026-01-31T12:00:00Z", f"time:{NOW_MS}"),
+        ("time:2026-01-31T13:00:00Z", f"time:{NOW_MS + 3_600_000}"),
+        ('"topic": "big-orders"', f'"topic": "{large}"'),
+        ('"big-orders-checkpoint"', f'"{tmp_path}/large-checkpoint"'),
+    ):
+        assert said in script
+        script = script.replace(said, meant)
+    create_topic(source_cluster, large, 3)
+    records = [one._replace(timestamp=NOW_MS) for one in numbers(0, 10)]
+    produce(source_cluster, topic, [*records, records[0]._replace(value=b"%01500d" % 10)])
+    exec(compile(script, "dataframes.md", "exec"), {})  # noqa: S102 (our own page)
+    assert values(spark.read.parquet(f"{tmp_path}/orders")) == list(range(11))
+    seen = read_all(source_cluster, large, isolation="read_committed")
+    assert sorted(int(one.value or b"-1") for one in seen) == [*range(10), 10, 10]
+    assert committed(source_cluster, "orders-to-parquet", topic) == 6
+    delete_topic(source_cluster, large)
+
+
+def test_the_readme_does_what_it_says(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str
+) -> None:
+    page = (ROOT / "README.md").read_text()
+    (script,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    large = f"{topic}-large"
+    for said, meant in (
+        ("localhost:9092", source_cluster.bootstrap),
+        ('subscribe="orders"', f'subscribe="{topic}"'),
+        ('"large-orders"', f'"{large}"'),
     ):
         assert script.count(said) == 1
         script = script.replace(said, meant)
-    produce(source_cluster, topic, numbers(0, 10))
-    exec(compile(script, "dataframes.md", "exec"), {})  # noqa: S102 (our own page)
-    assert values(spark.read.parquet(f"{tmp_path}/orders")) == list(range(10))
-    assert committed(source_cluster, "orders-to-parquet", topic) == 5
+    create_topic(source_cluster, large, 3)
+    produce(source_cluster, topic, [*numbers(0, 5), Outgoing(b"k", b"%01500d" % 7)])
+    exec(compile(script, "README.md", "exec"), {"spark": spark})  # noqa: S102 (our own page)
+    seen = read_all(source_cluster, large, isolation="read_committed")
+    assert [int(one.value or b"-1") for one in seen] == [7]
+    delete_topic(source_cluster, large)

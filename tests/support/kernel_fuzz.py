@@ -36,7 +36,7 @@ from twinlog.wire.compression import compress
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.chosen import CHOSEN
 from twinlog.wire.kernels.library import NAME, Library
-from twinlog.wire.kernels.shapes import Kernels, Table
+from twinlog.wire.kernels.shapes import Kernels, Strings, Table
 from twinlog.wire.kernels.twin import TWIN, scan_state
 from twinlog.wire.record_batch import CRC, HEADER_BYTES, Codec, read_headers
 from twinlog.wire.records import Record, decode_batch, decode_legacy, encode_batch
@@ -97,6 +97,7 @@ class Fuzzer:
             (20, self.answers),
             (10, self.compressed),
             (5, self.legacy),
+            (5, self.columns),
         ]
 
     def run(self, inputs: int) -> None:
@@ -331,6 +332,34 @@ class Fuzzer:
         data = self.damaged(inner, 1)
         self._both(lambda: decode_legacy(memoryview(data), LIMIT), data)
         take(data, 0, LIMIT, 0)  # nothing but TwinlogError
+
+    def columns(self) -> None:
+        """Columns, some of which lie outside of their data, become a table."""
+        draw, count = self.random, self.random.randrange(5)
+        key, value, headers = (self._strings(count, least) for least in (-1, -1, 0))
+        times = array("q", draw.choices(TIMES, k=count))
+        found: list[Table | None] = []
+        for kernels in (self.library, TWIN):
+            try:
+                found.append(kernels.pack(key, value, headers, times))
+            except ValueError:
+                found.append(None)
+        ours, theirs = found
+        if ours is None or theirs is None:
+            same(ours, theirs, "pack refuses", b"")
+            self.refused += 1
+            return
+        same((ours.data, ours.cells), (theirs.data, theirs.cells), "pack", ours.data)
+        self.accepted += 1
+
+    def _strings(self, count: int, least: int) -> Strings:
+        draw = self.random
+        data = draw.randbytes(draw.choice((0, 70, 9000)))
+        sizes = array("q", (draw.choice((least, 0, 1, 64, len(data))) for _ in range(count)))
+        fits = [draw.randrange(max(1, len(data) - size + 1)) for size in sizes]
+        if count and draw.random() < 0.1:
+            sizes[0], fits[0] = draw.choice(((len(data) + 1, 0), (1, len(data)), (1, -1)))
+        return Strings(data, array("q", fits), sizes)
 
     def _both(self, decode: Callable[[], list[Record]], data: bytes) -> None:
         verdicts: list[tuple[list[Record], str | None]] = []

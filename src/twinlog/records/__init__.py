@@ -1,11 +1,12 @@
-"""Records as DataFrames: `spark.read` and `spark.readStream` of `format("twinlog")`.
+"""Records as DataFrames: `spark.read`, `df.write` and streams of `format("twinlog")`.
 
-    from twinlog.records import register
+    from twinlog.records import partitioned, register
     register(spark)
 
 Read `source`, then `options` and `places` (what a user writes), `planning` and `ranges` (which
 offsets that is), `batch_reader`, `stream_reader`, `filters`; `tasks`, `log_reader` and `decoding`
-run on executors; `gaps` is about what is gone. Nothing that mirrors loads any of it.
+run on executors; `gaps` is about what is gone. `write` is the other direction.
+Nothing that mirrors loads any of it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING
 from twinlog.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Mapping
 
-__all__ = ["register"]
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["partitioned", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -35,3 +38,16 @@ def register(spark: SparkSession) -> None:
     from twinlog.records import source
 
     source.register(spark)
+
+
+def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
+    """The same rows, those of each partition of the topic in one task: `df.write` and
+    `df.writeStream` of `format("twinlog")` need it where rows are in several tasks.
+
+    `options` are the writer's (`topic`, `kafka.bootstrap.servers`). Rows are placed by key, as
+    Java's producer does; those without a key in turn; those that name a `partition` stay with it.
+    Raises ConfigError, and ClusterError where the topic cannot be found.
+    """
+    from twinlog.records.write import placing
+
+    return placing.partitioned(df, options)

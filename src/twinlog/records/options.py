@@ -1,35 +1,19 @@
-"""Options of `format("twinlog")`, parsed once; those of Spark's `format("kafka")`, and some more.
-
-Spark gives them in lower case. What Spark's source knows and nothing here does is taken and said
-(`IGNORED`), so that a job changes one word; what neither knows is an error.
-"""
+"""Options of reading, parsed once: those of Spark's `format("kafka")`, and some more."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.logs.offsets import Isolation
-from twinlog.cluster.net.settings import (
-    DEFAULT_REQUEST_TIMEOUT_MS,
-    ClusterSettings,
-    parse_bootstrap,
-)
-from twinlog.cluster.security.security_keys import load_security
-from twinlog.config.keys.client_keys import (
-    BOOTSTRAP_SERVERS,
-    CLIENT_KEYS,
-    ISOLATION_LEVEL,
-    Role,
-    is_connection_key,
-)
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.keys.client_keys import ISOLATION_LEVEL, Role
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
-from twinlog.config.values.nearest import suggestion
-from twinlog.config.values.origin import ClientProperties, Setting
+from twinlog.config.values.origin import ClientProperties
 from twinlog.model import TopicPartition
+from twinlog.records.given import client_of, named, positive, settings_of
 from twinlog.records.places import (
     JSON_EARLIEST,
     JSON_LATEST,
@@ -42,10 +26,7 @@ from twinlog.records.places import (
     wrong,
 )
 
-log = logging.getLogger(__name__)
-
 _PREFIX: Final = "kafka."
-_WHERE: Final = 'format("twinlog")'
 
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
@@ -108,21 +89,8 @@ class ReadOptions:
     includes_headers: bool
 
     def cluster(self) -> ClusterSettings:
-        """How to reach the brokers; reads the key files, so every process has what is in them now.
-
-        Raises ConfigError.
-        """
-        bootstrap = parse_bootstrap(self.properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
-        return ClusterSettings(
-            alias=self.properties[BOOTSTRAP_SERVERS].split(",", maxsplit=1)[0].strip(),
-            bootstrap=bootstrap,
-            security=load_security(self.properties, where=f"{_WHERE}, options {_PREFIX}*"),
-            client_id=self.properties.get("client.id", "twinlog-reader"),
-            request_timeout_ms=_positive(
-                _PREFIX + "request.timeout.ms",
-                self.properties.get("request.timeout.ms", str(DEFAULT_REQUEST_TIMEOUT_MS)),
-            ),
-        )
+        """How to reach the brokers. Raises ConfigError."""
+        return settings_of(self.properties, "twinlog-reader")
 
     def names(self) -> NamePattern:
         """What `subscribePattern` matches: whole names, by Java's rules."""
@@ -131,24 +99,10 @@ class ReadOptions:
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     """Raises ConfigError with the option, what is wrong, and what to do."""
-    own = {name.lower(): value for name, value in given.items()}
-    properties = {
-        name.removeprefix(_PREFIX): own.pop(name) for name in list(own) if name.startswith(_PREFIX)
-    }
-    names = {name.lower(): name for name in KNOWN}
-    unknown = sorted(own.keys() - names.keys())
-    if unknown:
-        # the nearest by its letters, whatever their case
-        hint = suggestion(unknown[0], names)
-        for low, name in names.items():
-            hint = hint.replace(f"mean {low}?", f"mean {name}?")
-        raise wrong(unknown[0], "it is not known", hint or "remove it")
-    options = {names[name]: value for name, value in own.items()}
-    for name in sorted(options.keys() & IGNORED.keys()):
-        log.warning("%s: option %s has no effect: %s", _WHERE, name, IGNORED[name])
+    options, properties = named(given, KNOWN, IGNORED)
     _check_kind(options, is_stream=is_stream)
     topics, pattern, assigned = _topics(options)
-    client = _client(properties)
+    client = client_of(properties, Role.CONSUMER, REFUSED_KEYS)
     starting = _starting(options, is_stream=is_stream)
     return ReadOptions(
         properties=client,
@@ -205,26 +159,6 @@ def _compile(pattern: str) -> NamePattern:
         return compile_names([pattern])
     except RegexProblem as error:
         raise wrong("subscribePattern", str(error), "write another pattern") from None
-
-
-def _client(properties: Mapping[str, str]) -> ClientProperties:
-    known = CLIENT_KEYS[Role.CONSUMER]
-    for key in sorted(properties):
-        if key in REFUSED_KEYS:
-            raise wrong(_PREFIX + key, "it cannot be set", REFUSED_KEYS[key])
-        if key not in known and not is_connection_key(key):
-            hint = suggestion(key, known)
-            raise wrong(
-                _PREFIX + key,
-                "Kafka's consumers do not have this key",
-                hint.replace("mean ", f"mean {_PREFIX}") or "remove it",
-            )
-    if not properties.get(BOOTSTRAP_SERVERS, "").strip():
-        raise wrong(_PREFIX + BOOTSTRAP_SERVERS, "missing", "add it, as in kafka1:9092")
-    parse_bootstrap(properties[BOOTSTRAP_SERVERS], _PREFIX + BOOTSTRAP_SERVERS)
-    return ClientProperties(
-        {key: Setting(key=key, value=value, file=_WHERE) for key, value in properties.items()}
-    )
 
 
 def _starting(options: Mapping[str, str], *, is_stream: bool) -> Place:
@@ -290,14 +224,7 @@ def _isolation(own: str | None, of_client: str | None) -> Isolation:
 
 
 def _optional_positive(options: Mapping[str, str], name: str) -> int | None:
-    return _positive(name, options[name]) if name in options else None
-
-
-def _positive(name: str, text: str) -> int:
-    word = text.strip()
-    if not word.isascii() or not word.isdigit() or not 0 < int(word) < 1 << 63:
-        raise wrong(name, f"{word!r} is no positive number", "write one, as in 1000")
-    return int(word)
+    return positive(name, options[name]) if name in options else None
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

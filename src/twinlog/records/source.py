@@ -7,10 +7,16 @@ PySpark does not tell a source of its kind which ones a query uses.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from twinlog.records.batch_reader import BatchReader
@@ -18,13 +24,21 @@ from twinlog.records.columns import all_columns, ddl
 from twinlog.records.options import parse_options
 from twinlog.records.stream_reader import StreamReader
 from twinlog.records.tasks import columns_of
+from twinlog.records.write.options import parse_write_options
+from twinlog.records.write.writers import BatchWriter, StreamWriter, prepared
 
 FORMAT: Final = "twinlog"
 FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 class TwinlogSource(DataSource):
-    """A source of records of Kafka topics."""
+    """A source of records of Kafka topics, and a sink for them."""
+
+    is_copy = False
+    """Spark pickles one for the process that commits a micro-batch; that one begins nothing."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "is_copy": True}
 
     @classmethod
     def name(cls) -> str:
@@ -40,6 +54,16 @@ class TwinlogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(parse_options(self.options, is_stream=True), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        options = parse_write_options(self.options, is_stream=False)
+        return BatchWriter(options, prepared(options, schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        options = parse_write_options(self.options, is_stream=True)
+        if self.is_copy:
+            return StreamWriter(options, None)
+        return StreamWriter(options, prepared(options, schema, overwrite=overwrite))
 
 
 def register(spark: SparkSession) -> None:

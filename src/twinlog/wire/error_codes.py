@@ -175,7 +175,11 @@ _ROWS: Final = (
     _row(47, "INVALID_PRODUCER_EPOCH"),
     _row(48, "INVALID_TXN_STATE"),
     _row(49, "INVALID_PRODUCER_ID_MAPPING"),
-    _row(50, "INVALID_TRANSACTION_TIMEOUT"),
+    _row(
+        50,
+        "INVALID_TRANSACTION_TIMEOUT",
+        advice="it is above the brokers' transaction.max.timeout.ms: ask for less, or raise that",
+    ),
     _row(51, "CONCURRENT_TRANSACTIONS", retriable=True),
     _row(52, "TRANSACTION_COORDINATOR_FENCED"),
     _row(

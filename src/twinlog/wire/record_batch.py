@@ -197,14 +197,19 @@ def verify_crc(buffer: memoryview, position: int, header: BatchHeader) -> None:
 
 
 def rewrite_header(
-    batch: memoryview, *, producer_id: int, producer_epoch: int, base_sequence: int
+    batch: memoryview,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    is_transactional: bool = False,
 ) -> None:
     """Make a fetched batch one of ours, in place; `batch` is writable and exactly one batch.
 
     baseOffset becomes 0: a broker answers INVALID_RECORD to anything else and assigns the real one.
-    The transactional bit goes because we do not produce inside the source's transaction. The
-    delete-horizon bit goes because only the target's cleaner may set it; baseTimestamp stays, since
-    record timestamps are deltas to it with or without that bit.
+    The transactional bit goes because we do not produce inside the source's transaction; who has
+    one of his own asks for it. The delete-horizon bit goes because only the target's cleaner may
+    set it; baseTimestamp stays, since record timestamps are deltas to it with or without that bit.
     """
     if (
         batch[MAGIC_POSITION] != 2
@@ -214,6 +219,8 @@ def rewrite_header(
         raise ValueError("only a whole data batch of magic 2 can be rewritten")
     batch[0:8] = _ZERO_OFFSET
     batch[ATTRIBUTES_POSITION + 1] &= _KEPT_ATTRIBUTES
+    if is_transactional:
+        batch[ATTRIBUTES_POSITION + 1] |= TRANSACTIONAL_BIT
     _PRODUCER.pack_into(batch, PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     CRC.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
 

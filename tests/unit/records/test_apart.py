@@ -30,3 +30,16 @@ def test_without_pyarrow_it_says_what_to_install() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert done.stderr.rstrip().endswith('pip install "twinlog[records]" [ENVIRONMENT]')
+
+
+def test_data_frames_load_nothing_of_the_mirror() -> None:
+    """What the mirror does to its own Spark session would empty accumulators of a user's."""
+    script = (
+        "import sys, twinlog.records.source, twinlog.records.write.placing\n"
+        "apart = ('twinlog.spark', 'twinlog.control', 'twinlog.lane', 'twinlog.channel')\n"
+        "print([name for name in sys.modules if name.startswith(apart)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

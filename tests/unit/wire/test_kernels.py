@@ -56,8 +56,9 @@ def test_damaged_batches_get_the_same_verdict(seed: int) -> None:
         ("value ^= (u32)data[n]", "value += (u32)data[n] + 1"),
         ("if (!state[IS_CHECKED] && big32(head + 17)", "if (0 && big32(head + 17)"),
         ("raw &= 0xFFFFFFFFu", "raw &= 0xFFFFFFFFFu"),
+        ("else *at = 0;", "else *at = 2;"),
     ],
-    ids=["fields end", "deltas rise", "few", "numbers", "rest of a key", "crc", "32 bits"],
+    ids=["fields end", "deltas rise", "few", "numbers", "rest of a key", "crc", "32 bits", "none"],
 )
 def test_a_kernel_that_is_wrong_is_found(tmp_path: Path, right: str, wrong: str) -> None:
     source = (FOLDER / "kernels.c").read_text()

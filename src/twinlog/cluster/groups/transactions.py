@@ -1,6 +1,10 @@
 """Records and the offsets of a group written together, or not at all: a transactional producer
 (KIP-98), as small as it can be.
 
+`write` is a whole transaction of one process. Its steps are there by themselves, too: a transaction
+that one process begins (`begin_epoch`), others add to (`joining` it by its producer id and epoch),
+and one ends. A partition must then be written by one of them only, whose sequences begin with 0.
+
 One at a time by its transactional id: `begin_epoch` fences whoever had it before, and what that one
 left open is rolled back, or finished where its end was decided. When it has answered nothing of the
 one before can come any more. Offsets that it committed are to be read settled (`fetch_offsets`):
@@ -15,9 +19,11 @@ partitions and groups are added to a transaction by requests of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
 
+from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
@@ -29,11 +35,13 @@ from kafka.protocol.producer import (
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed
+from twinlog.cluster.logs.per_leader import topics_of
 from twinlog.cluster.logs.producers import WITHOUT_TWO_PHASE_COMMIT, ProducerIdentity
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.errors import BrokerRefused, Fate, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.wire.error_codes import INVALID_PRODUCER_EPOCH, error_for
+from twinlog.wire.error_codes import INVALID_PRODUCER_EPOCH, TOPIC_AUTHORIZATION_FAILED, error_for
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -50,19 +58,73 @@ SIMPLE: Final = -1
 """The generation of somebody who is in no group."""
 
 
+class Fenced(NamedTuple):
+    """What a caller says where somebody else has the transactional id."""
+
+    code: str
+    why: str
+
+
+REPLAY: Final = Fenced(
+    "REPLAY_FENCED",
+    "another run has begun since, or this one stood still for too long; where no other runs, give "
+    "the same command again",
+)
+NOBODY: Final = ProducerIdentity(producer_id=-1, producer_epoch=-1)
+OPEN: Final = "Ongoing"
+NOT_ATTEMPTED: Final = 55
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What the coordinator has of a transactional id."""
+
+    identity: ProducerIdentity
+    is_open: bool
+    started_ms: int
+    """By the coordinator's clock: another transaction of the same epoch has another."""
+    tps: frozenset[TopicPartition]
+    """That were added to it, those with offsets of groups among them."""
+
+
 class Transactions:
     """Of one transactional id and one group; for one thread."""
 
     def __init__(
-        self, client: ClusterClient, transactional_id: str, group: str, *, timeout_ms: int
+        self,
+        client: ClusterClient,
+        transactional_id: str,
+        group: str,
+        *,
+        timeout_ms: int,
+        joining: ProducerIdentity = NOBODY,
+        fenced: Fenced = REPLAY,
     ) -> None:
         """`timeout_ms`: after that the coordinator rolls back what we left open."""
         self._client = client
         self._id, self._group, self._timeout_ms = transactional_id, group, timeout_ms
         self._groups = Coordinators(client)
-        self._identity = ProducerIdentity(producer_id=-1, producer_epoch=-1)
+        self._identity, self._fenced = joining, fenced
         self._sequences: dict[TopicPartition, int] = {}
         self._node: int | None = None
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """With which its records are written."""
+        return self._identity
+
+    @property
+    def transactional_id(self) -> str:
+        return self._id
+
+    @property
+    def group(self) -> str:
+        return self._group
+
+    def judged(self, error: TwinlogError) -> TwinlogError:
+        """A leader's refusal of our epoch is one of the whole transaction."""
+        number = getattr(error, "kafka_error", 0)
+        return self._fenced_error(number, "appending for") if number in FENCED else error
 
     def begin_epoch(self) -> None:
         """Fence whoever has the id; waits until what was open has ended."""
@@ -100,7 +162,7 @@ class Transactions:
         Raises TwinlogError; whether it has happened is known after the next `begin_epoch`.
         """
         if records:
-            self._add_partition(tp)
+            self.add_partitions([tp])
             first = self._sequences.get(tp, 0)
             batch = encode_batch(
                 records,
@@ -116,13 +178,13 @@ class Transactions:
                 timeout_s=self._timeout_ms / 2000,  # before the coordinator rolls it back
             )
             self._sequences[tp] = first + len(records)
-        self._add_group()
-        self._commit(offsets, metadata)
-        self._end()
+        self.commit_offsets({tp: Committed(at, metadata) for tp, at in offsets.items()})
+        self.end(committed=True)
 
     # -- steps of a transaction
 
-    def _add_partition(self, tp: TopicPartition) -> None:
+    def add_partitions(self, tps: Collection[TopicPartition]) -> None:
+        """Before the first record of each; to add one twice is to add it once."""
         topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
         def ask() -> None:
@@ -130,16 +192,45 @@ class Transactions:
                 v3_and_below_transactional_id=self._id,
                 v3_and_below_producer_id=self._identity.producer_id,
                 v3_and_below_producer_epoch=self._identity.producer_epoch,
-                v3_and_below_topics=[topic_of(name=tp.topic, partitions=[tp.partition])],
+                v3_and_below_topics=[
+                    topic_of(name=name, partitions=partitions)
+                    for name, partitions in topics_of(tps).items()
+                ],
             )
             answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
-            (topic,) = answer.results_by_topic_v3_and_below
-            (one,) = topic.results_by_partition
-            self._require(
-                int(one.partition_error_code), f"adding {tp} to", f"WRITE on topic {tp.topic}"
+            for topic in answer.results_by_topic_v3_and_below:
+                for one in topic.results_by_partition:
+                    number = int(one.partition_error_code)
+                    if number != NOT_ATTEMPTED:  # because of another one
+                        what = f"{topic.name}-{one.partition_index}"
+                        right = f"WRITE on topic {topic.name}"
+                        self._require(number, f"adding {what} to", right)
+
+        if tps:
+            self._retrying(ask)
+
+    def describe(self) -> Described:
+        """Raises Unsupported before Kafka 3.0."""
+
+        def ask() -> Described:
+            request = DescribeTransactionsRequest(transactional_ids=[self._id])
+            (answer,) = self._client.attempt(self._coordinator(), request).transaction_states
+            self._require(int(answer.error_code), "describing the transaction of", "DESCRIBE")
+            return Described(
+                identity=ProducerIdentity(
+                    producer_id=int(answer.producer_id),
+                    producer_epoch=int(answer.producer_epoch),
+                ),
+                is_open=answer.transaction_state == OPEN,
+                started_ms=int(answer.transaction_start_time_ms),
+                tps=frozenset(
+                    TopicPartition(str(topic.topic), int(partition))
+                    for topic in answer.topics
+                    for partition in topic.partitions
+                ),
             )
 
-        self._retrying(ask)  # to add it twice is to add it once
+        return self._retrying(ask)
 
     def _add_group(self) -> None:
         def ask() -> None:
@@ -158,7 +249,9 @@ class Transactions:
 
         self._retrying(ask)
 
-    def _commit(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
+    def commit_offsets(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Set the group's offsets when the transaction is committed."""
+        self._add_group()
         topic_of = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         partition_of = topic_of.TxnOffsetCommitRequestPartition
         request = TxnOffsetCommitRequest(
@@ -175,13 +268,13 @@ class Transactions:
                     partitions=[
                         partition_of(
                             partition_index=tp.partition,
-                            committed_offset=offset,
+                            committed_offset=one.offset,
                             committed_leader_epoch=-1,
-                            committed_metadata=metadata,
+                            committed_metadata=one.metadata,
                         )
                     ],
                 )
-                for tp, offset in offsets.items()
+                for tp, one in offsets.items()
             ],
         )
 
@@ -189,9 +282,13 @@ class Transactions:
             answer = self._client.attempt(node, request, maximum=BEFORE_VERSION_2)
             for topic in answer.topics:
                 for one in topic.partitions:
-                    if one.error_code:
-                        doing = "committing offsets in a transaction of"
-                        number = int(one.error_code)
+                    number, doing = int(one.error_code), "committing offsets in a transaction of"
+                    if number == TOPIC_AUTHORIZATION_FAILED:
+                        right = f"READ on topic {topic.name}"
+                        name = self._client.alias
+                        error = error_for(number, cluster=name, doing=doing[:-3], acl=right)
+                        return {self._group: error}
+                    if number:
                         return {self._group: self._groups.error(number, doing, self._group, "READ")}
             return {self._group: True}
 
@@ -199,15 +296,20 @@ class Transactions:
         if isinstance(found, TwinlogError):
             raise found
 
-    def _end(self) -> None:
+    def end(self, *, committed: bool) -> None:
+        """Commit it or roll it back, asked once: after a retriable error it may have ended so."""
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.producer_epoch,
-            committed=True,
+            committed=committed,
         )
-        answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
-        self._require(int(answer.error_code), "committing a transaction of")
+        try:
+            answer = self._client.attempt(self._coordinator(), request, maximum=BEFORE_VERSION_2)
+            self._require(int(answer.error_code), "ending a transaction of")
+        except TwinlogError:
+            self._node = None  # it may have moved
+            raise
 
     # -- the coordinator
 
@@ -234,17 +336,19 @@ class Transactions:
             return
         what = f"transactional id {self._id}"
         if number in FENCED:
-            raise BrokerRefused(
-                f"cluster {self._client.alias}: {doing} {what} was refused: another run has begun "
-                "since, or this one stood still for too long; where no other runs, give the same "
-                "command again",
-                kafka_error=number,
-                code="REPLAY_FENCED",
-                fate=Fate.FATAL,
-            )
+            raise self._fenced_error(number, doing)
         raise error_for(
             number,
             cluster=self._client.alias,
             doing=f"{doing} {what}",
             acl=right if " on " in right else f"{right or 'WRITE'} on {what}",
+        )
+
+    def _fenced_error(self, number: int, doing: str) -> BrokerRefused:
+        return BrokerRefused(
+            f"cluster {self._client.alias}: {doing} transactional id {self._id} was refused: "
+            f"{self._fenced.why}",
+            kafka_error=number,
+            code=self._fenced.code,
+            fate=Fate.FATAL,
         )

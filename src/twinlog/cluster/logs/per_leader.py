@@ -192,3 +192,11 @@ def _forget_old(client: ClusterClient) -> None:
         old = time.monotonic() - FORGET_S
         for tp in [tp for tp, asked in client.leaderless.items() if asked < old]:
             del client.leaderless[tp]
+
+
+def topics_of(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions by topic, where nobody needs to know who leads them."""
+    topics: dict[str, list[int]] = {}
+    for tp in tps:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics

@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import CONSUMER, Isolation
-from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
+from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic, topics_of
 from twinlog.cluster.net.metadata import NO_EPOCH
 from twinlog.cluster.net.protocol import Message, throttle_ms
 from twinlog.cluster.net.read_size import ReadSize
@@ -35,6 +35,9 @@ BY_NAME: Final = 12
 
 PARTITIONS_ADDED_BEFORE: Final = 11
 """From version 12 on a Produce adds its partition to the transaction itself (KIP-890)."""
+
+NO_TIME: Final = -1
+"""The append time in an answer for a new batch of a CreateTime topic."""
 
 WITH_EPOCH: Final = 9
 """Fetch since Kafka 2.1: a broker that does not lead any more does not answer."""
@@ -304,6 +307,55 @@ def produce_batch(
     if partition is None or partition.leader < 0:
         number = UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition.error
         raise _error(client, number, "appending to", tp, "WRITE")
+    if timeout_s is None:
+        timeout_s = client.settings.request_timeout_ms / 1000
+    found = _produce(client, partition.leader, {tp: batch}, transactional_id, timeout_s)[tp]
+    if isinstance(found, TwinlogError):
+        raise found
+    return found.base_offset
+
+
+class Appended(NamedTuple):
+    """What the leader answered for a batch."""
+
+    base_offset: int
+    is_new: bool
+    """False: a batch of that producer with these sequences was in the log already, whatever is in
+    it; or the topic has LogAppendTime, and the answer does not tell.
+    """
+
+
+Buffer = bytes | bytearray | memoryview
+
+
+def append_batches(
+    client: ClusterClient,
+    batches: Mapping[TopicPartition, Buffer],
+    *,
+    transactional_id: str,
+    timeout_s: float | None = None,
+) -> dict[TopicPartition, Appended | TwinlogError]:
+    """Append a batch to each partition with acks=all, again where a leader moves or a connection
+    breaks: the sequences of a batch tell a leader that it has it.
+
+    A transaction knows of the partitions before (`groups.transactions`).
+    """
+
+    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, Appended | TwinlogError]:
+        within_s = client.settings.request_timeout_ms / 1000
+        some = {led.tp: batches[led.tp] for led in leds}
+        return _produce(client, node, some, transactional_id, within_s)
+
+    return ask_leaders(client, batches, ask, doing="appending to", timeout_s=timeout_s)
+
+
+def _produce(
+    client: ClusterClient,
+    node: int,
+    batches: Mapping[TopicPartition, Buffer],
+    transactional_id: str | None,
+    timeout_s: float,
+) -> dict[TopicPartition, Appended | TwinlogError]:
     topic_of = ProduceRequest.TopicProduceData
     request = ProduceRequest(
         transactional_id=transactional_id,
@@ -311,26 +363,34 @@ def produce_batch(
         timeout_ms=client.settings.request_timeout_ms,
         topic_data=[
             topic_of(
-                name=tp.topic,
+                name=name,
                 partition_data=[
-                    topic_of.PartitionProduceData(index=tp.partition, records=bytes(batch))
+                    topic_of.PartitionProduceData(
+                        index=number, records=bytes(batches[TopicPartition(name, number)])
+                    )
+                    for number in numbers
                 ],
             )
+            for name, numbers in topics_of(batches).items()
         ],
     )
-    if timeout_s is None:
-        timeout_s = client.settings.request_timeout_ms / 1000
     answer = client.attempt(
-        partition.leader,
+        node,
         request,
         timeout_s=timeout_s,
         minimum=V2_BATCHES,
         maximum=BY_NAME if transactional_id is None else PARTITIONS_ADDED_BEFORE,
     )
-    found = answer.responses[0].partition_responses[0]
-    if found.error_code:
-        raise _error(client, found.error_code, "appending to", tp, "WRITE", _detail(found))
-    return int(found.base_offset)
+    out: dict[TopicPartition, Appended | TwinlogError] = {}
+    for topic in answer.responses:
+        for found in topic.partition_responses:
+            tp = TopicPartition(str(topic.name), int(found.index))
+            out[tp] = Appended(int(found.base_offset), int(found.log_append_time_ms) == NO_TIME)
+            if found.error_code:
+                out[tp] = _error(
+                    client, found.error_code, "appending to", tp, "WRITE", _detail(found)
+                )
+    return out
 
 
 def _detail(found: Message) -> str | None:

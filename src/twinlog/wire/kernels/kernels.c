@@ -31,7 +31,7 @@ enum { POSITION, LEFT, LAST_DELTA, MOST_DELTA, BASE_OFFSET, BASE_TIME, HAS_TIME,
 /* most bytes of a record in front of its key length: length, attributes, two deltas */
 #define MOST_FRONT (5 + 1 + 10 + 5)
 
-EXPORT i64 twinlog_version(void) { return 1; }
+EXPORT i64 twinlog_version(void) { return 2; }
 
 /* ---- integers ---- */
 
@@ -342,6 +342,64 @@ EXPORT i64 twinlog_gather(const u8 *data, i64 size, const i64 *from, const i64 *
         ends[n + 1] = (int32_t)filled;
     }
     return nulls;
+}
+
+/* ---- columns become a table ---- */
+
+struct strings {
+    const u8 *data;
+    i64 size;
+    const i64 *starts, *sizes;
+};
+
+/* Row n of a column, whose size may be negative: null; 0 when it is outside of its data. */
+static inline int find_bytes(const struct strings *from, i64 n, i64 *start, i64 *size) {
+    *start = from->starts[n];
+    *size = from->sizes[n];
+    return *size <= 0 || (*start >= 0 && *start <= from->size && *size <= from->size - *start);
+}
+
+/* Rows as records whose offsets are 0, 1, ..: the table, and its bytes in `out`; how many, or BAD
+ * without room or when a column is outside of its data. Headers are copied as they are. */
+EXPORT i64 twinlog_pack(const u8 *keys, i64 keys_size, const i64 *key_at, const i64 *key_sizes,
+                        const u8 *values, i64 values_size, const i64 *value_at,
+                        const i64 *value_sizes, const u8 *headers, i64 headers_size,
+                        const i64 *header_at, const i64 *header_sizes, const i64 *times, i64 count,
+                        u8 *out, i64 room, i64 *table) {
+    const struct strings of_key = {keys, keys_size, key_at, key_sizes};
+    const struct strings of_value = {values, values_size, value_at, value_sizes};
+    const struct strings of_headers = {headers, headers_size, header_at, header_sizes};
+    u8 *at = out;
+    for (i64 n = 0; n < count; n++) {
+        i64 key, key_size, value, value_size, header, header_size;
+        if (!find_bytes(&of_key, n, &key, &key_size)) return BAD;
+        if (!find_bytes(&of_value, n, &value, &value_size)) return BAD;
+        if (!find_bytes(&of_headers, n, &header, &header_size)) return BAD;
+        i64 key_bytes = key_size > 0 ? key_size : 0, value_bytes = value_size > 0 ? value_size : 0;
+        i64 header_bytes = header_size > 0 ? header_size : 0, left = room - (at - out);
+        if (left < 5 + 5 + 1 || key_bytes > left - 11) return BAD;
+        if (value_bytes > left - 11 - key_bytes) return BAD;
+        if (header_bytes > left - 11 - key_bytes - value_bytes) return BAD;
+        i64 *row = table + n;
+        row[OFFSET * count] = n;
+        row[TIMESTAMP * count] = times[n];
+        row[REST * count] = at - out;
+        at = write_int(at, key_size < 0 ? -1 : key_size);
+        row[KEY * count] = at - out;
+        row[KEY_SIZE * count] = key_size < 0 ? -1 : key_size;
+        copy(at, keys + key, key_bytes);
+        at = write_int(at + key_bytes, value_size < 0 ? -1 : value_size);
+        row[VALUE * count] = at - out;
+        row[VALUE_SIZE * count] = value_size < 0 ? -1 : value_size;
+        copy(at, values + value, value_bytes);
+        at += value_bytes;
+        row[HEADERS * count] = at - out;
+        if (header_bytes) copy(at, headers + header, header_bytes);
+        else *at = 0; /* none */
+        at += header_bytes ? header_bytes : 1;
+        row[END * count] = at - out;
+    }
+    return at - out;
 }
 
 /* ---- small batches become one ---- */

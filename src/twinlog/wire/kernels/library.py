@@ -14,14 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from twinlog.wire.kernels.shapes import COLUMNS, JoinState, ScanState, Table
+from twinlog.wire.kernels.shapes import COLUMNS, JoinState, ScanState, Strings, Table
 from twinlog.wire.kernels.twin import TWIN
 
 NAME: Final = "kernels.so"
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the functions and their arguments; `kernels.c` says the same."""
 
 _BAD: Final = -1
+_LENGTHS: Final = 5 + 5 + 1
+"""Most bytes of a record's key length, value length, and count of headers where it has none."""
 _AT, _SIZE, _BYTES = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
     "twinlog_version": (),
@@ -32,6 +34,7 @@ _FUNCTIONS: Final[dict[str, Sequence[Any]]] = {
     "twinlog_breaks": (_AT, _AT, _SIZE, _AT),
     "twinlog_place": (_BYTES, _SIZE, _AT, _SIZE, _AT, _SIZE, _SIZE, _AT, _AT, _AT),
     "twinlog_gather": (_BYTES, _SIZE, _AT, _AT, _SIZE, _AT, _SIZE, _AT, _AT),
+    "twinlog_pack": (*(_BYTES, _SIZE, _AT, _AT) * 3, _AT, _SIZE, _AT, _SIZE, _AT),
     "twinlog_join": (_AT, _SIZE, _AT, _AT, _SIZE),
 }
 
@@ -59,6 +62,7 @@ class Library:
         self._scan, self._measure = loaded.twinlog_scan, loaded.twinlog_measure
         self._rebuild, self._breaks = loaded.twinlog_rebuild, loaded.twinlog_breaks
         self._place, self._gather = loaded.twinlog_place, loaded.twinlog_gather
+        self._pack = loaded.twinlog_pack
         self._join = loaded.twinlog_join
 
     def scan(self, data: bytes, state: ScanState[int], most: int) -> Table | None:
@@ -150,6 +154,33 @@ class Library:
             _address(present, 0),
         )
         return out, ends, present, nulls
+
+    def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
+        count, columns = len(times), (key, value, headers)
+        if any(len(one.starts) != count or len(one.sizes) != count for one in columns):
+            raise ValueError("columns differ in length")
+        # a null of each column takes 1 off
+        out = bytearray(sum(sum(one.sizes) for one in columns) + count * (_LENGTHS + 3))
+        cells = array("q", bytes(8 * COLUMNS * count))
+        filled = self._pack(
+            *(
+                part
+                for data, starts, sizes in columns
+                for part in (
+                    data,
+                    len(data),
+                    starts.buffer_info()[0],
+                    sizes.buffer_info()[0],
+                )
+            ),
+            *times.buffer_info(),
+            _address(out, 0),
+            len(out),
+            cells.buffer_info()[0],
+        )
+        if filled == _BAD:
+            raise ValueError("a column is outside of its data")
+        return Table(bytes(memoryview(out)[:filled]), cells, count, count)
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
         if buffer.readonly:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 OFFSET: Final = 0
 TIMESTAMP: Final = 1
@@ -79,6 +79,14 @@ class Table:
         return self.cells[at + first : at + (self.rows if end is None else end)]
 
 
+class Strings(NamedTuple):
+    """A column of bytes: row n has data[starts[n]:starts[n] + sizes[n]]; a negative size: null."""
+
+    data: bytes
+    starts: array[int]
+    sizes: array[int]
+
+
 class Kernels(Protocol):
     """The functions; `picked` are row numbers of the table, in order."""
 
@@ -115,6 +123,12 @@ class Kernels(Protocol):
 
     def place(self, table: Table, picked: array[int], partitions: int) -> list[array[int]]:
         """The rows of each partition, as Kafka's Java producer places keys."""
+
+    def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
+        """Columns as records whose offsets are 0, 1, ..; headers are encoded, of no size: none.
+
+        Raises ValueError where a column is outside of its data.
+        """
 
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
         """Take small batches that follow each other as one payload, from `start` on; its bytes.

@@ -18,7 +18,7 @@ from typing import Final
 from twinlog.errors import CorruptData
 from twinlog.wire.kernels import shapes
 from twinlog.wire.kernels.murmur import murmur2
-from twinlog.wire.kernels.shapes import JoinState, ScanState, Table
+from twinlog.wire.kernels.shapes import JoinState, ScanState, Strings, Table
 from twinlog.wire.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -129,6 +129,24 @@ class Twin:
             placed[(murmur2(key) & _POSITIVE) % partitions].append(row)
         return placed
 
+    def pack(self, key: Strings, value: Strings, headers: Strings, times: array[int]) -> Table:
+        data, columns = bytearray(), [array("q") for _ in range(shapes.COLUMNS)]
+        rows = zip(_strings(key), _strings(value), _strings(headers), times, strict=True)
+        for number, (one_key, one_value, encoded, time) in enumerate(rows):
+            rest = len(data)
+            key_at = _append(data, one_key)
+            value_at = _append(data, one_value)
+            headers_at = len(data)
+            data += encoded or b"\x00"
+            sizes = (-1 if one is None else len(one) for one in (one_key, one_value))
+            cells = (number, time, rest, key_at, next(sizes), value_at, next(sizes), headers_at)
+            for column, cell in zip(columns, (*cells, len(data)), strict=True):
+                column.append(cell)
+        flat = array("q")
+        for column in columns:
+            flat += column
+        return Table(bytes(data), flat, len(times), len(times))
+
     def join(self, buffer: memoryview, state: JoinState[int], out: bytearray, start: int) -> int:
         joining = _Joining(state, len(out) - start)
         try:
@@ -152,6 +170,23 @@ TWIN: Final = Twin()
 def wrapped(number: int) -> int:
     """Java adds in 64 bits: a delta between extreme timestamps overflows there and back."""
     return (number + _INT64_MAX + 1) % _INT64_SPAN - _INT64_MAX - 1
+
+
+def _strings(column: Strings) -> list[bytes | None]:
+    out: list[bytes | None] = []
+    for start, size in zip(column.starts, column.sizes, strict=True):
+        if size > 0 and not 0 <= start <= len(column.data) - size:
+            raise ValueError("a column is outside of its data")
+        out.append(None if size < 0 else column.data[start : start + size] if size else b"")
+    return out
+
+
+def _append(data: bytearray, value: bytes | None) -> int:
+    """Length and bytes; where the bytes begin."""
+    data += encode_varint(-1 if value is None else len(value))
+    at = len(data)
+    data += value or b""
+    return at
 
 
 class _Joining:

@@ -1,0 +1,289 @@
+"""A task's rows appended to its partitions inside the transaction, once, however often it runs.
+
+A task may run twice: again after it failed, beside itself by speculation, or on an executor that
+was thought lost. All of them write with one producer id and epoch, each partition's sequences from
+0, so the log decides: a batch is appended at the next sequence or not at all. Whose answer does not
+say that it was appended now reads what the log has of the transaction, and leaves out as many of
+its own rows as it finds there. So the log ends with the rows of one run, each once, whichever runs
+wrote them and in whichever batches.
+
+- The answer is lost, or a leader moves: the repeated batch is answered as one that is there; it is
+  read, and is our own.
+- The run before died: our first batch is refused or answered as one that is there. What was
+  written is read, and counts as ours.
+- Two runs write at once: one of them is refused at each sequence, reads what the other wrote, and
+  goes on behind it.
+- The broker has closed the transaction (time is up, a newer run): the epoch is refused.
+
+A broker answers a repeated range of sequences as if it had appended it, whatever is in it. It is
+told by the append time of the answer, which a new batch of a CreateTime topic does not have. Where
+topics have LogAppendTime every answer has one, so everything is read once.
+
+What is found of rows that this run never has (`PARTITION_SHARED`) is of another task, or of a run
+that had other rows: nothing of the transaction may be committed. Rows are equal when their bytes
+and timestamps are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.transactions import Transactions
+from twinlog.cluster.logs.producers import describe_producers
+from twinlog.cluster.logs.raw_log import Appended, append_batches, fetch_records
+from twinlog.errors import BrokerRefused, ClusterError, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.wire.compression import DECOMPRESSED_LIMIT_BYTES
+from twinlog.wire.decoding import decode_rows
+from twinlog.wire.encoding import encode_rows
+from twinlog.wire.error_codes import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    MESSAGE_TOO_LARGE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+)
+from twinlog.wire.kernels import shapes
+from twinlog.wire.kernels.shapes import Table
+from twinlog.wire.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Codec,
+    read_headers,
+    rewrite_header,
+    verify_crc,
+)
+from twinlog.wire.rows import Part, Rows
+
+HELD_BYTES: Final = 16 << 20
+"""Of rows that wait for more of their partition, all together."""
+ROUND_BYTES: Final = 8 << 20
+"""Of batches that are in flight, one of a partition. They may go to one broker."""
+FETCH_BYTES: Final = 4 << 20
+OUT_OF_STEP: Final = frozenset({OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
+
+
+@dataclass(slots=True)
+class _Log:
+    """What this run has for one partition, and what it knows of it."""
+
+    waiting: list[Part] = field(default_factory=list)
+    size: int = 0
+    given: int = 0
+    """Rows of this run, written or not."""
+    next_sequence: int = 0
+    position: int = -1
+    """Where reading goes on; negative: nothing was read yet."""
+    has_own_times: bool = True
+    there: Counter[bytes] = field(default_factory=Counter)
+    """Rows in the log that another run wrote, and that this one has not come to."""
+
+
+class Appender:
+    """Of one run of a task; `add` and at last `finish`."""
+
+    def __init__(
+        self, client: ClusterClient, transactions: Transactions, codec: Codec, max_bytes: int
+    ) -> None:
+        self._client, self._transactions = client, transactions
+        self._codec, self._max_payload = codec, max(1, max_bytes - HEADER_BYTES)
+        self._logs: dict[TopicPartition, _Log] = {}
+        self._held = 0
+
+    def add(self, tp: TopicPartition, rows: Rows) -> None:
+        """Rows behind those that were added before. Raises TwinlogError."""
+        log = self._logs.setdefault(tp, _Log())
+        size, _, _ = rows.measure()
+        log.waiting += rows.parts
+        log.size, self._held = log.size + size, self._held + size
+        log.given += len(rows)
+        if self._held >= HELD_BYTES:
+            self._flush(self._logs)
+        elif log.size >= self._max_payload:
+            self._flush({tp: log})
+
+    def finish(self) -> dict[TopicPartition, int]:
+        """Rows of each partition, all of them in its log. Raises TwinlogError."""
+        self._flush(self._logs)
+        for tp, log in self._logs.items():
+            if log.there:
+                raise shared(
+                    f"{tp} has {log.there.total()} rows that this task, which wrote {log.given} "
+                    "there, does not have"
+                )
+        return {tp: log.given for tp, log in self._logs.items()}
+
+    def _flush(self, logs: Mapping[TopicPartition, _Log]) -> None:
+        queues = {tp: self._cut(Rows(log.waiting)) for tp, log in logs.items() if log.waiting}
+        for tp in queues:
+            log = self._logs[tp]
+            self._held -= log.size
+            log.waiting, log.size = [], 0
+        self._transactions.add_partitions([tp for tp in queues if not self._is_begun(tp)])
+        while queues:
+            self._round(queues)
+
+    def _is_begun(self, tp: TopicPartition) -> bool:
+        return self._logs[tp].next_sequence > 0
+
+    def _cut(self, rows: Rows) -> list[Rows]:
+        """In batches, each as large as a producer may send it; a row alone may be larger."""
+        size, _, _ = rows.measure()
+        if size <= self._max_payload or len(rows) == 1:
+            return [rows]
+        middle = len(rows) // 2
+        return self._cut(rows.slice(0, middle)) + self._cut(rows.slice(middle, len(rows)))
+
+    def _round(self, queues: dict[TopicPartition, list[Rows]]) -> None:
+        """The next batch of each queue, as far as they go together; queues that are done end."""
+        batches: dict[TopicPartition, bytearray] = {}
+        size = 0
+        for tp, queue in list(queues.items()):
+            while queue:
+                queue[0] = self._missing(self._logs[tp], queue[0])
+                if queue[0]:
+                    break
+                del queue[0]
+            if not queue:
+                del queues[tp]
+            elif size < ROUND_BYTES:
+                batches[tp] = self._encoded(self._logs[tp], queue[0])
+                size += len(batches[tp])
+        if not batches:
+            return
+        answers = append_batches(
+            self._client, batches, transactional_id=self._transactions.transactional_id
+        )
+        for tp, answer in answers.items():
+            self._answered(tp, answer, queues[tp])
+
+    def _answered(
+        self, tp: TopicPartition, answer: Appended | TwinlogError, queue: list[Rows]
+    ) -> None:
+        log = self._logs[tp]
+        if isinstance(answer, Appended) and answer.is_new:
+            log.next_sequence += len(queue.pop(0))
+            return
+        if isinstance(answer, Appended):
+            if not self._read(tp, log):
+                raise shared(f"{tp} was said to have sequence {log.next_sequence}, and has not")
+            return
+        number = answer.kafka_error if isinstance(answer, BrokerRefused) else 0
+        if number in OUT_OF_STEP and self._read(tp, log):
+            return
+        if number == MESSAGE_TOO_LARGE and len(queue[0]) > 1:
+            middle = len(queue[0]) // 2
+            queue[:1] = [queue[0].slice(0, middle), queue[0].slice(middle, len(queue[0]))]
+            return
+        raise self._transactions.judged(answer)
+
+    def _encoded(self, log: _Log, rows: Rows) -> bytearray:
+        batch = encode_rows(rows, codec=self._codec).data
+        identity = self._transactions.identity
+        rewrite_header(
+            memoryview(batch),
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=log.next_sequence,
+            is_transactional=True,
+        )
+        return batch
+
+    # -- what is there already
+
+    def _missing(self, log: _Log, rows: Rows) -> Rows:
+        """Those that the log does not have yet."""
+        if not log.there:
+            return rows
+        parts: list[Part] = []
+        for table, picked in rows.parts:
+            parts.append((table, array("q", (row for row in picked if not _take(log, table, row)))))
+        return Rows(parts)
+
+    def _read(self, tp: TopicPartition, log: _Log) -> bool:
+        """Read what the log has of this transaction behind the next sequence; whether that is
+        anything.
+        """
+        identity = self._transactions.identity
+        found = describe_producers(self._client, [tp])[tp]
+        if isinstance(found, TwinlogError):
+            raise found
+        state = found.get(identity.producer_id)
+        if state is None or state.producer_epoch != identity.producer_epoch:
+            return False
+        if state.current_transaction_start_offset < 0 or state.last_sequence < log.next_sequence:
+            return False
+        if log.position < 0:
+            log.position = state.current_transaction_start_offset
+        failures, deadline = 0, self._client.deadline()
+        while log.next_sequence <= state.last_sequence:
+            before = log.position
+            self._fetch(tp, log)
+            failures = failures + 1 if log.position == before else 0
+            # what is not replicated yet is not told to readers
+            if failures and not self._client.patience.pause(failures, deadline):
+                raise ClusterError(
+                    f"cluster {self._client.alias}: {tp}: what was appended at offset {before} "
+                    "cannot be read: look at the replicas of the partition",
+                    code="TIMED_OUT",
+                )
+        return True
+
+    def _fetch(self, tp: TopicPartition, log: _Log) -> None:
+        answer = fetch_records(self._client, {tp: (log.position, FETCH_BYTES)})[tp]
+        if isinstance(answer, TwinlogError):
+            raise answer
+        for header, at in read_headers(answer.records):
+            if header.next_offset <= log.position:
+                continue
+            if self._is_ours(header, log):
+                verify_crc(answer.records, at, header)
+                batch = answer.records[at : at + header.length]
+                log.has_own_times &= not header.is_log_append_time
+                for table, picked in decode_rows(batch, DECOMPRESSED_LIMIT_BYTES).parts:
+                    log.there.update(_digest(log, table, row) for row in picked)
+                log.next_sequence = header.base_sequence + header.count
+            log.position = header.next_offset
+
+    def _is_ours(self, header: BatchHeader, log: _Log) -> bool:
+        identity = self._transactions.identity
+        return (
+            header.producer_id == identity.producer_id
+            and header.producer_epoch == identity.producer_epoch
+            and not header.is_control
+            and header.base_sequence >= log.next_sequence
+        )
+
+
+def _take(log: _Log, table: Table, row: int) -> bool:
+    """Whether the log has it; it counts once."""
+    if not log.there:
+        return False
+    digest = _digest(log, table, row)
+    left = log.there[digest]
+    if left > 1:
+        log.there[digest] = left - 1
+    elif left:
+        del log.there[digest]
+    return left > 0
+
+
+def _digest(log: _Log, table: Table, row: int) -> bytes:
+    cells, stride = table.cells, table.stride
+    data = table.data[cells[shapes.REST * stride + row] : cells[shapes.END * stride + row]]
+    time = cells[shapes.TIMESTAMP * stride + row] if log.has_own_times else 0
+    return hashlib.blake2b(data, digest_size=16, salt=time.to_bytes(8, "big")).digest()
+
+
+def shared(what: str) -> ClusterError:
+    """The error for a partition that more than one task wrote, or one task in two ways."""
+    return ClusterError(
+        f'format("twinlog"), writing: {what}: either two tasks write this partition, then give '
+        "each partition to one task: partitioned(df, options); or a task ran twice and had other "
+        "rows, then write its input to a table first, and read that. Nothing was committed",
+        code="PARTITION_SHARED",
+    )

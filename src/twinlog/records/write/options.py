@@ -1,0 +1,127 @@
+"""Options of writing, parsed once: those of Spark's `format("kafka")`, and some more."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.config.keys.client_keys import Role
+from twinlog.config.values.origin import ClientProperties
+from twinlog.records.given import client_of, named, positive, settings_of
+from twinlog.records.places import wrong
+from twinlog.wire.record_batch import Codec
+
+TRANSACTIONAL_ID: Final = "transactional.id"
+TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
+MOST_TIMEOUT_MS: Final = 900_000
+"""The brokers' transaction.max.timeout.ms, if nobody has changed it."""
+MAX_REQUEST_SIZE: Final = 1 << 20
+"""Java's max.request.size. Brokers take batches of 12 bytes more (max.message.bytes)."""
+
+IGNORED: Final = {"includeHeaders": "a column `headers` is always written"}
+
+KNOWN: Final = (
+    "topic",
+    "writeId",
+    "missingMark",
+    "checkpointLocation",
+    "queryName",
+    *IGNORED,
+)
+
+REFUSED_KEYS: Final = {
+    "key.serializer": "keys are bytes or text; convert the column",
+    "value.serializer": "values are bytes or text; convert the column",
+    "partitioner.class": "keys are placed as Java's producer does; or write a column partition",
+    "interceptor.classes": "Java code cannot run here",
+}
+"""Keys of a producer that cannot have an effect, and what to do."""
+
+ONLY: Final = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
+"""What a transaction needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What to write where, and as whom. Its repr hides secrets."""
+
+    properties: ClientProperties
+    topic: str
+    """Of all rows; empty: they name theirs."""
+    transactional_id: str
+    write_id: str
+    """Which write this is, of a batch; empty for streams, where Spark names the query."""
+    timeout_ms: int
+    codec: Codec
+    max_bytes: int
+    needs_mark: bool
+    """A micro-batch that is not the first one is refused without the mark of the one before."""
+
+    def cluster(self) -> ClusterSettings:
+        """How to reach the brokers. Raises ConfigError."""
+        return settings_of(self.properties, "twinlog-writer")
+
+
+def parse_write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
+    """Raises ConfigError with the option, what is wrong, and what to do."""
+    options, properties = named(given, KNOWN, IGNORED)
+    client = client_of(properties, Role.PRODUCER, REFUSED_KEYS)
+    for key, words in ONLY.items():
+        if client.get(key, words[0]).strip().lower() not in words:
+            raise wrong(f"kafka.{key}", "a transaction needs another value", f"write {words[0]}")
+    topic = options.get("topic", "").strip()
+    if "topic" in options and not topic:
+        raise wrong("topic", "it is empty", "name a topic, or remove it and have a column topic")
+    missing = options.get("missingMark", "fail").strip().lower()
+    if missing not in ("fail", "write"):
+        raise wrong("missingMark", f"{missing!r} is none", "write fail or write")
+    write_id = _write_id(options, is_stream=is_stream)
+    return WriteOptions(
+        properties=client,
+        topic=topic,
+        transactional_id=_transactional_id(options, client, write_id),
+        write_id=write_id,
+        timeout_ms=positive(
+            f"kafka.{TRANSACTION_TIMEOUT}", client.get(TRANSACTION_TIMEOUT, str(MOST_TIMEOUT_MS))
+        ),
+        codec=_codec(client.get("compression.type", "none")),
+        max_bytes=positive(
+            "kafka.max.request.size", client.get("max.request.size", str(MAX_REQUEST_SIZE))
+        ),
+        needs_mark=missing == "fail",
+    )
+
+
+def _write_id(options: Mapping[str, str], *, is_stream: bool) -> str:
+    if not is_stream:
+        return options.get("writeId", "").strip() or str(uuid.uuid4())
+    if "writeId" in options:
+        raise wrong("writeId", "it is of batches only", "remove it: Spark names a stream's query")
+    return ""
+
+
+def _transactional_id(options: Mapping[str, str], client: ClientProperties, write_id: str) -> str:
+    """The same for every run of a query, or of a write: it shuts earlier runs out."""
+    given = client.get(TRANSACTIONAL_ID, "").strip()
+    if given:
+        return given
+    place = write_id or options.get("checkpointLocation", "").strip()
+    if not place:
+        raise wrong(
+            f"kafka.{TRANSACTIONAL_ID}",
+            "missing, and there is no option checkpointLocation to make one of",
+            "write one of them; the id is the query's own",
+        )
+    return f"twinlog-{hashlib.sha256(place.rstrip('/').encode()).hexdigest()[:20]}"
+
+
+def _codec(text: str) -> Codec:
+    name = text.strip().upper()
+    if name not in Codec.__members__:
+        codecs = ", ".join(one.name.lower() for one in Codec)
+        raise wrong("kafka.compression.type", f"{text!r} is none", f"write one of {codecs}")
+    return Codec[name]

@@ -1,0 +1,46 @@
+"""What a task of a write runs; the same for batches and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.errors import EnvironmentMissing
+from twinlog.records.write.appending import Appender
+from twinlog.records.write.options import WriteOptions
+from twinlog.records.write.rows import Placer
+from twinlog.records.write.transaction import Begun, Written, transactions
+
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+"""Local properties by which Spark's own sinks know their query, too. The id is the checkpoint's."""
+
+
+def write_rows(options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Raises TwinlogError; then the task may be run again."""
+    context = TaskContext.get()
+    query, turn = options.write_id, 0
+    if context is not None:
+        query = query or context.getLocalProperty(QUERY_ID) or ""
+        turn = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
+    if not query:
+        raise EnvironmentMissing(
+            f"Spark does not tell its tasks which query they are of ({QUERY_ID}): Spark 4.3 does"
+        )
+    with ClusterClient(options.cluster()) as client:
+        joined = transactions(client, options, query, begun.identity)
+        placer = Placer(client, options.topic, begun.now_ms, turn)
+        appender = Appender(client, joined, options.codec, options.max_bytes)
+        for batch in batches:
+            for tp, rows in placer.place(batch):
+                appender.add(tp, rows)
+        return Written(
+            identity=begun.identity,
+            query=query,
+            rows=appender.finish(),
+            oldest_ms=placer.oldest_ms,
+        )

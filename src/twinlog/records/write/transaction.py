@@ -1,0 +1,274 @@
+"""One Kafka transaction for all tasks of a write or micro-batch; the driver begins and ends it.
+
+    driver   begin    InitProducerId: what an earlier run left open is rolled back, or finished
+                      where its end was decided; nothing of that run is taken any more
+    tasks             add partitions, append with that producer id and epoch (`appending`)
+    driver   commit   read the mark; count what is in the logs; set the mark; EndTxn; new epoch
+    driver   abort    EndTxn, new epoch
+
+Begin and commit run in different processes, and only the tasks' messages go from one to the other.
+All of it may be repeated.
+
+The mark is an offset of a group of the query's own: the number of the micro-batch that was
+committed last, and how many rows it had. It is set inside the transaction, so both happen or none.
+A micro-batch whose number it has is not written again: Spark repeats one with the same rows when it
+died between our end and its own note of it. Spark keeps the plan of a micro-batch, so numbers of a
+query have no gap; where the mark says otherwise (MARK_DIFFERS), it is of another checkpoint, or was
+lost, and nobody knows what the topic has.
+
+- We die before EndTxn: the next begin, or the time-out, rolls back. The mark is the one before.
+- We die behind EndTxn: the mark says so, the repeated micro-batch is recognised.
+- EndTxn's answer is lost: it is asked again while the coordinator has the same transaction open, by
+  the time at which that began. Else a new epoch is taken, and the mark, read when nothing is in
+  doubt (KIP-447), says what became of it.
+- Somebody else begins meanwhile: our epoch is refused (WRITER_FENCED), and nothing was committed,
+  or it was and the mark says so to the next run.
+- Some run of a task wrote what no task says that it wrote: the counts differ (PARTITION_SHARED).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.coordinators import Coordinators
+from twinlog.cluster.groups.group_offsets import Committed, fetch_offsets
+from twinlog.cluster.groups.transactions import NOBODY, Described, Fenced, Transactions
+from twinlog.cluster.logs.producers import ProducerIdentity, describe_producers
+from twinlog.errors import ClusterError, Fate, TwinlogError
+from twinlog.model import TopicPartition
+from twinlog.records.write.appending import shared
+from twinlog.records.write.options import WriteOptions
+from twinlog.records.write.rows import partitions_of
+from twinlog.survey.source_retention import retentions
+
+log = logging.getLogger(__name__)
+
+FENCED: Final = Fenced(
+    "WRITER_FENCED",
+    "another run of the same query or write has begun since, or this one took longer than "
+    "kafka.transaction.timeout.ms: where no other runs, start it again; what it has committed is "
+    "recognised",
+)
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What tasks are given."""
+
+    identity: ProducerIdentity
+    now_ms: int
+    """When it began: of rows without a timestamp."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(WriterCommitMessage):
+    """What a task says that it has written."""
+
+    identity: ProducerIdentity
+    query: str
+    """Or which write."""
+    rows: Mapping[TopicPartition, int]
+    oldest_ms: Mapping[str, int]
+    """Of each topic, where rows have timestamps of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What was committed last."""
+
+    batch: int
+    rows: int
+    place: TopicPartition
+
+
+def transactions(
+    client: ClusterClient,
+    options: WriteOptions,
+    query: str = "",
+    identity: ProducerIdentity = NOBODY,
+) -> Transactions:
+    """The group begins with two underscores, as what is internal: mirrors do not copy it."""
+    name = options.transactional_id
+    return Transactions(
+        client,
+        name,
+        f"__{name}.{query}",
+        timeout_ms=options.timeout_ms,
+        joining=identity,
+        fenced=FENCED,
+    )
+
+
+def begin(options: WriteOptions) -> Begun:
+    """Shut out what ran before. Raises TwinlogError."""
+    with ClusterClient(options.cluster()) as client:
+        if options.topic:
+            partitions_of(client, options.topic)  # before anything runs
+        opened = transactions(client, options)
+        opened.begin_epoch()
+        return Begun(identity=opened.identity, now_ms=time.time_ns() // 1_000_000)
+
+
+def commit(options: WriteOptions, messages: Sequence[Written], batch: int) -> None:
+    """All that was written, if it is not committed yet. Raises TwinlogError."""
+    if not messages:
+        return  # Spark had no task at all
+    first, rows = messages[0], _rows(messages)
+    with ClusterClient(options.cluster()) as client:
+        opened = transactions(client, options, first.query, first.identity)
+        found = _mark(client, opened.group)
+        if _is_repeated(found, batch, sum(rows.values()), options):
+            log.info("micro-batch %d of %s is committed already", batch, opened.group)
+            opened.begin_epoch()  # which rolls back what tasks have written again
+            return
+        if options.topic:
+            place = TopicPartition(options.topic, 0)
+        elif rows:
+            place = min(rows)
+        elif found is not None:
+            place = found.place
+        else:
+            return  # there is nothing, and no topic to say so in
+        _warn_of_old(client, messages)
+        text = json.dumps({"batch": batch, "rows": sum(rows.values())})
+        opened.commit_offsets({place: Committed(batch, text)})
+        _end(client, opened, _counted(client, opened, rows), batch)
+
+
+def abort(options: WriteOptions, messages: Sequence[Written | None]) -> None:
+    """Readers need not wait for the time-out; a newer run is left alone where we know our epoch."""
+    known = next((one for one in messages if one is not None), None)
+    with ClusterClient(options.cluster()) as client:
+        opened = transactions(client, options, identity=known.identity if known else NOBODY)
+        if known is not None:
+            try:
+                opened.end(committed=False)
+            except TwinlogError as error:
+                if error.code == FENCED.code:
+                    return
+        opened.begin_epoch()
+
+
+def _rows(messages: Sequence[Written]) -> dict[TopicPartition, int]:
+    out: dict[TopicPartition, int] = {}
+    for one in messages:
+        both = out.keys() & one.rows.keys()
+        if both:
+            raise shared(f"two tasks have rows of {min(both)}")
+        out |= one.rows
+    return out
+
+
+def _mark(client: ClusterClient, group: str) -> Mark | None:
+    answer = fetch_offsets(Coordinators(client), [group], settled=True)[group]
+    if isinstance(answer, TwinlogError):
+        raise answer
+    if not answer:
+        return None
+    place = max(answer, key=lambda tp: answer[tp].offset)
+    try:
+        rows = int(json.loads(answer[place].metadata)["rows"])
+    except (ValueError, TypeError, KeyError):
+        raise _differs(f"group {group} has offsets that something else committed") from None
+    return Mark(batch=answer[place].offset, rows=rows, place=place)
+
+
+def _is_repeated(found: Mark | None, batch: int, rows: int, options: WriteOptions) -> bool:
+    last = -1 if found is None else found.batch
+    if found is not None and last == batch:
+        if found.rows == rows:
+            return True
+        raise _differs(
+            f"micro-batch {batch} is committed with {found.rows} rows, and now has {rows}"
+        )
+    if last > batch:
+        raise _differs(f"micro-batch {last} is committed, and {batch} is to be written")
+    if last < batch - 1 and options.topic and options.needs_mark:
+        known = "none is known to be committed" if found is None else f"the last one is {last}"
+        raise _differs(f"micro-batch {batch} is to be written, and of those before it {known}")
+    return False
+
+
+def _counted(
+    client: ClusterClient, opened: Transactions, rows: Mapping[TopicPartition, int]
+) -> Described:
+    """The transaction, in which is what tasks say, and nothing else. Raises TwinlogError."""
+    state = opened.describe()
+    if not state.is_open or state.identity != opened.identity:
+        raise ClusterError(
+            f"cluster {client.alias}: transaction of {opened.transactional_id} is not open any "
+            f"more: {FENCED.why}",
+            code=FENCED.code,
+        )
+    tps = {tp for tp in state.tps if tp.topic != OFFSETS_TOPIC} | rows.keys()
+    for tp, found in describe_producers(client, sorted(tps)).items():
+        if isinstance(found, TwinlogError):
+            raise found
+        one = found.get(opened.identity.producer_id)
+        is_there = (
+            one is not None
+            and one.producer_epoch == opened.identity.producer_epoch
+            and one.current_transaction_start_offset >= 0
+        )
+        count = one.last_sequence + 1 if one is not None and is_there else 0
+        if count != rows.get(tp, 0):
+            raise shared(f"{tp} has {count} rows of it, and tasks wrote {rows.get(tp, 0)}")
+    return state
+
+
+def _end(client: ClusterClient, opened: Transactions, state: Described, batch: int) -> None:
+    failures, deadline = 0, client.deadline()
+    while True:
+        try:
+            opened.end(committed=True)
+        except TwinlogError as error:
+            failures += 1
+            if error.fate is not Fate.RETRIABLE or not client.patience.pause(failures, deadline):
+                raise
+            now = opened.describe()
+            if now.is_open and now.started_ms == state.started_ms:
+                continue  # it has not ended, and is still the one that was counted
+            opened.begin_epoch()
+            found = _mark(client, opened.group)
+            if found is None or found.batch != batch:
+                raise
+            return
+        opened.begin_epoch()  # a run of a task that comes late can open no other
+        return
+
+
+def _warn_of_old(client: ClusterClient, messages: Sequence[Written]) -> None:
+    oldest: dict[str, int] = {}
+    for one in messages:
+        for topic, at in one.oldest_ms.items():
+            oldest[topic] = min(at, oldest.get(topic, at))
+    for topic, kept_ms in (retentions(client, sorted(oldest)) if oldest else {}).items():
+        age_ms = time.time_ns() // 1_000_000 - oldest[topic]
+        if age_ms > kept_ms:
+            log.warning(
+                "%s: rows are up to %d hours old by their timestamps, and the topic keeps %d hours "
+                "(retention.ms): brokers delete such rows within minutes",
+                topic,
+                age_ms // 3_600_000,
+                kept_ms // 3_600_000,
+            )
+
+
+def _differs(what: str) -> ClusterError:
+    return ClusterError(
+        f'format("twinlog"), writing: {what}: the checkpoint is not the one that wrote last, or '
+        "brokers have forgotten the mark (offsets.retention.minutes), or the transactional id is "
+        "another; compare the topic with the input of the query, then begin with a new checkpoint "
+        "and transactional id where it ends, or write on once with missingMark=write. Nothing was "
+        "committed now",
+        code="MARK_DIFFERS",
+    )

@@ -1,0 +1,75 @@
+"""Spark's classes for writing.
+
+Of a stream, Spark makes a new writer from a copy of the source to commit, which must not begin
+anything: only the source that was not copied yet does (`source`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from twinlog.errors import ConfigError
+from twinlog.records.write import transaction
+from twinlog.records.write.options import WriteOptions
+from twinlog.records.write.rows import check_schema
+from twinlog.records.write.tasks import write_rows
+from twinlog.records.write.transaction import Begun, Written
+
+log = logging.getLogger(__name__)
+
+
+def prepared(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Begun:
+    """Check what is to be written, and begin. Raises TwinlogError."""
+    if overwrite:
+        raise ConfigError('format("twinlog"), writing: a topic is only appended to: mode("append")')
+    others = check_schema(schema, has_topic=bool(options.topic))
+    if others:
+        log.warning("columns that records do not have are not written: %s", ", ".join(others))
+    return transaction.begin(options)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: the same object writes and, pickled, commits."""
+
+    def __init__(self, options: WriteOptions, begun: Begun) -> None:
+        self._options, self._begun = options, begun
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(self._options, self._begun, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        transaction.commit(self._options, _written(messages), 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        transaction.abort(self._options, _written(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`: one for the tasks of a micro-batch, another one to commit it."""
+
+    def __init__(self, options: WriteOptions, begun: Begun | None) -> None:
+        self._options, self._begun = options, begun
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        assert self._begun is not None, "only the one that has begun is sent to tasks"  # noqa: S101
+        return write_rows(self._options, self._begun, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        transaction.commit(self._options, _written(messages), batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        transaction.abort(self._options, _written(messages))
+
+
+def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:
+    """Of tasks that have ended well: all of them, when it is about a commit."""
+    return [one for one in messages if isinstance(one, Written)]

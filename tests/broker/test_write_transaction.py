@@ -1,0 +1,294 @@
+"""The transaction of a write on a real broker: what is in the topic when tasks run twice, answers
+are lost, processes die at any step, and others write with the same id.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support.client import eventually, read_all
+from tests.support.topics import admin, alter_topic_configs, create_topic, delete_topic
+from tests.support.write_loop import ROWS, Loop, as_batch, options_for, run_batch, run_task
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.groups.transactions import Transactions
+from twinlog.cluster.logs import raw_log
+from twinlog.errors import ClusterError, Disconnected, TwinlogError
+from twinlog.records.write import appending, transaction
+from twinlog.records.write.options import WriteOptions
+from twinlog.records.write.transaction import transactions
+from twinlog.sandbox import LocalCluster
+
+pytestmark = pytest.mark.broker
+
+STEPS = "twinlog.cluster.groups.transactions:Transactions"
+TASKS = "twinlog.records.write.appending:append_batches"
+BATCHES = 4
+
+
+@pytest.fixture
+def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
+    create_topic(source_cluster, fresh_topic, 3)
+    yield fresh_topic
+    delete_topic(source_cluster, fresh_topic)
+
+
+@pytest.fixture
+def options(source_cluster: LocalCluster, topic: str) -> WriteOptions:
+    return options_for(source_cluster.bootstrap, topic, f"query-{uuid.uuid4()}")
+
+
+def committed(cluster: LocalCluster, topic: str) -> list[int]:
+    seen = read_all(cluster, topic, isolation="read_committed")
+    return sorted(int(one.value or b"-1") for one in seen)
+
+
+class Died(Exception):
+    """A run of a task ends here."""
+
+
+def die() -> None:
+    raise Died
+
+
+@pytest.mark.witness("rows of a task that runs again are there once, in whatever order they come")
+def test_a_task_runs_again_with_its_rows_in_another_order(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions
+) -> None:
+    begun = transaction.begin(options)
+    first, rest = list(range(140)), list(range(140, 200))
+    with pytest.raises(Died):
+        run_task(options, begun, [as_batch(first, 1)], die)
+    again = first + rest
+    random.Random(7).shuffle(again)
+    parts = [as_batch(again[at : at + 30], 1) for at in range(0, 200, 30)]
+    written = run_task(options, begun, parts)
+    assert committed(source_cluster, topic) == []
+    transaction.commit(options, [written], 0)
+    assert committed(source_cluster, topic) == list(range(200))
+
+
+def test_two_runs_of_a_task_write_at_once(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions
+) -> None:
+    """As by speculation: one dies on its way, another one is done before the first."""
+    begun = transaction.begin(options)
+    values = list(range(150))
+    random.Random(8).shuffle(values)
+    parts = [as_batch(values[at : at + 30], 0) for at in range(0, 150, 30)]
+    other = [as_batch(sorted(values)[:70], 0), as_batch(sorted(values)[70:], 0)]
+    done: list[int] = []
+
+    def the_other_one() -> None:
+        done.append(1)
+        if len(done) == 2:
+            with pytest.raises(Died):
+                run_task(options, begun, other, die)
+        if len(done) == 4:
+            run_task(options, begun, other)
+
+    written = run_task(options, begun, parts, the_other_one)
+    transaction.commit(options, [written], 0)
+    assert committed(source_cluster, topic) == list(range(150))
+
+
+@pytest.mark.witness("a batch whose answer is lost is written once")
+def test_answers_of_leaders_are_lost(
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = raw_log.append_batches
+
+    def twice(*arguments: Any, **named: Any) -> Any:
+        real(*arguments, **named)
+        return real(*arguments, **named)  # of the repeated request, as over a new connection
+
+    monkeypatch.setattr(appending, "append_batches", twice)
+    run_batch(options, 0)
+    assert committed(source_cluster, topic) == list(range(ROWS))
+
+
+@pytest.mark.witness("a task that has other rows when it runs again is refused")
+def test_a_task_runs_again_with_other_rows(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions
+) -> None:
+    begun = transaction.begin(options)
+    with pytest.raises(Died):
+        run_task(options, begun, [as_batch([1, 2, 3], 0)], die)
+    with pytest.raises(ClusterError) as error:
+        run_task(options, begun, [as_batch([1, 2, 4, 5], 0)])
+    assert error.value.code == "PARTITION_SHARED"
+    # and a partition that only the run before wrote to is found by the commit
+    written = run_task(options, begun, [as_batch([1, 2, 4, 5], 1)])
+    with pytest.raises(ClusterError, match=r"-0 has 5 rows of it, and tasks wrote 0") as error:
+        transaction.commit(options, [written], 0)
+    assert error.value.code == "PARTITION_SHARED"
+    transaction.abort(options, [written])
+    assert committed(source_cluster, topic) == []
+    run_batch(options, 0)
+    assert committed(source_cluster, topic) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["not done", "done"])
+@pytest.mark.witness("the end of a transaction whose answer is lost", case="done")
+def test_the_answer_to_the_end_is_lost(
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    is_done: bool,
+) -> None:
+    real, calls = Transactions.end, []
+
+    def lost(self: Transactions, *, committed: bool) -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            real(self, committed=committed)
+            return
+        if is_done:
+            real(self, committed=committed)
+        raise Disconnected("the answer was lost")
+
+    monkeypatch.setattr(Transactions, "end", lost)
+    run_batch(options, 0)
+    assert len(calls) == (1 if is_done else 2)
+    run_batch(options, 1)
+    assert committed(source_cluster, topic) == list(range(2 * ROWS))
+
+
+@pytest.mark.witness("a newer run of a query shuts the older one out")
+def test_a_newer_run_shuts_the_older_one_out(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions
+) -> None:
+    old = transaction.begin(options)
+    written = run_task(options, old, [as_batch([1, 2], 0)])
+    new = transaction.begin(options)
+    for act in (
+        lambda: run_task(options, old, [as_batch([3], 0)]),
+        lambda: run_task(options, old, [as_batch([3], 1)]),
+        lambda: transaction.commit(options, [written], 0),
+    ):
+        with pytest.raises(TwinlogError) as error:
+            act()
+        assert error.value.code == "WRITER_FENCED"
+    again = run_task(options, new, [as_batch([1, 2], 0)])
+    transaction.abort(options, [written])  # of the older run, which must not hurt the newer one
+    transaction.commit(options, [again], 0)
+    assert committed(source_cluster, topic) == [1, 2]
+
+
+def test_a_transaction_that_takes_too_long(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions
+) -> None:
+    short = replace(options, timeout_ms=1000)
+    begun = transaction.begin(short)
+    written = run_task(short, begun, [as_batch([1, 2], 0)])
+    with ClusterClient(short.cluster()) as client:
+        eventually(lambda: not transactions(client, short).describe().is_open, what="its end")
+    with pytest.raises(TwinlogError) as error:
+        transaction.commit(short, [written], 0)
+    assert error.value.code == "WRITER_FENCED"
+    run_batch(short, 0)
+    assert committed(source_cluster, topic) == list(range(ROWS))
+
+
+@pytest.mark.witness("a micro-batch that is repeated is recognised, one out of turn is refused")
+def test_what_the_mark_says(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions
+) -> None:
+    run_batch(options, 0)
+    run_batch(options, 1)
+    run_batch(options, 1)
+    everything = list(range(2 * ROWS))
+    assert committed(source_cluster, topic) == everything
+    for number, says in (
+        (0, "micro-batch 1 is committed, and 0 is to be written"),
+        (3, "of those before it the last one is 1"),
+    ):
+        with pytest.raises(ClusterError, match=says) as error:
+            run_batch(options, number)
+        assert error.value.code == "MARK_DIFFERS"
+    with ClusterClient(options.cluster()) as client:
+        group = transactions(client, options, options.write_id).group
+    transaction.begin(options)  # ends what was refused
+    admin(source_cluster).delete_consumer_groups([group])[group].result()
+    with pytest.raises(ClusterError, match="none is known to be committed") as error:
+        run_batch(options, 2)
+    assert error.value.code == "MARK_DIFFERS"
+    assert committed(source_cluster, topic) == everything
+    run_batch(replace(options, needs_mark=False), 2)
+    run_batch(options, 3)
+    assert committed(source_cluster, topic) == list(range(4 * ROWS))
+
+
+def test_rows_that_are_older_than_the_topic_keeps_them(
+    source_cluster: LocalCluster,
+    topic: str,
+    options: WriteOptions,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    alter_topic_configs(source_cluster, topic, {"retention.ms": "3600000"})
+    for number, hours in enumerate((0, 5)):
+        begun = transaction.begin(options)
+        rows = as_batch([1, 2], 0)
+        times = pa.array([(begun.now_ms - 3_600_000 * hours) * 1000] * 2, pa.int64())
+        rows = rows.append_column("timestamp", times.cast(pa.timestamp("us", tz="UTC")))
+        assert caplog.messages == []
+        transaction.commit(options, [run_task(options, begun, [rows])], number)
+    (said,) = caplog.messages
+    assert said.startswith(f"{topic}: rows are up to 5 hours old by their timestamps")
+    assert "keeps 1 hours" in said
+
+
+def test_a_micro_batch_without_rows_is_marked(
+    source_cluster: LocalCluster, topic: str, options: WriteOptions
+) -> None:
+    begun = transaction.begin(options)
+    transaction.commit(options, [run_task(options, begun, [as_batch([], 0)])], 0)
+    run_batch(options, 1)
+    assert committed(source_cluster, topic) == list(range(ROWS, 2 * ROWS))
+
+
+@pytest.mark.parametrize(
+    ("moment", "where"),
+    [
+        ("behind", f"{STEPS}.begin_epoch"),
+        ("behind", f"{STEPS}.add_partitions"),
+        ("behind", TASKS),
+        ("before", f"{STEPS}.commit_offsets"),
+        ("behind", f"{STEPS}.commit_offsets"),
+        ("before", f"{STEPS}.end"),
+        ("behind", f"{STEPS}.end"),
+    ],
+    ids=["begun", "added", "behind rows", "before mark", "marked", "before end", "behind end"],
+)
+@pytest.mark.witness("a writer that is killed behind the end of its transaction", case="behind end")
+def test_killed_at_a_step(
+    source_cluster: LocalCluster, topic: str, tmp_path: Path, moment: str, where: str
+) -> None:
+    loop = Loop(source_cluster, topic, tmp_path, BATCHES)
+    assert loop.start(moment, where).wait() == -9
+    loop.finish()
+    assert committed(source_cluster, topic) == list(range(BATCHES * ROWS))
+
+
+@pytest.mark.long
+def test_killed_at_any_moment(source_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    loop, chance = Loop(source_cluster, topic, tmp_path, BATCHES), random.Random(9)
+    for _ in range(20):
+        running = loop.start()
+        time.sleep(chance.uniform(0.5, 3.0))  # the moment is the point, not the time
+        running.kill()
+        running.wait()
+    loop.finish()
+    assert committed(source_cluster, topic) == list(range(BATCHES * ROWS))

@@ -1,0 +1,369 @@
+"""`format("twinlog")` writes: what another client reads is what was written, once.
+
+One session serves all of them; each has a topic of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, expr, lit
+
+from tests.support.client import Seen, read_all
+from tests.support.data_frames import spark_session
+from tests.support.topics import alter_topic_configs, create_topic, delete_topic
+from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.records import partitioned
+from twinlog.sandbox import LocalCluster
+from twinlog.wire.record_batch import Codec
+
+pytestmark = pytest.mark.broker
+
+NOW_MS = 1_790_000_000_000
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    # a task may fail twice; small batches, so that it has written some of its rows by then
+    few = {"spark_sql_execution_arrow_maxRecordsPerBatch": "20"}
+    with spark_session("local[2,3]", **few) as session:
+        yield session
+
+
+@pytest.fixture
+def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
+    create_topic(source_cluster, fresh_topic, PARTITIONS)
+    yield fresh_topic
+    delete_topic(source_cluster, fresh_topic)
+
+
+@pytest.fixture
+def options(source_cluster: LocalCluster, topic: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": source_cluster.bootstrap, "topic": topic}
+
+
+def save(frame: DataFrame, options: Mapping[str, str], **more: str) -> None:
+    frame.write.format("twinlog").options(**options).options(**more).mode("append").save()
+
+
+def committed(cluster: LocalCluster, topic: str) -> list[Seen]:
+    return read_all(cluster, topic, isolation="read_committed")
+
+
+def numbers(spark: SparkSession, end: int) -> DataFrame:
+    """Rows whose keys and values are these numbers, in two tasks."""
+    rows = spark.range(end, numPartitions=2)
+    return rows.select(
+        col("id").cast("string").alias("key"), col("id").cast("string").alias("value")
+    )
+
+
+def values(seen: list[Seen]) -> list[int]:
+    return sorted(int(one.value or b"-1") for one in seen)
+
+
+@pytest.mark.witness("DataFrames are written as they are, with every codec")
+def test_all_columns_with_every_codec(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    schema = (
+        "key binary, value string, partition int, headers array<struct<key string, value binary>>, "
+        "ms bigint"
+    )
+    rows = [
+        (b"k", "v" * 3000, 0, [("trace", b"1"), ("none", None)], NOW_MS),
+        (None, "", 1, None, NOW_MS + 1),
+        (b"", None, 1, [], NOW_MS - 1),
+    ]
+    frame = spark.createDataFrame(rows, schema).coalesce(1)
+    frame = frame.withColumn("timestamp", (col("ms") / 1000).cast("timestamp")).drop("ms")
+    for codec in Codec:
+        save(frame, options, **{"kafka.compression.type": codec.name.lower()})
+    seen = committed(source_cluster, topic)
+    assert len(seen) == 3 * len(Codec)
+    for one in seen:
+        key, value, partition, headers, ms = rows[
+            0 if one.partition == 0 else 1 + (one.value is None)
+        ]
+        assert (one.key, one.partition, one.timestamp) == (key, partition, ms)
+        assert one.value == (None if value is None else value.encode())
+        assert one.headers == tuple(headers or ())
+
+
+@pytest.mark.witness("rows go where Java's producer puts them, from several tasks")
+def test_keys_are_placed_as_java_places_them(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    save(partitioned(numbers(spark, 1000), options), options)
+    seen = committed(source_cluster, topic)
+    assert values(seen) == list(range(1000))
+    for one in seen:
+        assert one.key is not None
+        assert one.partition == partition_for_key(one.key, PARTITIONS)
+    brokers = options["kafka.bootstrap.servers"]
+    again = spark.read.format("twinlog").option("kafka.bootstrap.servers", brokers)
+    assert again.option("subscribe", topic).load().count() == 1000
+
+
+def test_rows_without_a_key_go_to_all_partitions(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    save(partitioned(numbers(spark, 30).select("value"), options), options)
+    seen = committed(source_cluster, topic)
+    assert values(seen) == list(range(30))
+    assert {one.partition for one in seen} == set(range(PARTITIONS))
+
+
+def test_rows_may_name_topic_and_partition(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    other = f"{topic}-2"
+    create_topic(source_cluster, other, 1)
+    rows = [
+        (topic, 2, "a", None),
+        (other, None, "b", "k"),
+        (topic, None, "c", "k"),
+        (other, 0, "d", None),
+    ]
+    frame = spark.createDataFrame(rows, "topic string, partition int, value string, key string")
+    save(frame.coalesce(1), {name: one for name, one in options.items() if name != "topic"})
+    placed = partition_for_key(b"k", PARTITIONS)
+    seen = [(one.partition, one.value) for one in committed(source_cluster, topic)]
+    assert sorted(seen) == sorted([(2, b"a"), (placed, b"c")])
+    assert [one.value for one in committed(source_cluster, other)] == [b"b", b"d"]
+    delete_topic(source_cluster, other)
+
+
+def test_times_of_the_broker(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    """Where no answer tells an append from a repeat, all is read back once."""
+    alter_topic_configs(source_cluster, topic, {"message.timestamp.type": "LogAppendTime"})
+    save(partitioned(numbers(spark, 500), options), options)
+    assert values(committed(source_cluster, topic)) == list(range(500))
+
+
+@pytest.mark.witness("two tasks that write to one partition are refused")
+def test_two_tasks_for_one_partition_write_nothing(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    """Equal counts, too: a broker answers such a batch as if it were there already."""
+    for rows in (
+        numbers(spark, 100).withColumn("partition", lit(1)),
+        numbers(spark, 101).withColumn("partition", lit(1)),
+        numbers(spark, 100).select(lit("same").alias("value"), lit(0).alias("partition")),
+    ):
+        with pytest.raises(Exception, match=r"\[PARTITION_SHARED\]"):
+            save(rows, options)
+    assert committed(source_cluster, topic) == []
+    save(partitioned(numbers(spark, 100), options), options)
+    assert values(committed(source_cluster, topic)) == list(range(100))
+
+
+@pytest.mark.witness("a batch that is written again is recognised")
+def test_a_write_with_an_id_is_done_once(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    rows = partitioned(numbers(spark, 50), options)
+    for _ in range(2):
+        save(rows, options, writeId=f"day-{topic}")
+    assert values(committed(source_cluster, topic)) == list(range(50))
+    with pytest.raises(Exception, match="committed with 50 rows, and now has 49") as error:
+        save(rows.where("value != '7'"), options, writeId=f"day-{topic}")
+    assert "[MARK_DIFFERS]" in str(error.value)
+    save(rows, options, writeId=f"other-{topic}")
+    assert len(committed(source_cluster, topic)) == 100
+
+
+def test_large_batches_are_cut_to_what_the_topic_takes(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    alter_topic_configs(source_cluster, topic, {"max.message.bytes": "20000"})
+    wide = numbers(spark, 200).select("key", expr("rpad(value, 1000, ' ')").alias("value"))
+    save(partitioned(wide, options), options)
+    assert values(committed(source_cluster, topic)) == list(range(200))
+    with pytest.raises(Exception, match=r"\[MESSAGE_TOO_LARGE\]"):
+        save(wide.select(expr("rpad('', 30000, 'x')").alias("value")).limit(1), options)
+
+
+@pytest.mark.parametrize(
+    ("columns", "more", "says"),
+    [
+        ("key", {}, "there is no column value"),
+        ("id AS vaule", {}, "did you mean vaule"),
+        ("NULL AS value", {}, "column value is void, not string or binary"),
+        ("id AS value", {}, "column value is bigint"),
+        ("value, 'x' AS partition", {}, "column partition is string, not int"),
+        ("value", {"topics": "x"}, "option topics: it is not known; did you mean topic"),
+        ("value", {"kafka.acks": "1"}, "kafka.acks: a transaction needs another value; write all"),
+        ("value", {"kafka.compression.type": "rar"}, "write one of none, gzip"),
+        ("value", {"topic": ""}, "option topic: it is empty"),
+        ("value", {"kafka.bootstrap.server": "x"}, "did you mean kafka.bootstrap.servers"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    columns: str,
+    more: Mapping[str, str],
+    says: str,
+) -> None:
+    rows = numbers(spark, 1).selectExpr("key", "value", "CAST(value AS BIGINT) AS id")
+    with pytest.raises(Exception, match=re.escape(says)) as error:
+        save(rows.selectExpr(*columns.split(", ")), {**options, **more})
+    assert "[CONFIG_INVALID]" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("value, CAST(NULL AS STRING) AS topic", "rows have no topic"),
+        ("value, 7 AS partition", "has no partition 7, it has 3"),
+        ("value, timestamp_millis(-5) AS timestamp", "timestamps before 1970"),
+        (
+            "value, array(named_struct('key', CAST(NULL AS STRING), 'value', X'00')) AS headers",
+            "headers without a key",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_records(
+    spark: SparkSession,
+    source_cluster: LocalCluster,
+    topic: str,
+    options: Mapping[str, str],
+    columns: str,
+    says: str,
+) -> None:
+    rows = spark.sql(f"SELECT {columns} FROM VALUES ('1') AS t(value)")  # noqa: S608
+    given = {k: v for k, v in options.items() if "topic" not in columns or k != "topic"}
+    with pytest.raises(Exception, match=re.escape(says)) as error:
+        save(rows, given)
+    assert "[ROW_INVALID]" in str(error.value)
+    assert read_all(source_cluster, topic) == []
+
+
+def test_a_topic_that_is_not_there(spark: SparkSession, options: Mapping[str, str]) -> None:
+    with pytest.raises(Exception, match="TOPIC_MISSING"):
+        save(numbers(spark, 1), {**options, "topic": "nobody-made-it"})
+
+
+def test_a_time_that_brokers_do_not_give(spark: SparkSession, options: Mapping[str, str]) -> None:
+    with pytest.raises(Exception, match=r"above the brokers' transaction.max.timeout.ms"):
+        save(numbers(spark, 1), {**options, "kafka.transaction.timeout.ms": "3600000"})
+
+
+def test_only_appends(spark: SparkSession, options: Mapping[str, str]) -> None:
+    with pytest.raises(Exception, match="a topic is only appended to"):
+        numbers(spark, 1).write.format("twinlog").options(**options).mode("overwrite").save()
+
+
+class Query:
+    """A stream from files, one a micro-batch, into a topic; begun again from one checkpoint."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str], folder: Path) -> None:
+        self.spark, self.options, self.folder = spark, options, folder
+        (folder / "in").mkdir()
+
+    def add(self, *values: int) -> None:
+        """A micro-batch."""
+        name = f"{len(list((self.folder / 'in').iterdir())):03}.json"
+        text = "".join(f'{{"id": {one}}}\n' for one in values)
+        (self.folder / name).write_text(text)
+        (self.folder / name).rename(self.folder / "in" / name)
+
+    def run(
+        self, change: Callable[[DataFrame], DataFrame] = lambda rows: rows, **more: str
+    ) -> None:
+        files = self.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
+        rows = files.json(str(self.folder / "in"))
+        rows = rows.selectExpr("string(id) AS key", "string(id) AS value")
+        query = (
+            change(partitioned(rows, self.options))
+            .writeStream.format("twinlog")
+            .options(**self.options)
+            .options(**{name.replace("_", "."): value for name, value in more.items()})
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def forget_the_last_commit(self) -> None:
+        """As if Spark had died behind the end of our transaction, before its own note of it."""
+        notes = self.checkpoint / "commits"
+        last = max(notes.glob("[0-9]*"), key=lambda file: int(file.name))
+        (notes / f".{last.name}.crc").unlink(missing_ok=True)
+        last.unlink()
+
+
+@pytest.fixture
+def query(spark: SparkSession, options: Mapping[str, str], tmp_path: Path) -> Query:
+    return Query(spark, options, tmp_path)
+
+
+@pytest.mark.witness("a stream writes each row once, and a repeated micro-batch is recognised")
+def test_a_stream_goes_on_from_its_checkpoint(
+    source_cluster: LocalCluster, topic: str, query: Query
+) -> None:
+    query.add(*range(100))
+    query.add(*range(100, 150))
+    query.run()
+    assert values(committed(source_cluster, topic)) == list(range(150))
+    query.forget_the_last_commit()
+    query.add(*range(150, 170))
+    query.run()
+    assert values(committed(source_cluster, topic)) == list(range(170))
+    query.add(170)
+    with pytest.raises(Exception, match=r"\[MARK_DIFFERS\]"):
+        query.run(kafka_transactional_id="another")
+    query.run()
+    assert values(committed(source_cluster, topic)) == list(range(171))
+
+
+def fails_once(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The first task that comes to its end fails, behind all of its rows."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        try:
+            flag.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        raise RuntimeError("this task fails")
+
+    return rows
+
+
+@pytest.mark.witness("a task of a write that fails and runs again writes its rows once")
+def test_a_task_fails_and_runs_again(
+    source_cluster: LocalCluster, topic: str, query: Query, tmp_path: Path
+) -> None:
+    def failing(rows: DataFrame) -> DataFrame:
+        return rows.mapInArrow(fails_once(tmp_path / "flag"), rows.schema)
+
+    query.add(*range(1000))
+    query.run(failing, kafka_max_request_size="500")
+    assert (tmp_path / "flag").exists()
+    assert values(committed(source_cluster, topic)) == list(range(1000))
+
+
+def test_a_write_that_fails_leaves_nothing_open(
+    spark: SparkSession, source_cluster: LocalCluster, topic: str, options: Mapping[str, str]
+) -> None:
+    rows = partitioned(numbers(spark, 100), options)
+    bad = rows.withColumn("partition", expr("IF(value = '7', 99, partition)"))
+    with pytest.raises(Exception, match="has no partition 99"):
+        save(bad, options)
+    save(rows, options)
+    # read_committed readers come to the end at once
+    assert values(committed(source_cluster, topic)) == list(range(100))

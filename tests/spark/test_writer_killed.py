@@ -1,0 +1,134 @@
+"""A stream that writes, killed at any moment: the driver with its JVM, executors of a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import eventually, read_all
+from tests.support.standalone import conf, executors, standalone  # noqa: F401 (a fixture)
+from tests.support.topics import create_topic, delete_topic
+from twinlog.sandbox import LocalCluster
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.broker,
+    pytest.mark.long,
+    pytest.mark.xdist_group("spark"),
+]
+
+FILES, ROWS = 12, 200
+
+QUERY = """
+import sys
+from pyspark.sql import SparkSession
+from twinlog.records import partitioned, register
+bootstrap, topic, folder, master = sys.argv[1:]
+spark = (
+    SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "3").config("spark.speculation", "true")
+    .config("spark.speculation.multiplier", "1.1").config("spark.speculation.quantile", "0.1")
+    .getOrCreate()
+)
+register(spark)
+options = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.max.request.size": "500"}
+rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(f"{folder}/in")
+rows = partitioned(rows.selectExpr("string(id) AS key", "string(id) AS value"), options)
+(
+    rows.writeStream.format("twinlog").options(**options)
+    .option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
+    .awaitTermination()
+)
+"""
+
+
+class Killed:
+    """The query in a process of its own, from one checkpoint."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, folder: Path, master: str) -> None:
+        self.cluster, self.topic, self.folder = cluster, topic, folder
+        self.arguments = [cluster.bootstrap, topic, str(folder), master]
+        (folder / "in").mkdir()
+        for number in range(FILES):
+            ids = range(number * ROWS, (number + 1) * ROWS)
+            text = "".join(json.dumps({"id": one}) + "\n" for one in ids)
+            (folder / "in" / f"{number:03}.json").write_text(text)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-c", QUERY, *self.arguments],
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def noted(self) -> int:
+        """Micro-batches that Spark has noted as done."""
+        return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+    def begun(self) -> int:
+        return len(list((self.folder / "checkpoint" / "offsets").glob("[0-9]*")))
+
+    def finish(self) -> None:
+        assert self.start().wait() == 0
+        seen = read_all(self.cluster, self.topic, isolation="read_committed")
+        assert sorted(int(one.value or b"-1") for one in seen) == list(range(FILES * ROWS))
+
+
+@pytest.fixture
+def topic(source_cluster: LocalCluster, fresh_topic: str) -> Iterator[str]:
+    create_topic(source_cluster, fresh_topic, 3)
+    yield fresh_topic
+    delete_topic(source_cluster, fresh_topic)
+
+
+@pytest.mark.parametrize("who", ["driver", "executors"])
+def test_killed_at_any_moment(
+    source_cluster: LocalCluster,
+    topic: str,
+    tmp_path: Path,
+    conf: Path,  # noqa: F811
+    who: str,
+) -> None:
+    assert conf.is_dir()
+    if who == "driver":
+        query = Killed(source_cluster, topic, tmp_path, "local[2,4]")
+        kill_the_driver(query, random.Random(11))
+        query.finish()
+        return
+    with standalone(tmp_path) as master:
+        query = Killed(source_cluster, topic, tmp_path, master)
+        running = query.start()
+        for wanted in (1, 4, 7):
+            eventually(lambda wanted=wanted: query.noted() >= wanted, what="a commit")  # type: ignore[misc]
+            mine = [one for one in executors() if one.cwd().startswith(str(tmp_path))]
+            mine[0].kill()
+        assert running.wait() == 0
+        query.finish()
+
+
+def kill_the_driver(query: Killed, chance: random.Random) -> None:
+    """With its JVM, at twenty moments from the first micro-batch of a run on."""
+    for _ in range(20):
+        running, before = query.start(), query.begun()
+        eventually(
+            lambda running=running, before=before: (  # type: ignore[misc]
+                running.poll() is not None or query.begun() > before
+            ),
+            what="a micro-batch",
+        )
+        time.sleep(chance.uniform(0, 4))  # the moment is the point, not the time
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()

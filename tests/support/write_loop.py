@@ -1,0 +1,144 @@
+"""What Spark does with a writer of micro-batches, without Spark: tasks, commits, a note of each.
+
+    python -m tests.support.write_loop BOOTSTRAP TOPIC QUERY NOTES BATCHES [MOMENT WHERE]
+
+NOTES is a file with the last micro-batch that was noted as committed; a process that died goes on
+behind it, as Spark does. MOMENT is before or behind, WHERE names a function (`module:name`), at
+whose third call the process dies of SIGKILL.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.records.write import transaction
+from twinlog.records.write.appending import Appender
+from twinlog.records.write.options import WriteOptions, parse_write_options
+from twinlog.records.write.rows import Placer
+from twinlog.records.write.transaction import Begun, Written, transactions
+from twinlog.sandbox import LocalCluster
+
+__all__ = ["ROWS", "Loop", "as_batch", "options_for", "run_batch", "run_task"]
+
+ROWS: Final = 60
+"""Of a micro-batch."""
+TASKS: Final = 2
+FEW_BYTES: Final = 85
+"""Of a batch: two or three rows."""
+
+
+def options_for(bootstrap: str, topic: str, query: str, **more: str) -> WriteOptions:
+    """Of a stream, whose query Spark would name."""
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "writeId": query}
+    return parse_write_options({**given, **more}, is_stream=False)
+
+
+def as_batch(values: Sequence[int], partition: int) -> pa.RecordBatch:
+    """Rows of one partition, as Arrow has them."""
+    return pa.record_batch(
+        {
+            "value": pa.array([str(one) for one in values], pa.string()),
+            "partition": pa.array([partition] * len(values), pa.int32()),
+        }
+    )
+
+
+def run_task(
+    options: WriteOptions,
+    begun: Begun,
+    batches: Sequence[pa.RecordBatch],
+    between: Callable[[], object] = lambda: None,
+) -> Written:
+    """A run of a task; `between` is called behind each batch, which is then in the log."""
+    with ClusterClient(options.cluster()) as client:
+        joined = transactions(client, options, options.write_id, begun.identity)
+        placer = Placer(client, options.topic, begun.now_ms, 0)
+        appender = Appender(client, joined, options.codec, FEW_BYTES)
+        for batch in batches:
+            for tp, rows in placer.place(batch):
+                appender.add(tp, rows)
+            between()
+        return Written(
+            identity=begun.identity,
+            query=options.write_id,
+            rows=appender.finish(),
+            oldest_ms=placer.oldest_ms,
+        )
+
+
+def run_batch(options: WriteOptions, number: int) -> None:
+    """All of a micro-batch: its rows are the numbers of it, a partition for each task."""
+    begun = transaction.begin(options)
+    values = range(number * ROWS, (number + 1) * ROWS)
+    written = [
+        run_task(options, begun, [as_batch(values[task::TASKS], task)]) for task in range(TASKS)
+    ]
+    transaction.commit(options, written, number)
+
+
+def _dying(real: Callable[..., Any], moment: str) -> Callable[..., Any]:
+    calls: Iterator[int] = itertools.count(1)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        is_last = next(calls) == 3
+        if moment == "behind":
+            answer = real(*arguments, **named)
+        if is_last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer if moment == "behind" else real(*arguments, **named)
+
+    return call
+
+
+class Loop:
+    """Micro-batches in processes that die, each begun where the one before has noted its last."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, folder: Path, batches: int) -> None:
+        self._notes, self._batches = folder / "notes", batches
+        self._notes.write_text("-1")
+        query = f"query-{uuid.uuid4()}"
+        self._arguments = [cluster.bootstrap, topic, query, str(self._notes), str(batches)]
+
+    def start(self, *death: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-m", __name__, *self._arguments, *death])
+
+    def noted(self) -> int:
+        """The last micro-batch that was noted."""
+        return int(self._notes.read_text() or "-1")
+
+    def finish(self) -> None:
+        assert self.start().wait() == 0
+
+
+def main(bootstrap: str, topic: str, query: str, notes: str, batches: str, *death: str) -> None:
+    options, file = options_for(bootstrap, topic, query), Path(notes)
+    if death:
+        moment, where = death
+        module, _, path = where.partition(":")
+        owner: Any = importlib.import_module(module)
+        *outer, name = path.split(".")
+        for one in outer:
+            owner = getattr(owner, one)
+        patch.object(owner, name, _dying(getattr(owner, name), moment)).start()
+    for number in range(int(file.read_text()) + 1, int(batches)):
+        run_batch(options, number)
+        new = file.with_suffix(".new")
+        new.write_text(str(number))
+        new.replace(file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
