@@ -1,5 +1,6 @@
 """What is found on the two clusters of a flow, in the words of `mirror`: read, never steered.
 
 Read `discovery` first (which partitions a flow mirrors), then `map_reader` (the offset map),
-`rights` and `capabilities` (what may and can be done), `cluster_state` (which topics are copies).
+`rights` and `capabilities` (what may and can be done), `cluster_state` (which topics are copies);
+`verify` compares both logs of a partition.
 """
