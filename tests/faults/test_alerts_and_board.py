@@ -207,6 +207,9 @@ TROUBLES: Final = {
         change=all_are("twinlog_lag_seconds", 600), labels=(*FLOW, "topic"), value="10m 0s"
     ),
     "TwinlogRpo": Trouble(change=rpo_is_exceeded, labels=(*FLOW, *SCRAPE), value="10m 0s"),
+    "TwinlogCopyDiffers": Trouble(
+        change=all_are("twinlog_verified_differences_total", 3), value="3"
+    ),
     "TwinlogRetention": Trouble(change=retention_is_near, labels=(*FLOW, "topic"), value="10m 0s"),
     "TwinlogNoLeader": Trouble(change=in_state("STANDBY"), value="0"),
     "TwinlogFlowGone": Trouble(change=unchanged, ends="source="),

@@ -65,28 +65,41 @@ class ByHand:
         )
         self.here = ClusterClient(settings_for(source.bootstrap, "s"), patience=HURRIED)
         self.there = ClusterClient(settings_for(target.bootstrap, "t"), patience=HURRIED)
-        create_topic(target, offset_map_topic(self.alias), MAP_PARTITIONS)
+        compacted = {"cleanup.policy": "compact"}
+        create_topic(target, offset_map_topic(self.alias), MAP_PARTITIONS, configs=compacted)
 
-    def records(self) -> list[Record]:
+    def records(self, count: int = COUNT) -> list[Record]:
         return [
             Record(0, NOW + n, b"k%d" % n, b"value %d" % n, (("n", b"%d" % n),))
-            for n in range(COUNT)
+            for n in range(count)
         ]
 
-    def put(self, name: str, there: Sequence[Record], runs: tuple[Run, ...] = WHOLE) -> None:
-        """A topic whose copy holds these records, under these rows of the map."""
+    def put(
+        self,
+        name: str,
+        there: Sequence[Record],
+        runs: tuple[Run, ...] = WHOLE,
+        *,
+        count: int = COUNT,
+        producer_id: int = -1,
+    ) -> None:
+        """A topic of so many records, whose copy holds these, under these rows of the map; a mirror
+        takes it for its own where it is of a producer that the map names.
+        """
         topic = f"{self.mark}-{name}"
         remote = f"{self.alias}.{topic}"
         create_topic(self.source, topic)
         create_topic(self.target, remote)
-        _fill(self.here, TopicPartition(topic, 0), self.records())
-        _fill(self.there, TopicPartition(remote, 0), there)
+        _fill(self.here, TopicPartition(topic, 0), self.records(count))
+        _fill(self.there, TopicPartition(remote, 0), there, producer_id)
         ids = (
             self.here.metadata([topic]).topics[topic].topic_id,
             self.there.metadata([remote]).topics[remote].topic_id,
         )
         key = PartitionKey(*ids, 0)
-        row = ChunkRow(key=key, term=Term(1, 0), chunk=0, topic=topic, runs=runs)
+        row = ChunkRow(
+            key=key, term=Term(1, 0), chunk=0, topic=topic, runs=runs, producer_id=producer_id
+        )
         name_of_row, value = row.encode()
         home = map_partition(TopicPartition(topic, 0), MAP_PARTITIONS)
         append(
@@ -100,7 +113,16 @@ class ByHand:
         self.there.close()
 
 
-def _fill(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> None:
+def _fill(
+    client: ClusterClient, tp: TopicPartition, records: Sequence[Record], producer_id: int = -1
+) -> None:
+    is_ours = producer_id >= 0
     for at in range(0, len(records), 10):
-        batch = encode_batch(records[at : at + 10], codec=Codec.LZ4)
+        batch = encode_batch(
+            records[at : at + 10],
+            codec=Codec.LZ4,
+            producer_id=producer_id,
+            producer_epoch=0 if is_ours else -1,
+            base_sequence=at if is_ours else -1,
+        )
         raw.send(client, tp, batch).expect_ok()

@@ -458,6 +458,7 @@ class Assignments:
                 partitions=tuple(self.reporter.changed(copies, int(time.time() * 1000))),
                 throttle_ms=self._muted_ms(),
                 degraded=self._source_cluster.problem or self._target_cluster.problem,
+                cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
             )
         )
 

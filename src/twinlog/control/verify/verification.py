@@ -47,11 +47,12 @@ from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.survey.source_ends import isolation, known_ends, known_offsets
 from twinlog.survey.verify.partition import Bounds, Wanted, Written, never_made
+from twinlog.survey.verify.rules import rules_of
 
 GIVES_UP_S: Final = 60.0
 BY_KEY: Final = "its records go by key to several partitions: order and offsets do not correspond"
@@ -276,18 +277,10 @@ class _Flow:
         return known_offsets(self._source, tps, at_ms, isolation=isolation(self._setup.config))
 
     def _rules(self, plan: PartitionPlan) -> Rules:
-        return Rules(
-            skips=tuple(
-                one.skip
-                for one in self._intents.skips
-                if one.is_of(plan.source, plan.source_topic_id)
-            ),
-            accepted=tuple(
-                one
-                for wanted in self._intents.accepted
-                if wanted.is_of(plan.target, TopicId(plan.target_topic_id))
-                for one in wanted.accepted.ranges
-            ),
+        return rules_of(
+            self._intents,
+            (plan.source, plan.source_topic_id),
+            (plan.target, plan.target_topic_id),
             is_shared=self._setup.is_identity,
             is_deep=self._scope.is_deep,
         )

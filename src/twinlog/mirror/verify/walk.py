@@ -3,8 +3,8 @@
 Nearly every batch of the target is the source's but for its header: base offset, leader epoch,
 producer fields, checksum. Such a pair is compared as bytes, from the header's timestamps on, and
 nothing is unpacked. Where batches do not line up (joined, holes, packed anew, size limits,
-LogAppendTime) records are decoded and compared as a consumer sees them. Both walks meet again at
-the next two batches that begin together.
+LogAppendTime) records are decoded and compared, as rows of tables as long as they are equal, else
+as a consumer sees them. Both walks meet again at the next two batches that begin together.
 
 Batches of the same records in another codec are decompressed and compared as bytes, too. So are all
 of a deep walk, which reads each record of them, and adds it to the digest of its day.
@@ -25,7 +25,7 @@ from typing import Final
 
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.start.tail_check import same_record
-from twinlog.mirror.verify.batches import are_equal
+from twinlog.mirror.verify.batches import are_equal, count_equal
 from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
 from twinlog.mirror.verify.pairs import Pairs, Place
 from twinlog.mirror.verify.realignment import WINDOWS, Seen, meeting, parted
@@ -79,7 +79,7 @@ class Walk:
     def walk(self) -> None:
         """To the limit of both sides."""
         while True:
-            if self._pass_equal_batches():
+            if self._pass_equal_batches() or self._pass_equal_rows():
                 continue
             here, there = self._source.entry(), self._target.entry()
             if here is None and there is None:
@@ -128,6 +128,28 @@ class Walk:
         self._source.pass_batch()
         self._target.pass_batch()
         self._on_step(other.next_offset)
+        return True
+
+    def _pass_equal_rows(self) -> bool:
+        """Of batches that do not line up, as many records as follow each other on both sides."""
+        here, there = self._source.rows(), self._target.rows()
+        if here is None or there is None or self._rules.skips or self._rules.accepted:
+            return False
+        place = self._pairs.place(here.offset)
+        if place is None or place.offset + self._shift != there.offset:
+            return False
+        most = min(place.room, self._source.limit - here.offset, self._target.limit - there.offset)
+        equal = count_equal(here, there, most, self._found, is_deep=self._rules.is_deep)
+        if not equal:
+            return False
+        first, at = here.offset, there.offset
+        if self._shift:
+            self._note_shifted(Range(first, first + equal), Range(at, at + equal), equal)
+        else:
+            self._found.same(equal)
+        self._source.pass_rows(equal)
+        self._target.pass_rows(equal)
+        self._on_step(at + equal)
         return True
 
     def _is_place(self, header: BatchHeader, other: BatchHeader) -> bool:

@@ -90,6 +90,13 @@ class Written:
             reach = lost_end if reach is None else max(reach, lost_end)
         return cls(runs=known.runs, mark=known.mark, reach=reach)
 
+    @classmethod
+    def up_to_mark(cls, known: PartitionMap) -> Written:
+        """Where others write to the topic, too: the map has all of ours that are below its mark."""
+        if known.mark is None or not known.runs:
+            return cls()
+        return cls(runs=known.runs, mark=known.mark, reach=_reach(known.runs, known.mark))
+
 
 OnStep = Callable[[int], None]
 """Told so many more offsets of the target."""
