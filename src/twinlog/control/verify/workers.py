@@ -1,8 +1,7 @@
 """Who compares the partitions of a flow: threads of this process, or tasks of Spark.
 
-One process is the default. Batches that are equal cost little more than to receive them, which
-the interpreter does without its lock; the JVM of Spark costs more than most logs are large
-(docs/adr/0032). With a master the partitions are split into sections, a task for each.
+One process is the default: batches that are equal cost little more than to receive them, and Spark
+takes seconds to start (docs/adr/0032). With a master the partitions are split into sections, a task for each.
 """
 
 from __future__ import annotations
