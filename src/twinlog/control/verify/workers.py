@@ -1,7 +1,8 @@
 """Who compares the partitions of a flow: threads of this process, or tasks of Spark.
 
 One process is the default: batches that are equal cost little more than to receive them, and Spark
-takes seconds to start (docs/adr/0032). With a master the partitions are split into sections, a task for each.
+takes seconds to start (docs/adr/0032). With a master the partitions are split into sections, a task
+for each.
 """
 
 from __future__ import annotations
