@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from benchmarks import verify_run
 from benchmarks.progress import Progress
 from benchmarks.report import Report
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
@@ -34,6 +35,7 @@ examples:
   scripts/bench backlog --rounds 1    throughput, CPU, memory and start-up once
   scripts/bench latency startup       two cases
   scripts/bench backlog --only mm2    one side alone
+  scripts/bench verify                how fast `twinlog verify` is, with nothing beside it
 
 exit code: 0 all runs were measured (goals met or not), 1 a run failed, 2 wrong usage
 """
@@ -68,6 +70,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark; returns the exit code."""
+    if arguments and arguments[0] == "verify":
+        _end_in_order_on_signals()
+        return verify_run.main(arguments[1:])
     options = parse(arguments)
     scale = _scale(options)
     # the order of the table, each once; a backlog run measures its start as well

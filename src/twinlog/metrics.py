@@ -78,6 +78,19 @@ FLOW_HELD_RATE: Final = _gauge(
     "bytes per second that each user may write to each broker of the source, while "
     "twinlog.rpo.enforce holds producers back",
 )
+VERIFIED_RECORDS: Final = _counter(
+    "twinlog_verified_records_total",
+    FLOW,
+    "records of the copy that the mirror has read back and found equal to the source's",
+)
+VERIFIED_DIFFERENCES: Final = _counter(
+    "twinlog_verified_differences_total",
+    FLOW,
+    "ranges of the copy that it has found to differ from the source",
+)
+VERIFIED_TIME: Final = _gauge(
+    "twinlog_verified_timestamp_seconds", FLOW, "when it has compared something last"
+)
 PARTITIONS: Final = _gauge("twinlog_partitions", (*FLOW, "state"), "partitions by state")
 PARTITION_ERROR: Final = _gauge(
     "twinlog_partition_error", (*PARTITION, "code"), "1 while the partition stands still with it"
@@ -120,6 +133,9 @@ OURS: Final = (
     FLOW_RPO_EXCEEDED,
     FLOW_RPO_SECONDS,
     FLOW_HELD_RATE,
+    VERIFIED_RECORDS,
+    VERIFIED_DIFFERENCES,
+    VERIFIED_TIME,
     PARTITIONS,
     PARTITION_ERROR,
     ERRORS,

@@ -2,114 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support import raw
 from tests.support.client import Outgoing, eventually, produce, produce_transaction
 from tests.support.groups import commit
 from tests.support.rig import COMPACTED, Rig
-from tests.support.settings import HURRIED, settings_for
-from tests.support.topics import create_topic
+from tests.support.topics import alter_topic_configs, create_topic
+from tests.support.verified import COUNT, NOW, ByHand, verify
 from twinlog.cli.main import run
-from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.internal_log import append
 from twinlog.control.verify import verification
-from twinlog.control.verify.result import digest
 from twinlog.mirror.map.offset_map import (
-    MAP_PARTITIONS,
-    ChunkRow,
-    PartitionKey,
     Run,
-    Term,
-    map_partition,
 )
-from twinlog.mirror.names.naming import offset_map_topic
-from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
-from twinlog.wire.record_batch import Codec
-from twinlog.wire.records import Record, encode_batch
 
 pytestmark = [pytest.mark.broker]
-
-NOW = 1_750_000_000_000
-COUNT = 40
-WHOLE = (Run(0, 0, 0),)
-
-
-def verify(
-    capsys: pytest.CaptureFixture[str], file: Path, *words: str
-) -> tuple[int, dict[str, Any]]:
-    """(exit code, the one flow of the report)"""
-    capsys.readouterr()
-    code = run(["verify", str(file), "--format", "json", *words])
-    report = json.loads(capsys.readouterr().out)
-    assert report["sha256"] == digest(report)
-    (flow,) = report["flows"]
-    assert report["answer"] == flow["answer"]
-    return code, flow
-
-
-class ByHand:
-    """Topics of a flow that no mirror ever ran: both logs and the map are ours to write."""
-
-    def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
-        self.mark = f"v{uuid.uuid4().hex[:8]}"
-        self.alias = f"a{self.mark}"
-        self.source, self.target = source, target
-        self.file = folder / "mm2.properties"
-        self.file.write_text(
-            f"clusters = {self.alias}, B\n{self.alias}.bootstrap.servers = {source.bootstrap}\n"
-            f"B.bootstrap.servers = {target.bootstrap}\n{self.alias}->B.enabled = true\n"
-            f"topics = {self.mark}-.*\ngroups = {self.mark}.*\nreplication.factor = 1\n"
-            "heartbeats.replication.enabled = false\n"
-        )
-        self.here = ClusterClient(settings_for(source.bootstrap, "s"), patience=HURRIED)
-        self.there = ClusterClient(settings_for(target.bootstrap, "t"), patience=HURRIED)
-        create_topic(target, offset_map_topic(self.alias), MAP_PARTITIONS)
-
-    def records(self) -> list[Record]:
-        return [
-            Record(0, NOW + n, b"k%d" % n, b"value %d" % n, (("n", b"%d" % n),))
-            for n in range(COUNT)
-        ]
-
-    def put(self, name: str, there: Sequence[Record], runs: tuple[Run, ...] = WHOLE) -> None:
-        """A topic whose copy holds these records, under these rows of the map."""
-        topic = f"{self.mark}-{name}"
-        remote = f"{self.alias}.{topic}"
-        create_topic(self.source, topic)
-        create_topic(self.target, remote)
-        _fill(self.here, TopicPartition(topic, 0), self.records())
-        _fill(self.there, TopicPartition(remote, 0), there)
-        ids = (
-            self.here.metadata([topic]).topics[topic].topic_id,
-            self.there.metadata([remote]).topics[remote].topic_id,
-        )
-        key = PartitionKey(*ids, 0)
-        row = ChunkRow(key=key, term=Term(1, 0), chunk=0, topic=topic, runs=runs)
-        name_of_row, value = row.encode()
-        home = map_partition(TopicPartition(topic, 0), MAP_PARTITIONS)
-        append(
-            self.there,
-            TopicPartition(offset_map_topic(self.alias), home),
-            [Record(0, NOW, name_of_row, value)],
-        )
-
-    def close(self) -> None:
-        self.here.close()
-        self.there.close()
-
-
-def _fill(client: ClusterClient, tp: TopicPartition, records: Sequence[Record]) -> None:
-    for at in range(0, len(records), 10):
-        batch = encode_batch(records[at : at + 10], codec=Codec.LZ4)
-        raw.send(client, tp, batch).expect_ok()
 
 
 @pytest.fixture
@@ -154,6 +64,10 @@ def test_each_fault_is_found_at_its_place(
         "row": [("shifted", [30, 31], [30, 31]), ("shifted", [31, 40], [31, 40])],
     }
     assert parts["clean"]["compared_as_bytes"] == COUNT
+    (day,) = parts["flipped"]["days"]
+    assert day["day"] == "2025-06-15"
+    assert (day["source"]["records"], day["target"]["records"]) == (COUNT, COUNT)
+    assert parts["clean"]["map"] == parts["flipped"]["map"] != parts["row"]["map"]
 
     only = f"{by_hand.mark}-clean"
     code, flow = verify(capsys, by_hand.file, "--topics", only, "--deep")
@@ -208,6 +122,26 @@ def test_what_cannot_be_told_is_not_identical(
     )
     assert run(["verify", str(by_hand.file)]) == 2
     assert "UNREACHABLE" in capsys.readouterr().err
+
+
+def test_configs_that_the_sync_would_change_are_different(
+    by_hand: ByHand, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_hand.put("set", by_hand.records())
+    assert verify(capsys, by_hand.file)[0] == 0
+    topic = f"{by_hand.mark}-set"
+    alter_topic_configs(by_hand.source, topic, {"retention.ms": "123456789"})
+    code, flow = verify(capsys, by_hand.file)
+    assert (code, flow["answer"]) == (1, "different")
+    (config,) = flow["configs"]
+    assert (config["topic"], config["config"], config["source"]) == (
+        topic,
+        "retention.ms",
+        "123456789",
+    )
+    capsys.readouterr()
+    run(["verify", str(by_hand.file)])
+    assert f"config retention.ms of {topic} is 123456789" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("policy", ["default", "identity"])

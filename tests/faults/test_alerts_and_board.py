@@ -92,11 +92,13 @@ def test_every_panel_shows_something_of_a_real_flow(
 ) -> None:
     for name in ("BEHIND_FOR_S", "BEHIND_EVERY_S"):  # retention is asked of what is behind at all
         monkeypatch.setattr(f"twinlog.control.risk.source_watch.{name}", 1)
+    monkeypatch.setattr("twinlog.control.duties.verification.ROUND_S", 0.5)
     promtool()  # or skip, before anything is started
     with (
         mirrored(rig) as server,
         Prometheus(tmp_path, server.address, labels=STRIMZI) as prometheus,
     ):
+        when(server, "twinlog_verified_timestamp_seconds")  # nothing of a stopped one is compared
         stop_partition(rig)
         for query in queries():
             yields(prometheus, query.of(rig.alias, rig.target_alias))
@@ -207,6 +209,9 @@ TROUBLES: Final = {
         change=all_are("twinlog_lag_seconds", 600), labels=(*FLOW, "topic"), value="10m 0s"
     ),
     "TwinlogRpo": Trouble(change=rpo_is_exceeded, labels=(*FLOW, *SCRAPE), value="10m 0s"),
+    "TwinlogCopyDiffers": Trouble(
+        change=all_are("twinlog_verified_differences_total", 3), value="3"
+    ),
     "TwinlogRetention": Trouble(change=retention_is_near, labels=(*FLOW, "topic"), value="10m 0s"),
     "TwinlogNoLeader": Trouble(change=in_state("STANDBY"), value="0"),
     "TwinlogFlowGone": Trouble(change=unchanged, ends="source="),

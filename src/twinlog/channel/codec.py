@@ -10,6 +10,7 @@ import dataclasses
 import json
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -18,6 +19,7 @@ from twinlog.channel.shapes import (
     TAG,
     BytesShape,
     ConvertedShape,
+    CountsShape,
     DataclassShape,
     FixedShape,
     ItemsShape,
@@ -53,7 +55,12 @@ class MessageCodec:
 
 
 _SCALARS = (str, int, float, bool)
-_BUILDERS: dict[Any, Callable[[Any], Any]] = {tuple: tuple, list: list, frozenset: frozenset}
+_BUILDERS: dict[Any, Callable[[Any], Any]] = {
+    tuple: tuple,
+    Sequence: tuple,
+    list: list,
+    frozenset: frozenset,
+}
 _UNIONS = (typing.Union, types.UnionType)
 
 
@@ -73,6 +80,8 @@ class Shapes:
             return ItemsShape(_BUILDERS[origin], self.of(arguments[0]))
         if origin in (dict, Mapping):
             return self._mapping(*arguments)
+        if origin is Counter:
+            return CountsShape(self._mapping(arguments[0], int))
         if isinstance(hint, type) and origin is None:
             return self._class(hint)
         raise TypeError(f"no JSON shape for {hint!r}")

@@ -3,6 +3,7 @@
     dataclass                   object with every field; in a union also "type": the class's name
     NamedTuple, tuple           array
     dict with str or int keys   object; with other keys (a TopicPartition) an array of pairs
+    Counter                     as a dict
     bytes                       base64 text
     enum, subclass of str       its value
     T | None                    null or T
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NoReturn, Protocol
@@ -101,7 +103,7 @@ class OptionalShape:
 
 
 class ItemsShape:
-    """tuple[T, ...], list[T] and frozenset[T]."""
+    """tuple[T, ...], Sequence[T] (a tuple), list[T] and frozenset[T]."""
 
     def __init__(self, build: Callable[[Any], Any], item: Shape) -> None:
         self._build, self._item = build, item
@@ -170,6 +172,19 @@ class PairsShape:
 
     def decode(self, data: Any, where: str) -> Any:
         return self._pairs.decode(data, where)
+
+
+class CountsShape:
+    """Counter: as a dict of its counts."""
+
+    def __init__(self, counts: Shape) -> None:
+        self._counts = counts
+
+    def encode(self, value: Any) -> Any:
+        return self._counts.encode(value)
+
+    def decode(self, data: Any, where: str) -> Any:
+        return Counter(self._counts.decode(data, where))
 
 
 class DataclassShape:

@@ -77,6 +77,19 @@ WARNING_CODES: Final = (
         ),
     ),
     Condition(
+        codes=("COPY_DIFFERS",),
+        meaning=(
+            "the mirror has read a part of its copy back (`twinlog.verify`), and it is not what "
+            "the source holds, twice in a row: the line says which range, and how it differs. The "
+            "copy runs on, nothing is repaired"
+        ),
+        advice=(
+            "`twinlog verify FILE --topics NAME` says all that differs ([what it means]"
+            "(verify.md#what-is-compared)); look for whoever else writes to the remote topic, and "
+            "at the brokers' disks; keep both logs until it is known"
+        ),
+    ),
+    Condition(
         codes=("RETENTION_NEAR",),
         meaning=(
             "the source's retention will delete records before they are copied, as things are; the "

@@ -163,8 +163,7 @@ class Assignments:
         self.target.pump(now_ms)
         self.source.pump(hurry=hurry or self._starter.is_busy)
         if not self._work.is_ours_alone:
-            whole = (copy for copy in self._copies.values() if isinstance(copy, PartitionCopy))
-            self._others.tend(whole)
+            self._others.tend(c for c in self._copies.values() if isinstance(c, PartitionCopy))
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Drain these partitions; they are given back once they are at rest."""
@@ -466,6 +465,7 @@ class Assignments:
                 partitions=tuple(self.reporter.changed(copies, int(time.time() * 1000))),
                 throttle_ms=self._muted_ms(),
                 degraded=self._source_cluster.problem or self._target_cluster.problem,
+                cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
             )
         )
 

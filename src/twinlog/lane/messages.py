@@ -286,6 +286,8 @@ class Progress:
     throttle_ms: int
     degraded: str
     """Why a cluster cannot be reached, or empty."""
+    cpu_ms: int = 0
+    """What the lane has used since the last report."""
 
 
 MESSAGES = (Work, Take, Pace, Renewed, Known, Release, Stop, Ready, Released, Troubled, Progress)

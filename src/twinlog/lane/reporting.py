@@ -35,6 +35,7 @@ class Reporter:
         self._cluster = target_cluster
         self._gaps = gaps
         self._last: dict[TopicPartition, PartitionProgress] = {}
+        self._cpu_ms: int | None = None
         self._lost: dict[TopicPartition, list[tuple[int, int]]] = {}
 
     def passed_over(self, tp: TopicPartition, starts: Iterable[StartPoint]) -> None:
@@ -48,6 +49,13 @@ class Reporter:
             if self._last.get(copy.source) != progress:
                 self._last[copy.source] = progress
                 yield progress
+
+    def used_cpu_ms(self, process_ms: int) -> int:
+        """Since the last report; `process_ms`: of this process, which may have had other lanes
+        before, so that the first report says nothing.
+        """
+        before, self._cpu_ms = self._cpu_ms, process_ms
+        return 0 if before is None else process_ms - before
 
     def close(self, copy: Copy) -> None:
         """The partition leaves this lane."""

@@ -1,4 +1,5 @@
 """Spark: the session, leases that run as its jobs, and the lanes inside them.
 
-Read `session`, `lease`, then `lane` (what a task runs).
+Read `session`, `lease`, then `lane` (what a task of a mirror runs) and `verify` (one of `twinlog
+verify`).
 """

@@ -29,18 +29,20 @@ def is_local(master: str | None) -> bool:
     return master is None or _LOCAL.fullmatch(master) is not None
 
 
-def local_master(master: str | None, lanes: int, cores: int) -> str:
+def local_master(
+    master: str | None, lanes: int, cores: int, failures_allowed: int = TASK_FAILURES
+) -> str:
     """The local master to start: slots for a lease and its successor, and two to spare.
 
     A given number of slots is kept. Only the second number of the brackets makes Spark repeat a
     failed task here (`spark.task.maxFailures` is for clusters), so it is added where it is missing.
     """
     if master is None:
-        return f"local[{2 * lanes + 2},{TASK_FAILURES}]"
+        return f"local[{2 * lanes + 2},{failures_allowed}]"
     found = _LOCAL.fullmatch(master)
     slots, failures = found.groups() if found else (None, None)
     slots = cores if slots == "*" else slots or 1
-    return f"local[{slots},{failures or TASK_FAILURES}]"
+    return f"local[{slots},{failures or failures_allowed}]"
 
 
 def usable_cores() -> int:

@@ -34,7 +34,6 @@ SETTINGS: Final = {
     # a copy of a lane that is merely slow would be a second writer
     "spark.speculation": "false",
     "spark.task.cpus": "1",
-    "spark.task.maxFailures": str(TASK_FAILURES),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "50",
@@ -61,20 +60,23 @@ def start_spark(
     *,
     may_be_open: bool = False,
     jvm_options: Sequence[str] = (),
+    task_failures: int = TASK_FAILURES,
 ) -> Engine:
-    """Start Spark here, or connect to a master; `lanes` is what all flows together want.
+    """Start Spark here, or connect to a master; `lanes` is what all flows together want, and 0 that
+    tasks take what slots there are.
 
     `archive` is unpacked by executors, which then need a Python but not Twinlog. `may_be_open`: a
-    master without a secret is not refused.
+    master without a secret is not refused. `task_failures`: how often a task may fail.
     """
     hush_libraries()
     read_past_accumulators()
     settings = {**SETTINGS, **_archive_settings(archive)}
+    settings["spark.task.maxFailures"] = str(task_failures)
     options = [f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}", *jvm_options]
     if is_local(master):
         # executors of a cluster may have another interpreter
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        url = local_master(master, lanes, usable_cores())
+        url = local_master(master, lanes, usable_cores(), task_failures)
         gateway = start_jvm(options)
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable if archive is None else "python3")
@@ -87,7 +89,7 @@ def start_spark(
         conf.setAppName("twinlog").setMaster(url).setAll([*settings.items()])
         context = SparkContext(conf=conf)
         gateway.hide_secret()
-        slots = None if master is None else task_slots(context, 2 * lanes)
+        slots = None if master is None or not lanes else task_slots(context, 2 * lanes)
     except BaseException:
         forget_gateway()
         gateway.stop()

@@ -2,5 +2,5 @@
 
 Read `discovery` first (which partitions a flow mirrors), then `map_reader` (the offset map),
 `rights` and `capabilities` (what may and can be done), `cluster_state` (which topics are copies),
-`open_transactions` (whose they are).
+`open_transactions` (whose they are); `verify` compares both logs of a partition.
 """

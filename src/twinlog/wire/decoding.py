@@ -78,7 +78,7 @@ class Scan:
 
 def decode_rows(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Rows:
     """All records of exactly one batch, with absolute offsets and effective timestamps."""
-    return Rows.of(_table(batch, limit_bytes))
+    return Rows.of(decode_table(batch, limit_bytes))
 
 
 def decode_batch(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
@@ -86,7 +86,7 @@ def decode_batch(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES)
 
     Control batches decode too; what their records mean is `control_type`'s.
     """
-    table = _table(batch, limit_bytes)
+    table = decode_table(batch, limit_bytes)
     return records_of(table, range(table.rows))
 
 
@@ -109,7 +109,8 @@ def control_type(batch: memoryview) -> ControlType:
     return ControlType.OTHER
 
 
-def _table(batch: memoryview, limit_bytes: int) -> Table:
+def decode_table(batch: memoryview, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Table:
+    """All records of exactly one batch, over its decompressed payload."""
     header = _header(batch)
     scan = Scan(header, batch, limit_bytes)
     table = scan.next(header.count)

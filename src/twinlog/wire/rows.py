@@ -275,6 +275,14 @@ def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     return bytes(out)
 
 
+def rest_of(record: Record) -> bytes:
+    """Key, value and headers of a record as a batch of magic 2 holds them."""
+    out = bytearray()
+    _append(out, record.key)
+    _append(out, record.value)
+    return bytes(out + encode_headers(record.headers))
+
+
 def _append(data: bytearray, value: bytes | None) -> int:
     """Length and bytes; where the bytes begin."""
     data += _NULL_LENGTH if value is None else encode_varint(len(value))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -54,6 +56,12 @@ class Plan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     now: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    states: Counter[State]
+    places: Sequence[tuple[int, int]]
 
 
 CODEC = MessageCodec((Plan, Stop))
@@ -179,3 +187,13 @@ def test_a_class_without_a_shape_is_refused_when_the_codec_is_made(kind: type) -
 def test_a_foreign_message_is_a_bug_of_ours() -> None:
     with pytest.raises(TypeError):
         CODEC.encode(Exact(offset=1))
+
+
+def test_counters_and_sequences() -> None:
+    codec = MessageCodec((Counted,))
+    sent = Counted(states=Counter({State.FAILED: 2}), places=[(1, 2), (3, 4)])
+    got = codec.decode(codec.encode(sent))
+    assert got == Counted(states=Counter({State.FAILED: 2}), places=((1, 2), (3, 4)))
+    assert got.states[State.RUNNING] == 0
+    with pytest.raises(CorruptData):
+        codec.decode(b'{"type":"Counted","states":{"failed":"2"},"places":[]}')

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.support.snapshots import flow, partition
 from twinlog.cli.commands.status import rows, since
 from twinlog.cli.main import run
 from twinlog.control.watch.status_file import StatusFile
+from twinlog.control.watch.verified import Verified
 
 HOUR_MS = 3_600_000
 
@@ -69,3 +72,24 @@ def test_a_running_mirror_as_json(running: Path, capsys: pytest.CaptureFixture[s
     (mirror,) = json.loads(capsys.readouterr().out)["mirrors"]
     assert mirror["config"] == str(running)
     assert mirror["flows"][0]["partitions"][0]["lag"] == 12
+
+
+def test_what_a_mirror_has_verified_is_shown(
+    running: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_ms = int(time.time() * 1000)
+    found = Verified(mode="full", at_ms=now_ms - 3_000, records=12_345, is_complete=True)
+    StatusFile(running).write([flow(partition(), verified=found)])
+    assert run(["status", str(running)]) == 0
+    text = capsys.readouterr().out
+    assert "  verified: 12,345 records are equal, the last " in text
+    assert "ago, all that is copied" in text
+    line = "different: orders-0 [17, 18) / A.orders-0 [17, 18)"
+    found = replace(found, differences=2, first_differences=(line,), is_complete=False)
+    StatusFile(running).write([flow(partition(), verified=found)])
+    assert run(["status", str(running)]) == 0
+    text = capsys.readouterr().out
+    assert "2 ranges differ [COPY_DIFFERS]" in text
+    assert f"    {line}\n" in text
+    run(["-q", "status", str(running)])
+    assert f"A->B: {line} [COPY_DIFFERS]" in "".join(capsys.readouterr())

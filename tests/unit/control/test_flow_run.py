@@ -24,7 +24,7 @@ from twinlog.control.lanes.partitions import (
 )
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
-from twinlog.lane.messages import Take, Troubled
+from twinlog.lane.messages import Progress, Take, Troubled
 from twinlog.mirror.findings import diverged
 from twinlog.model import TopicPartition
 
@@ -197,6 +197,17 @@ def test_what_a_lane_says_after_it_was_given_up_does_not_count(
     first.progress(tp, ordinal=1000)
     assert (placed.placement, placed.lane, placed.failure) == before
     assert placed.acked_ordinal < 1000
+
+
+def test_what_lanes_have_used_is_added_up_over_leases(
+    running: tuple[Driver, list[LaneStub]],
+) -> None:
+    driver, (first, second) = running
+    for lane in (first, second, first):
+        lane.say(Progress(partitions=(), throttle_ms=0, degraded="", cpu_ms=40))
+    first.goes()
+    second.goes()
+    assert driver.run.lane_cpu_ms == 120
 
 
 def test_second_attempt_of_a_lane_waits_for_the_first_to_end(

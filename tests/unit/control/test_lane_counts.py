@@ -11,11 +11,12 @@ import pytest
 
 from tests.support.properties import flow_of, loader
 from twinlog.channel.codec import MessageCodec
+from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.setups import lanes_of
 from twinlog.control.flow.supervisor import Supervisor
-from twinlog.control.process.run import MirrorOptions, _address_for_executors, _Engine
+from twinlog.control.process.run import MirrorOptions, _Engine
 from twinlog.lane.messages import MESSAGES
 
 
@@ -87,11 +88,11 @@ def test_a_reload_gets_no_more_lanes_than_this_spark_was_made_for(
 def test_lanes_of_this_machine_stay_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere the channel is TLS: the server decides by the address that it is given."""
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    assert _address_for_executors("local[4,2]") == "127.0.0.1"
-    assert _address_for_executors("spark://a:7077") != ""
+    assert address_for_executors("local[4,2]") == "127.0.0.1"
+    assert address_for_executors("spark://a:7077") != ""
     monkeypatch.setenv("SPARK_LOCAL_IP", "192.0.2.7")
-    assert _address_for_executors("spark://a:7077") == "192.0.2.7"
-    assert _address_for_executors("local") == "127.0.0.1"
+    assert address_for_executors("spark://a:7077") == "192.0.2.7"
+    assert address_for_executors("local") == "127.0.0.1"
 
 
 def test_channel_is_tls_wherever_others_can_reach_it() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.support.fetched_logs import Cluster, fetch_from_memory
 from tests.support.memory_log import MemoryLog
-from twinlog.cluster.logs.raw_log import FetchedRecords
-from twinlog.control.verify import pieces, verification
-from twinlog.control.verify.partition import Bounds, Wanted, verify_partition
-from twinlog.control.verify.pieces import Log
+from twinlog.control.verify import verification
 from twinlog.control.verify.result import VerifiedFlow
 from twinlog.control.verify.verification import Scope
 from twinlog.errors import TwinlogError
@@ -21,6 +18,8 @@ from twinlog.mirror.verify.difference import Compared, Kind, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery
+from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
+from twinlog.survey.verify.pieces import Log
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
 
@@ -28,39 +27,9 @@ HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 NOW = 1_700_000_000_000
 
 
-@dataclass
-class Cluster:
-    """Answers of one log; `ends`: what its leader says of the end, answer by answer."""
-
-    log: MemoryLog
-    ends: list[int]
-    alias: str = "A"
-
-    def retrying(self, ask: Any) -> Any:
-        while True:
-            try:
-                return ask()
-            except TwinlogError:
-                if not self.ends:
-                    raise
-
-    def answer(self, position: int) -> FetchedRecords:
-        end = self.ends.pop(0) if self.ends else self.log.end
-        return FetchedRecords(
-            records=self.log.read(position) if position < end else memoryview(b""),
-            high_watermark=end,
-            last_stable_offset=end,
-            log_start=0,
-            aborted=(),
-        )
-
-
 @pytest.fixture(autouse=True)
 def _fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(client: Any, wanted: Any, **_: Any) -> Any:
-        return {tp: client.answer(position) for tp, (position, _) in wanted.items()}
-
-    monkeypatch.setattr(pieces, "fetch_records", fetch)
+    fetch_from_memory(monkeypatch)
 
 
 def log_of(count: int, spoilt: int = -1) -> MemoryLog:
@@ -74,13 +43,14 @@ def log_of(count: int, spoilt: int = -1) -> MemoryLog:
 def compared(here: int, there: int, *, may_lack: bool = True, asked: int | None = None) -> Compared:
     """Of a source and a target with so many records; `asked`: what was said of the source's end."""
     end = here if asked is None else asked
+    known = cast("Any", SimpleNamespace(runs=(Run(0, 0, 0),), mark=Mark(there, there)))
     wanted = Wanted(
-        plan=cast("Any", SimpleNamespace(source=HERE, target=THERE)),
+        source=HERE,
+        target=THERE,
         here=Bounds(start=0, end=end),
         there=Bounds(start=0, end=there),
-        there_later=there,
         here_later=end,
-        known=cast("Any", SimpleNamespace(runs=(Run(0, 0, 0),), mark=Mark(there, there))),
+        written=Written.of(known, there, there, is_shared=False),
         producers=frozenset(),
         rules=Rules(),
         committed=True,
@@ -147,7 +117,9 @@ def test_a_topic_whose_new_name_is_refused_is_not_left_out(monkeypatch: pytest.M
     policy = SimpleNamespace(format_remote_topic=lambda *_: "A.one")
     setup = SimpleNamespace(policy=policy, config=SimpleNamespace(source_alias="A"))
     source = SimpleNamespace(metadata=lambda _: None)
-    flow = verification._Flow(*cast("Any", (None, setup, source, None, Scope(), lambda *_: None)))
+    flow = verification._Flow(
+        *cast("Any", (None, setup, source, None, Scope(), None, lambda *_: None))
+    )
     problem = SimpleNamespace(topic="orders", first=0, error="RENAME_CLASH")
     found = Discovery(problems=[cast("Any", problem)])
     (one,) = flow._never_made(found, VerifiedFlow(flow="A->B", is_led=True))

@@ -106,7 +106,7 @@ class Copied:
             pairs=pairs, source=source, target=target, rules=rules or Rules(), compared=compared
         )
         walk.walk()
-        walk.look_for_pending(self.source.end)
+        walk.find_pending(self.source.end)
         return compared
 
 

@@ -15,7 +15,12 @@ import click
 from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import Section, option
-from twinlog.cli.options.run_options import SpreadClusters, configuration, configuration_options
+from twinlog.cli.options.run_options import (
+    SPARK_OPTIONS,
+    SpreadClusters,
+    configuration,
+    configuration_options,
+)
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import Format, nowhere, write_line, write_object
@@ -78,26 +83,7 @@ _RUN_OPTIONS: Final = (
         metavar="SECONDS",
         help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
     ),
-    option(
-        "--master",
-        section=Section.SPARK,
-        metavar="URL",
-        help="Spark master; default: this machine.",
-    ),
-    option(
-        "--archive",
-        section=Section.SPARK,
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="What `twinlog pack` made: for executors of --master without Twinlog.",
-    ),
-    option(
-        "--allow-unauthenticated-spark",
-        "may_be_open",
-        section=Section.SPARK,
-        is_flag=True,
-        help="Use a --master without spark.authenticate.secret: whoever reaches its ports can "
-        "read the credentials of both clusters.",
-    ),
+    *SPARK_OPTIONS,
     option(
         "--listen",
         section=Section.OUTPUT,

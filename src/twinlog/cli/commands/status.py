@@ -153,6 +153,8 @@ def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
     for flow in (flow for one in mirrors for flow in one["flows"]):
         if flow["reason"]:
             yield text(f"{flow['flow']}: {flow['state']}: {flow['reason']}")
+        for line in (flow.get("verified") or {}).get("first_differences", ()):
+            yield text(f"{flow['flow']}: {line} [COPY_DIFFERS]")
         for one in rows(flow):
             if one.trouble:
                 yield text(f"{flow['flow']}: {one.topic}, {one.partitions}: {one.trouble}")
@@ -205,6 +207,25 @@ def _flow_lines(flow: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
     is_said = "RPO_EXCEEDED" in flow["reason"]
     if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
         yield text(f"  {loss_line(flow)}")
+    if flow.get("verified"):  # a process of an earlier release does not say it
+        yield from _verified_lines(flow["verified"], now_ms)
+
+
+def _verified_lines(verified: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
+    """What the mirror has compared of its own copy."""
+    if not verified["at_ms"]:
+        return
+    ago = duration(max(0, now_ms - verified["at_ms"]) / 1000)
+    line = f"  verified: {count(verified['records'])} records are equal, the last {ago} ago"
+    if verified["is_complete"]:
+        line += ", all that is copied"
+    number = verified["differences"]
+    if not number:
+        yield text(line)
+        return
+    yield text(f"{line}; {plural(number, 'range')} differ [COPY_DIFFERS]", style="red")
+    for one in verified["first_differences"]:
+        yield text(f"    {one}", style="red")
 
 
 def loss_line(flow: Mapping[str, Any]) -> str:

@@ -29,6 +29,37 @@ _CLUSTERS: Final = "--clusters"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+SPARK_OPTIONS: Final = (
+    option(
+        "--master",
+        section=Section.SPARK,
+        metavar="URL",
+        help="Spark master; default: this machine.",
+    ),
+    option(
+        "--archive",
+        section=Section.SPARK,
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="What `twinlog pack` made: for executors of --master without Twinlog.",
+    ),
+    option(
+        "--allow-unauthenticated-spark",
+        "may_be_open",
+        section=Section.SPARK,
+        is_flag=True,
+        help="Use a --master without spark.authenticate.secret: whoever reaches its ports can "
+        "read the credentials of both clusters.",
+    ),
+)
+
+
+def spark_options(command: F) -> F:
+    """`--master`, `--archive`, `--allow-unauthenticated-spark`, as `mirror` has them."""
+    for one in reversed(SPARK_OPTIONS):
+        command = one(command)
+    return command
+
+
 class SpreadClusters(Command):
     """Takes `--clusters west-1 west-2` as MirrorMaker 2's start script does, besides commas."""
 

@@ -26,6 +26,7 @@ from twinlog.config.flow.schema import (
     OffsetReset,
     RefreshConfig,
     SourceGroupConfig,
+    VerifyMode,
 )
 from twinlog.config.flow.tuning import lane_memory, read_tuning
 from twinlog.config.flow.values import FlowValues
@@ -97,6 +98,7 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
         rpo_seconds=values.number_or_none("twinlog.rpo.seconds"),
         rpo_enforced=values.choice_or("twinlog.rpo.enforce", "none") == "quota",
         status_interval_seconds=values.number("twinlog.status.interval.seconds"),
+        verify=VerifyMode(values.choice_or("twinlog.verify", "sample")),
         reload_interval_seconds=values.number("twinlog.config.reload.interval.seconds"),
         lanes=LanesConfig(
             tasks_max=values.number_or_none("tasks.max"),

@@ -37,6 +37,16 @@ class IsolationLevel(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
+class VerifyMode(StrEnum):
+    """What a mirror compares of its own copy while it runs."""
+
+    OFF = "off"
+    SAMPLE = "sample"
+    """The newest records of each partition in turn."""
+    FULL = "full"
+    """Everything, once."""
+
+
 class OffsetReset(StrEnum):
     """Where a partition starts that has no position yet."""
 
@@ -214,6 +224,8 @@ class FlowConfig:
     """twinlog.rpo.enforce = quota: producers of the source are held back until it is kept."""
     status_interval_seconds: int
     """twinlog.status.interval.seconds; 0 is never."""
+    verify: VerifyMode
+    """twinlog.verify"""
     reload_interval_seconds: int
     """twinlog.config.reload.interval.seconds; 0 is never."""
     lanes: LanesConfig

@@ -109,6 +109,17 @@ OWN_KEYS = (
         low=0,
     ),
     KeyDefinition(
+        name="twinlog.verify",
+        kind=Kind.CHOICE,
+        default="sample",
+        scope=Scope.FLOW,
+        support=Support.ACTS,
+        meaning="whether a mirror reads its copy back and compares it with the source while it "
+        "runs, with at most 3 % of its own CPU: `sample` the newest records of each partition in "
+        "turn, `full` all of them, as fast as that goes",
+        choices=("off", "sample", "full"),
+    ),
+    KeyDefinition(
         name="twinlog.rpo.seconds",
         kind=Kind.INT,
         default=None,

@@ -36,6 +36,7 @@ _BY_FILE: Final = {
         "consumer.request.timeout.ms producer.buffer.memory producer.compression.type "
         "producer.max.request.size producer.request.timeout.ms"
     ),
+    "broker/test_verification.py": "twinlog.verify",
     "faults/test_backpressure.py": "twinlog.lane.memory.bytes",
     "faults/test_fan_out.py": "twinlog.target.partitions",
     "faults/test_h04_position.py": "consumer.auto.offset.reset",

@@ -12,7 +12,8 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.config.flow.schema import MirrorConfig
+from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.resting_flow import released_topics, resting_flow
 from twinlog.control.compare.deviation import Aspect, FlowComparison
 from twinlog.control.compare.groups import compare_groups
@@ -65,6 +66,32 @@ def compare_flows(
             yield look.compared(matches)
 
 
+def compare_topic_configs(
+    setup: FlowSetup,
+    source: ClusterClient,
+    target: ClusterClient,
+    matches: Callable[[str], bool],
+) -> FlowComparison:
+    """Of one flow, and nothing else of it."""
+    out = FlowComparison(flow=setup.name)
+    here, there = source.metadata(None), target.metadata(None)
+    flow = replace(setup.config, released=released_topics(setup.name, target))
+    mirrored = {n: t for n, t in mirrored_topics(flow, here).items() if matches(n)}
+    remote = remote_names(flow, mirrored)
+    present = {name: its for name, its in remote.items() if its in there.topics}
+    narrowed = _narrowed(flow, here, matches)
+    compare_configs(narrowed, source, target, present, out, with_left_alone=False)
+    return out
+
+
+def _narrowed(
+    flow: FlowConfig, here: ClusterMetadata, matches: Callable[[str], bool]
+) -> FlowConfig:
+    """What is not compared is, for the sync of configs, as if it were not of the flow."""
+    unseen = frozenset(name for name in here.topics if not matches(name))
+    return replace(flow, released=flow.released | unseen)
+
+
 class _Look:
     """One flow and its two clusters."""
 
@@ -102,9 +129,7 @@ class _Look:
         out.add(Aspect.PARTITIONS, len(present), partitions)
         factors = compare_replication(flow, here.topics, there.topics, present)
         out.add(Aspect.REPLICATION_FACTOR, len(present), factors)
-        # what is not looked at is, for the sync of configs, as if it were not of the flow
-        unseen = frozenset(name for name in here.topics if not matches(name))
-        narrowed = replace(flow, released=flow.released | unseen)
+        narrowed = _narrowed(flow, here, matches)
         with_left_alone = self._with_left_alone
         tell(f"configs of {plural(len(present), 'topic')}")
         compare_configs(

@@ -21,6 +21,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.producer_rate import HeldRate
 from twinlog.control.watch.groups_report import GroupsReport
 from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.verified import VerifiedReport
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.map.offset_map import PartitionKey
@@ -91,6 +92,8 @@ class LedFlow:
     groups: GroupsReport = field(default_factory=GroupsReport)
     """For the snapshots."""
     held_rate: HeldRate = field(default_factory=HeldRate)
+    """For the snapshots."""
+    verified: VerifiedReport = field(default_factory=VerifiedReport)
     """For the snapshots."""
     has_held_producers: bool = False
     """The flow's former leader held the source's producers back, and has not let them go."""

@@ -15,6 +15,7 @@ from twinlog.control.duties.producer_quota import producer_quota
 from twinlog.control.duties.publication import publication
 from twinlog.control.duties.rounds import Duty, DutyFactory, LedFlow
 from twinlog.control.duties.source_group import group_commits
+from twinlog.control.duties.verification import verification
 from twinlog.control.groups.checkpoints import checkpoints
 from twinlog.control.groups.keyed_groups import keyed_groups
 
@@ -31,6 +32,7 @@ DUTIES: Final[tuple[DutyFactory, ...]] = (
     map_pruning,
     own_topics,
     producer_quota,
+    verification,
     publication,
 )
 

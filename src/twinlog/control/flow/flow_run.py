@@ -94,10 +94,10 @@ class FlowRun:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.leases: list[Lease] = []
         self.errors: Counter[str] = Counter()  # how often each code came up
+        self.lane_cpu_ms = 0
         self.pacer = pacer  # None: the flow has no byte budget
         self.is_stopping = False
-        self.wants_discovery = False
-        """A topic is not what the plan says: look at both clusters again."""
+        self.wants_discovery = False  # a topic is not what the plan says: look at both again
         self.lost_topics_at: float | None = None
         """When discovery last missed a topic: deleted, or hidden by a right that was taken away."""
         self.copying_since: float | None = None  # before it Spark is coming up
@@ -297,9 +297,8 @@ class FlowRun:
             self._host.read_map(self, self._on_map)
 
     def _is_held_back(self, partition: Partition) -> bool:
-        if (self.holds_back or self.awaits_plans) and partition.taken is None:
-            return True
-        return self._once and partition.placement is Placement.FAILED
+        waits = partition.taken is None and bool(self.holds_back or self.awaits_plans)
+        return waits or (self._once and partition.placement is Placement.FAILED)
 
     def _due(self, now: float) -> list[Partition]:
         due = (p for p in self.partitions.values() if p.is_due(now))
@@ -388,6 +387,7 @@ class FlowRun:
             case Progress():
                 self._on_degraded(lane, message.degraded)
                 lane.throttle_ms = message.throttle_ms
+                self.lane_cpu_ms += message.cpu_ms
                 for progress in message.partitions:
                     self._on_progress(lane, progress)
             case Released():

@@ -23,6 +23,7 @@ from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.watch.groups_report import GroupsReport
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.verified import VerifiedReport, with_differences
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 
@@ -44,6 +45,7 @@ class ManagedFlow:
     source_watch: SourceWatch | None = None
     groups: GroupsReport = field(default_factory=GroupsReport)
     held_rate: HeldRate = field(default_factory=HeldRate)
+    verified: VerifiedReport = field(default_factory=VerifiedReport)
     degraded: str = ""
     is_fenced: bool = False
     """It was promoted, which is no trouble; `degraded` says by whom."""
@@ -182,13 +184,16 @@ class ManagedFlow:
             )
             if self.source_watch is not None:
                 self.source_watch.see(running)
+            verified = self.verified.last
             return replace(
                 running,
+                errors=with_differences(running.errors, verified),
                 skipped_groups=self.groups.left_alone,
                 groups_without_checkpoint=self.groups.without_checkpoint,
                 checkpoints=self.groups.timings,
                 clusters=self.setup.clusters,
                 held_rate=self.held_rate.bytes_per_second,
+                verified=verified,
             )
         error, state = self.error, self._state_without_run()
         return FlowSnapshot(

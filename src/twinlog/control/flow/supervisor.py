@@ -408,7 +408,7 @@ class Supervisor:
         led = prepared.led(
             partitions=lambda: self._ask(views), snapshot=lambda: self._ask(flow.snapshot)
         )
-        flow.groups, flow.held_rate = led.groups, led.held_rate
+        flow.groups, flow.held_rate, flow.verified = led.groups, led.held_rate, led.verified
         return Duties(led.name, duties_of(led), on_error=count)
 
     def _ask(self, question: Callable[[], T]) -> T:

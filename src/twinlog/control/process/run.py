@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.channel.codec import MessageCodec
+from twinlog.channel.reachable import address_for_executors
 from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -105,7 +106,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         on_snapshot=show,
     )
     key_files = KeyFileWatch(on_renewed=supervisor.hurry)
-    host = "127.0.0.1" if options.master is None else _address_for_executors(options.master)
+    host = address_for_executors(options.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
     with options.vital.guarding(supervisor.fail):
         server.start()
@@ -141,22 +142,6 @@ def _reloading(
         supervisor=supervisor,
         asked=options.reload,
     )
-
-
-def _address_for_executors(master: str) -> str:
-    """The address under which executors reach this process."""
-    if master.startswith("local"):
-        return "127.0.0.1"
-    return os.environ.get("SPARK_LOCAL_IP") or _outward_address()
-
-
-def _outward_address() -> str:
-    import socket
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # no packet is sent: connecting a datagram socket only picks the interface
-        probe.connect(("192.0.2.1", 9))
-        return str(probe.getsockname()[0])
 
 
 class _Engine:

@@ -1,3 +1,4 @@
 """`twinlog verify`: whether targets hold what their sources hold, record by record. Read `result`
-first: the values; `verification` puts a flow together of `partition` and `groups`; `pieces` reads.
+first: the values; `verification` asks both clusters of a flow, and `groups` what groups have there;
+`workers` compare, in this process or on Spark (`survey.verify`, `mirror.verify`).
 """

@@ -6,11 +6,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
+from twinlog.control.compare.deviation import Deviation
+from twinlog.mirror.map.runs import MapDigest
 from twinlog.mirror.verify.difference import Compared
+from twinlog.mirror.verify.tally import Day, Tally
 from twinlog.model import TopicPartition
+
+_FIRST_DAY: Final = date(1970, 1, 1)
 
 
 class Answer(StrEnum):
@@ -43,6 +49,8 @@ class VerifiedPartition:
     compared: Compared
     why_not: str = ""
     """Why it is not compared, with its code where there is one."""
+    map: MapDigest | None = None
+    """Of the offset map that pairs its records."""
 
     @property
     def answer(self) -> Answer:
@@ -61,6 +69,8 @@ class VerifiedPartition:
             "equal_records": found.equal,
             "compared_as_bytes": found.by_bytes,
             "bytes": found.bytes,
+            "map": None if self.map is None else self.map._asdict(),
+            "days": [_day(*one) for one in sorted(found.days.items())],
             "differences": [one.as_json() for one in found.differences],
             "more_differences": found.unkept,
             "gaps": {
@@ -69,6 +79,30 @@ class VerifiedPartition:
             "not_yet_copied": None if found.pending is None else list(found.pending),
             "why_not": self.why_not,
         }
+
+
+def _day(number: int, day: Day) -> dict[str, Any]:
+    sides = {}
+    for name, own in (("source", day.source), ("target", day.target)):
+        tally = Tally()
+        tally.add(day.both)
+        tally.add(own)
+        is_whole = tally.digested == tally.records
+        sides[name] = {
+            "records": tally.records,
+            "batch_bytes": tally.batch_bytes,
+            "record_bytes": tally.record_bytes,
+            "digest": f"{tally.digest:032x}" if is_whole else None,
+        }
+    return {"day": _date(number), **sides}
+
+
+def _date(number: int) -> str | None:
+    """In UTC; None of records without a time, or with one that no calendar has."""
+    try:
+        return (_FIRST_DAY + timedelta(days=number)).isoformat() if number >= 0 else None
+    except OverflowError:
+        return None
 
 
 class Standing(StrEnum):
@@ -135,6 +169,8 @@ class VerifiedFlow:
     """A mirror runs it: what is not copied yet will be."""
     partitions: list[VerifiedPartition] = field(default_factory=list)
     groups: list[VerifiedGroup] = field(default_factory=list)
+    configs: list[Deviation] = field(default_factory=list)
+    """Of topics: what the sync of configs would change."""
     notes: list[str] = field(default_factory=list)
     is_partial: bool = False
     """A group could not be asked; a note says which."""
@@ -144,6 +180,7 @@ class VerifiedFlow:
         answers = [one.answer for one in self.partitions]
         answers += [Answer.UNKNOWN] * self.is_partial
         answers += [Answer.DIFFERENT for one in self.groups if one.is_wrong]
+        answers += [Answer.DIFFERENT] * bool(self.configs)
         return worst(answers)
 
     def leave_out(self, line: str) -> None:
@@ -164,8 +201,18 @@ class VerifiedFlow:
             "is_partial": self.is_partial,
             "partitions": [one.as_json() for one in self.partitions],
             "groups": [one.as_json() for one in self.groups],
+            "configs": [_config(one) for one in self.configs],
             "notes": list(self.notes),
         }
+
+
+def _config(one: Deviation) -> dict[str, Any]:
+    return {
+        "topic": one.name,
+        "config": one.detail,
+        "source": one.source,
+        "target": one.target,
+    }
 
 
 def digest(report: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ Order of the questions, and why a mirror that runs meanwhile makes nothing look 
    mark lies behind even that end, the target has lost records. Then the source's ends again: what
    the map names behind them never was a record of the source.
 5. Both logs of each partition, several at a time.
-6. What groups have committed on the source.
+6. What groups have committed on the source, and configs of topics.
 
 Leaders and log starts may move: every fetch goes to the leader of now, and what retention deletes
 while it is read is counted, not missed. A process that dies has changed nothing.
@@ -19,10 +19,7 @@ while it is read is counted, not missed. A process that dies has changed nothing
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
@@ -34,28 +31,30 @@ from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import IsolationLevel, MirrorConfig
 from twinlog.control.check.resting_flow import resting_flow
 from twinlog.control.check.told_status import state_rows
+from twinlog.control.compare.comparison import compare_topic_configs
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.setups import flow_setup
 from twinlog.control.verify.groups import offsets_there, verify_groups
-from twinlog.control.verify.partition import Bounds, Wanted, never_made, verify_partition
 from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
-from twinlog.errors import TwinlogError
+from twinlog.control.verify.workers import Clusters, Found, Workers
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.map.offset_map import PartitionKey
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.map.runs import digest_of
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.survey.source_ends import isolation, known_ends, known_offsets
+from twinlog.survey.verify.partition import Bounds, Wanted, Written, never_made
+from twinlog.survey.verify.rules import rules_of
 
 GIVES_UP_S: Final = 60.0
-MOST_THREADS: Final = 4
 BY_KEY: Final = "its records go by key to several partitions: order and offsets do not correspond"
 NO_BOUNDS: Final = "the bounds of its logs cannot be asked"
 Offsets = Mapping[TopicPartition, int]
@@ -77,14 +76,16 @@ OnStep = Callable[[str, int, int], None]
 """Which flow, how many target offsets are done, of how many."""
 
 
-def verify_flows(config: MirrorConfig, scope: Scope, on_step: OnStep) -> Iterator[VerifiedFlow]:
+def verify_flows(
+    config: MirrorConfig, scope: Scope, workers: Workers, on_step: OnStep
+) -> Iterator[VerifiedFlow]:
     """Flow by flow. Raises TwinlogError where a cluster of a flow cannot be asked."""
     for flow in config.flows:
         with ExitStack() as stack:
             setup = flow_setup(flow)
             source = stack.enter_context(ClusterClient(setup.source, api_timeout_s=GIVES_UP_S))
             target = stack.enter_context(ClusterClient(setup.target, api_timeout_s=GIVES_UP_S))
-            yield _Flow(config, setup, source, target, scope, on_step).verified()
+            yield _Flow(config, setup, source, target, scope, workers, on_step).verified()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,11 @@ class _Logs:
     there_later: Offsets
     here_later: Offsets
 
+    def of(self, plan: PartitionPlan) -> PartitionMap | None:
+        """What the map has of a partition."""
+        key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
+        return self.maps.get(key)
+
 
 class _Flow:
     def __init__(
@@ -108,15 +114,14 @@ class _Flow:
         source: ClusterClient,
         target: ClusterClient,
         scope: Scope,
+        workers: Workers,
         on_step: OnStep,
     ) -> None:
         self._config, self._setup = config, setup
         self._source, self._target = source, target
         self._scope = scope
+        self._workers = workers
         self._on_step = on_step
-        self._lock = threading.Lock()
-        self._is_over = threading.Event()
-        self._done = self._total = 0
         self._intents = FlowIntents()
         self._producers: frozenset[int] = frozenset()
 
@@ -134,6 +139,11 @@ class _Flow:
         out.partitions.sort(key=lambda one: one.source)
         led = resting_flow(self._config, self._setup, self._source, self._target, out.note)
         verify_groups(self._chosen(led), Coordinators(self._source), there, before, out)
+        configs = compare_topic_configs(
+            self._setup, self._source, self._target, self._scope.matches
+        )
+        out.configs += configs.differences
+        out.notes += (line for line in configs.notes if line not in out.notes)
         return out
 
     def _chosen(self, led: LedFlow) -> LedFlow:
@@ -199,21 +209,17 @@ class _Flow:
                 continue
             wanted.append(
                 Wanted(
-                    plan=plan,
+                    source=plan.source,
+                    target=plan.target,
                     here=Bounds(
                         start=logs.here_starts[plan.source], end=logs.here_ends[plan.source]
                     ),
                     there=Bounds(
                         start=logs.there_starts[plan.target], end=logs.there_ends[plan.target]
                     ),
-                    there_later=logs.there_later.get(plan.target, logs.there_ends[plan.target]),
                     here_later=logs.here_later.get(plan.source, FOREVER),
-                    known=logs.maps.get(
-                        PartitionKey(
-                            plan.source_topic_id, plan.target_topic_id, plan.source.partition
-                        )
-                    ),
-                    producers=self._producers,
+                    written=self._written(plan, logs),
+                    producers=self._producers | _producers(logs.of(plan)),
                     rules=self._rules(plan),
                     committed=self._setup.config.isolation_level is IsolationLevel.READ_COMMITTED,
                     is_led=out.is_led,
@@ -223,7 +229,12 @@ class _Flow:
                     until=_until(until.get(plan.source)),
                 )
             )
-        return self._in_threads(wanted)
+        return self._verified(wanted)
+
+    def _written(self, plan: PartitionPlan, logs: _Logs) -> Written:
+        end = logs.there_ends[plan.target]
+        later = logs.there_later.get(plan.target, end)
+        return Written.of(logs.of(plan), end, later, is_shared=self._setup.is_identity)
 
     def _why_not(self, plan: PartitionPlan, logs: _Logs) -> str:
         if plan.targets:
@@ -266,75 +277,49 @@ class _Flow:
         return known_offsets(self._source, tps, at_ms, isolation=isolation(self._setup.config))
 
     def _rules(self, plan: PartitionPlan) -> Rules:
-        return Rules(
-            skips=tuple(
-                one.skip
-                for one in self._intents.skips
-                if one.is_of(plan.source, plan.source_topic_id)
-            ),
-            accepted=tuple(
-                one
-                for wanted in self._intents.accepted
-                if wanted.is_of(plan.target, TopicId(plan.target_topic_id))
-                for one in wanted.accepted.ranges
-            ),
+        return rules_of(
+            self._intents,
+            (plan.source, plan.source_topic_id),
+            (plan.target, plan.target_topic_id),
             is_shared=self._setup.is_identity,
             is_deep=self._scope.is_deep,
         )
 
     # -- several at a time
 
-    def _in_threads(self, wanted: list[Wanted | VerifiedPartition]) -> Iterable[VerifiedPartition]:
-        self._total = sum(
-            one.there.end - one.there.start for one in wanted if isinstance(one, Wanted)
-        )
-        count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
-        mine = threading.local()
-        with ExitStack() as stack:
+    def _verified(self, wanted: Sequence[Wanted | VerifiedPartition]) -> list[VerifiedPartition]:
+        asked = [one for one in wanted if isinstance(one, Wanted)]
+        done, total = 0, sum(one.there.end - one.there.start for one in asked)
 
-            def enter() -> None:
-                clients = (
-                    ClusterClient(self._setup.source, api_timeout_s=GIVES_UP_S),
-                    ClusterClient(self._setup.target, api_timeout_s=GIVES_UP_S),
-                )
-                mine.clients = clients
-                with self._lock:
-                    for client in clients:
-                        stack.enter_context(client)
+        def step(offsets: int) -> None:
+            nonlocal done
+            done += offsets
+            self._on_step(self._setup.name, done, total)
 
-            def verify(one: Wanted | VerifiedPartition) -> VerifiedPartition:
-                if isinstance(one, VerifiedPartition):
-                    return one
-                compared, why_not = Compared(), ""
-                try:
-                    source, target = mine.clients
-                    verify_partition(one, source, target, self._step, compared)
-                except TwinlogError as error:
-                    why_not = str(error)  # what was found before it still counts
-                return VerifiedPartition(
-                    source=one.plan.source,
-                    target=one.plan.target,
-                    compared=compared,
-                    why_not=why_not,
-                )
+        clusters = Clusters(source=self._setup.source, target=self._setup.target)
+        found = iter(self._workers.verify(clusters, asked, step))
+        return [
+            one if isinstance(one, VerifiedPartition) else _partition(one, next(found))
+            for one in wanted
+        ]
 
-            pool = stack.enter_context(ThreadPoolExecutor(count, initializer=enter))
-            try:
-                return list(pool.map(verify, wanted))
-            finally:
-                self._is_over.set()
-                pool.shutdown(cancel_futures=True)
 
-    def _step(self, offsets: int) -> None:
-        if self._is_over.is_set():
-            raise CancelledError  # somebody interrupted us: nobody waits for the answer
-        with self._lock:
-            self._done += offsets
-            self._on_step(self._setup.name, self._done, self._total)
+def _partition(wanted: Wanted, found: Found) -> VerifiedPartition:
+    return VerifiedPartition(
+        source=wanted.source,
+        target=wanted.target,
+        compared=found.compared,
+        why_not=found.why_not,
+        map=digest_of(wanted.written.runs),
+    )
 
 
 def _since(offset: int) -> int:
     return FOREVER if offset < 0 else offset
+
+
+def _producers(known: PartitionMap | None) -> frozenset[int]:
+    return frozenset() if known is None else frozenset(known.producers)
 
 
 def _until(offset: int | None) -> int | None:

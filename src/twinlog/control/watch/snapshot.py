@@ -12,6 +12,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.timing_window import TimingView
+from twinlog.control.watch.verified import Verified
 from twinlog.mirror.skips import Poison
 
 
@@ -104,6 +105,11 @@ class FlowSnapshot:
     """Why it is not kept."""
     held_rate: int | None = None
     """Bytes per second that each user may write to each broker of the source; None: no quota."""
+    lane_cpu_ms: int = 0
+    """CPU that its lanes have used, as they say."""
+    verified: Verified | None = None
+    """What of the copy was compared with the source while it was made; None: twinlog.verify=off, or
+    nobody leads it here."""
     checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
     """How long they take, asked only for `/metrics`: there may be very many."""
     clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple

@@ -7,6 +7,7 @@ as bytes, finds the one that is asked about by its first run, and unpacks that o
 
 from __future__ import annotations
 
+import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,26 @@ class Run(NamedTuple):
             self.upstream - other.upstream == distance
             and self.downstream - other.downstream == distance
         )
+
+
+class MapDigest(NamedTuple):
+    """What the map of a partition says, whatever chunks it lies in."""
+
+    runs: int
+    sha256: str
+
+
+def digest_of(runs: Iterable[Run]) -> MapDigest:
+    """Of the fewest runs that say the same: chunks repeat what goes on."""
+    found, count = hashlib.sha256(), 0
+    last: Run | None = None
+    for run in runs:
+        if last is not None and run.continues(last):
+            continue
+        last = run
+        count += 1
+        found.update(b"%d %d %d\n" % run)
+    return MapDigest(count, found.hexdigest())
 
 
 ORDINAL: Final = 0

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from twinlog.mirror.verify.tally import Day, day_of
+
 MOST_KEPT: Final = 10_000
 """Ranges of one partition that are kept; the rest is counted."""
 
@@ -91,6 +93,8 @@ class Compared:
     """Records; of what is deleted and of markers offsets."""
     pending: Range | None = None
     """Source offsets from the first record on that is not copied yet."""
+    days: dict[int, Day] = field(default_factory=dict)
+    """By the timestamps of the records, as `tally.day_of` numbers days."""
     _is_open: bool = False
     """The last difference goes on: nothing equal came since."""
 
@@ -102,6 +106,27 @@ class Compared:
         """So many records are equal."""
         self.equal += count
         self._is_open = False
+
+    def day(self, timestamp_ms: int) -> Day:
+        """The counts of the day on which a record was made."""
+        number = day_of(timestamp_ms, self.days)
+        day = self.days.get(number)
+        if day is None:
+            day = self.days[number] = Day()
+        return day
+
+    def add(self, behind: Compared) -> None:
+        """What was found in a section of the partition that follows this one."""
+        room = MOST_KEPT - len(self.differences)
+        self.differences += behind.differences[:room]
+        self.unkept += behind.unkept + len(behind.differences[room:])
+        self.equal += behind.equal
+        self.by_bytes += behind.by_bytes
+        self.bytes += behind.bytes
+        self.gaps.update(behind.gaps)
+        self.pending = behind.pending if self.pending is None else self.pending
+        for number, day in behind.days.items():
+            self.days.setdefault(number, Day()).add(day)
 
     def differs(
         self,

@@ -1,7 +1,8 @@
-"""One log as it is walked: batch by batch as bytes, or record by record where that is asked for."""
+"""One log as it is walked: batch by batch as bytes, as rows of tables, or record by record."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
@@ -10,8 +11,11 @@ from twinlog.errors import CorruptData
 from twinlog.mirror.start.alignment import identity
 from twinlog.mirror.start.tail_check import decode
 from twinlog.mirror.verify.difference import Compared, Gap, Range
+from twinlog.wire.decoding import decode_table
+from twinlog.wire.kernels.shapes import OFFSET, Table
 from twinlog.wire.record_batch import BatchHeader, verify_crc
 from twinlog.wire.records import Record
+from twinlog.wire.rows import records_of
 
 MOST_SPOILT: Final = 1 << 20
 """Offsets of a batch whose records cannot be read: its own header may lie about them."""
@@ -44,6 +48,25 @@ class Entry(NamedTuple):
         return identity(self.record, with_timestamp=with_timestamp)
 
 
+class Rows:
+    """Records of one batch as a table, from `at` on: none of them is an object yet."""
+
+    __slots__ = ("at", "end", "is_own_time", "table")
+
+    def __init__(self, table: Table, at: int, end: int, *, is_own_time: bool) -> None:
+        self.table, self.at, self.end = table, at, end
+        self.is_own_time = is_own_time
+
+    @property
+    def offset(self) -> int:
+        return self.table.cells[self.at]
+
+    def entries(self) -> list[Entry]:
+        """The same as objects."""
+        records = records_of(self.table, range(self.at, self.end))
+        return [Entry(one.offset, one, self.is_own_time) for one in records]
+
+
 class Side:
     """One log; `start` is where it begins now, which may rise while it is read."""
 
@@ -66,11 +89,12 @@ class Side:
         self._pieces = pieces
         self._compared = compared
         self._piece: Piece | None = None
+        self._rows: Rows | None = None
         self._entries: deque[Entry] = deque()
 
     def batch(self) -> Piece | None:
         """The batch that comes next; None where that is within one, or at the limit."""
-        if self._entries:
+        if self._entries or self._rows is not None:
             return None
         piece = self._next_piece()
         if piece is None or piece.header.magic < 2 or piece.header.base_offset < self.begin:
@@ -81,8 +105,43 @@ class Side:
         """The batch that comes next is done."""
         self._piece = None
 
+    def rows(self) -> Rows | None:
+        """Records that come next, of one batch; None where they have to be objects, or at the
+        limit.
+        """
+        while not self._entries and self._rows is None:
+            piece = self._next_piece()
+            if piece is None or piece.header.magic < 2 or piece.header.base_offset >= self.limit:
+                return None
+            try:
+                verify_crc(piece.data, 0, piece.header)
+                table = decode_table(piece.data)
+            except CorruptData:
+                return None  # which `entry` says of each of its records
+            self._piece = None
+            offsets = table.column(OFFSET)
+            first, end = bisect_left(offsets, self.begin), bisect_left(offsets, self.limit)
+            if first < table.rows:
+                is_own_time = piece.header.is_log_append_time
+                self._rows = Rows(table, first, table.rows, is_own_time=is_own_time)
+            if first >= end:
+                break
+        rows = self._rows
+        return rows if rows is not None and rows.offset < self.limit else None
+
+    def pass_rows(self, count: int) -> None:
+        """So many of those that come next are done."""
+        rows = self._rows
+        assert rows is not None  # noqa: S101 (they were asked for)
+        rows.at += count
+        if rows.at >= rows.end:
+            self._rows = None
+
     def entry(self) -> Entry | None:
         """The record that comes next; None at the limit."""
+        if self._rows is not None:
+            self._entries += self._rows.entries()
+            self._rows = None
         while not self._entries:
             piece = self._next_piece()
             if piece is None or self._first_of(piece) >= self.limit:

@@ -3,8 +3,11 @@
 Nearly every batch of the target is the source's but for its header: base offset, leader epoch,
 producer fields, checksum. Such a pair is compared as bytes, from the header's timestamps on, and
 nothing is unpacked. Where batches do not line up (joined, holes, packed anew, size limits,
-LogAppendTime) records are decoded and compared as a consumer sees them. Both walks meet again at
-the next two batches that begin together.
+LogAppendTime) records are decoded and compared, as rows of tables as long as they are equal, else
+as a consumer sees them. Both walks meet again at the next two batches that begin together.
+
+Batches of the same records in another codec are decompressed and compared as bytes, too. So are all
+of a deep walk, which reads each record of them, and adds it to the digest of its day.
 
 The offset map pairs the records. Where it does not say what is there, both logs are read on until
 they go on alike (`realignment`); from there records are compared at their distance to the map, and
@@ -20,22 +23,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.start.tail_check import same_record
+from twinlog.mirror.verify.batches import are_equal, count_equal
 from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
 from twinlog.mirror.verify.pairs import Pairs, Place
 from twinlog.mirror.verify.realignment import WINDOWS, Seen, meeting, parted
-from twinlog.mirror.verify.side import Entry, Piece, Side
-from twinlog.wire.record_batch import (
-    CODEC_MASK,
-    HEADER_BYTES,
-    LOG_APPEND_TIME_BIT,
-    BatchHeader,
-    verify_crc,
-)
+from twinlog.mirror.verify.side import Entry, Side
+from twinlog.mirror.verify.tally import Day, Tally
+from twinlog.wire.record import Record
+from twinlog.wire.record_batch import BatchHeader
+from twinlog.wire.rows import rest_of
 
-_COMPARED_BITS: Final = CODEC_MASK | LOG_APPEND_TIME_BIT
 NOT_IN_MAP: Final = "the offset map does not say where they are"
 ELSEWHERE: Final = "the offset map says another place"
 BY_OTHERS: Final = "not written by this flow"
@@ -80,7 +79,7 @@ class Walk:
     def walk(self) -> None:
         """To the limit of both sides."""
         while True:
-            if not self._rules.is_deep and self._pass_equal_batches():
+            if self._pass_equal_batches() or self._pass_equal_rows():
                 continue
             here, there = self._source.entry(), self._target.entry()
             if here is None and there is None:
@@ -88,7 +87,7 @@ class Walk:
             if not self._step(here, there):
                 self._realign()
 
-    def look_for_pending(self, end: int, *, count_all: bool = True) -> int:
+    def find_pending(self, end: int, *, count_all: bool = True) -> int:
         """How many records the source has from its limit to `end`: they are not copied yet. Not
         `count_all`: whether there is one.
         """
@@ -113,7 +112,9 @@ class Walk:
 
     def _pass_equal_batches(self) -> bool:
         here, there = self._source.batch(), self._target.batch()
-        if here is None or there is None or not self._is_equal(here, there):
+        if here is None or there is None or not self._is_place(here.header, there.header):
+            return False
+        if not are_equal(here, there, self._found, is_deep=self._rules.is_deep):
             return False
         header, other = here.header, there.header
         if self._shift:
@@ -124,21 +125,32 @@ class Walk:
             )
         else:
             self._found.same(header.count)
-        self._found.by_bytes += header.count
         self._source.pass_batch()
         self._target.pass_batch()
         self._on_step(other.next_offset)
         return True
 
-    def _is_equal(self, here: Piece, there: Piece) -> bool:
-        header, other = here.header, there.header
-        return (
-            self._is_place(header, other)
-            and _is_alike(header, other)
-            # copies, since memoryviews are compared value by value
-            and bytes(here.data[HEADER_BYTES:]) == bytes(there.data[HEADER_BYTES:])
-            and _is_sound(there)
-        )
+    def _pass_equal_rows(self) -> bool:
+        """Of batches that do not line up, as many records as follow each other on both sides."""
+        here, there = self._source.rows(), self._target.rows()
+        if here is None or there is None or self._rules.skips or self._rules.accepted:
+            return False
+        place = self._pairs.place(here.offset)
+        if place is None or place.offset + self._shift != there.offset:
+            return False
+        most = min(place.room, self._source.limit - here.offset, self._target.limit - there.offset)
+        equal = count_equal(here, there, most, self._found, is_deep=self._rules.is_deep)
+        if not equal:
+            return False
+        first, at = here.offset, there.offset
+        if self._shift:
+            self._note_shifted(Range(first, first + equal), Range(at, at + equal), equal)
+        else:
+            self._found.same(equal)
+        self._source.pass_rows(equal)
+        self._target.pass_rows(equal)
+        self._on_step(at + equal)
+        return True
 
     def _is_place(self, header: BatchHeader, other: BatchHeader) -> bool:
         """All records of the one should lie where the other is, and nobody wants any left out."""
@@ -174,12 +186,14 @@ class Walk:
             return self._lacks_here(there, here)
         if not self._is_same(here, there):
             return False
-        self._note_same(here.offset, there.offset)
+        self._note_same(here, there.offset)
         self._source.pass_entry()
         self._pass_there(there)
         return True
 
-    def _note_same(self, here: int, there: int) -> None:
+    def _note_same(self, entry: Entry, there: int) -> None:
+        here = entry.offset
+        self._count(entry, here, lambda day: day.both)
         place = self._pairs.place(here)
         is_known = place is not None and place.is_known
         if self._shift or not is_known:
@@ -187,6 +201,17 @@ class Walk:
             self._note_shifted(source, target, 1, is_known=is_known)
         else:
             self._found.same(1)
+
+    def _count(self, entry: Entry, offset: int, side: Callable[[Day], Tally]) -> None:
+        """Into the day of a record; `offset`: what its digest says of where it is."""
+        record = entry.record
+        if record is None:
+            return  # nobody can read it
+        tally = side(self._found.day(record.timestamp))
+        if self._rules.is_deep:
+            tally.add_digest(offset, record.timestamp, rest_of(record))
+        else:
+            tally.add_records(1, _size(record))
 
     def _pass_there(self, there: Entry) -> None:
         self._target.pass_entry()
@@ -282,6 +307,8 @@ class Walk:
                 Range(there[0].offset, there[0].offset + 1),
             )
             self._found.differs(Kind.DIFFERENT, *pair, 1)
+            self._count(here[0], here[0].offset, lambda day: day.source)
+            self._count(there[0], ~there[0].offset, lambda day: day.target)
             self._source.give_back(here[1:])
             self._target.give_back(there[1:])
             return
@@ -338,10 +365,10 @@ class Walk:
         entries: tuple[Sequence[Entry], Sequence[Entry]],
         seen: tuple[Sequence[Seen], Sequence[Seen]],
     ) -> None:
-        problems = [{one.offset: one.problem for one in some} for some in entries]
+        here, there = ({one.offset: one for one in some} for some in entries)
         sorts = parted(*seen)
         for one, other in sorts.same:
-            self._note_same(one.offset, other.offset)
+            self._note_same(here[one.offset], other.offset)
         if sorts.moved_here:
             self._found.differs(
                 Kind.REORDERED,
@@ -350,28 +377,38 @@ class Walk:
                 len(sorts.moved_here),
             )
         for one, other in sorts.different:
-            why = problems[1][other.offset] or problems[0][one.offset]
+            why = there[other.offset].problem or here[one.offset].problem
             self._found.differs(Kind.DIFFERENT, _span([one]), _span([other]), 1, why)
-        for one in sorts.missing:
-            self._sort_out_missing(one)
+        lost = [one for one in sorts.missing if self._sort_out_missing(one)]
         last = entries[0][-1].offset + 1 if entries[0] else None
-        for other in sorts.extra:
-            self._sort_out_extra(other, last, problems[1][other.offset])
+        added = [
+            other
+            for other in sorts.extra
+            if self._sort_out_extra(other, last, there[other.offset].problem)
+        ]
+        for one in (*sorts.moved_here, *(one for one, _ in sorts.different), *lost):
+            self._count(here[one.offset], one.offset, lambda day: day.source)
+        for other in (*sorts.moved_there, *(other for _, other in sorts.different), *added):
+            # no offset of the source: the digests of both sides shall differ
+            self._count(there[other.offset], ~other.offset, lambda day: day.target)
 
-    def _sort_out_missing(self, one: Seen) -> None:
+    def _sort_out_missing(self, one: Seen) -> bool:
+        """Whether it should be there."""
         place = self._pairs.place(one.offset)
         reason = None if place is None else self._why_gone_there(place, one.at)
         if reason is not None:
             self._found.gaps[reason] += 1
-            return
+            return False
         why = "" if place is None or place.is_known else NOT_IN_MAP
         self._found.differs(Kind.MISSING, _span([one]), None, 1, why)
+        return True
 
-    def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> None:
+    def _sort_out_extra(self, other: Seen, last: int | None, problem: str) -> bool:
+        """Whether it should not be there."""
         origin = self._pairs.origin(other.at - self._shift)
         if origin is not None and origin.is_known and origin.offset < self._source.start():
             self._found.gaps[Gap.SOURCE_DELETED] += 1
-            return
+            return False
         may_be_cleaned = (
             self._source.may_lack
             and origin is not None
@@ -382,10 +419,11 @@ class Walk:
         )
         if may_be_cleaned:
             self._found.gaps[Gap.SOURCE_CLEANED] += 1
-            return
+            return False
         in_map = origin is not None and origin.is_known
         why = problem or (NO_SUCH_SOURCE if in_map else BY_OTHERS)
         self._found.differs(Kind.EXTRA, None, _span([other]), 1, why)
+        return True
 
     def _note_shifted(
         self, source: Range, target: Range, records: int, *, is_known: bool = True
@@ -394,25 +432,11 @@ class Walk:
         self._found.differs(Kind.SHIFTED, source, target, records, why)
 
 
-def _is_alike(header: BatchHeader, other: BatchHeader) -> bool:
-    """The headers say that the bytes behind them mean the same."""
-    return (
-        header.attributes & _COMPARED_BITS == other.attributes & _COMPARED_BITS
-        and not header.is_log_append_time
-        and header.is_dense
-        and other.is_dense
-        and (header.length, header.count, header.base_timestamp, header.max_timestamp)
-        == (other.length, other.count, other.base_timestamp, other.max_timestamp)
-    )
-
-
-def _is_sound(piece: Piece) -> bool:
-    """A consumer can read it: its checksum is that of its bytes."""
-    try:
-        verify_crc(piece.data, 0, piece.header)
-    except CorruptData:
-        return False
-    return True
+def _size(record: Record) -> int:
+    """Of what a batch holds of it, but for a few bytes of lengths."""
+    parts = [record.key, record.value]
+    parts += (value for _, value in record.headers)
+    return sum(len(part) for part in parts if part) + sum(len(key) for key, _ in record.headers)
 
 
 def _span(some: Sequence[Seen]) -> Range:

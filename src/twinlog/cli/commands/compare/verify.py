@@ -16,7 +16,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.flow_option import flow_option, one_flow
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.options.run_options import secrets_option, spark_options
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, write_object, write_warning
 from twinlog.cli.terminal.reading import Reading
@@ -26,6 +26,7 @@ from twinlog.errors import TwinlogError, UsageError
 from twinlog.quantities import count, plural, size
 
 if TYPE_CHECKING:
+    from twinlog.control.compare.deviation import Deviation
     from twinlog.control.verify.result import VerifiedFlow, VerifiedGroup, VerifiedPartition
     from twinlog.mirror.verify.difference import Difference
 
@@ -52,6 +53,7 @@ STYLES: Final = {"identical": "green", "different": "red", "not compared": "yell
 @option("--until", metavar="TIME", help="Source records before this time.")
 @option("--deep", is_flag=True, help="Decode every record, also of batches that are byte-equal.")
 @secrets_option
+@spark_options
 @format_option
 def verify(
     file: Path,
@@ -61,24 +63,29 @@ def verify(
     until: str | None,
     deep: bool,
     output: Format,
+    **spark: Any,
 ) -> int:
     """Does the target hold what the source holds, record by record and in order?
 
     Both logs of every partition are read and compared by the offset map: key, value, headers and
     timestamp. Said are the exact ranges that are missing, extra, different, reordered, or not
     where the map says; and groups that would skip records. What compaction, retention, aborted
-    transactions, skipped and accepted records explain is counted, and no difference. It only
-    reads. Exit code 0: identical; 1: something differs; 2: it could not be found out.
+    transactions, skipped and accepted records explain is counted, and no difference. Configs of
+    topics are compared as `diff` does. It only reads. With --master it is a job of Spark, of a task
+    for each section of a partition; without, this process does it. Exit code 0: identical; 1:
+    something differs; 2: it could not be found out.
 
     \b
     twinlog verify mm2.properties
     twinlog verify mm2.properties --flow 'A->B' --topics 'orders.*' --since 2026-01-31T00:00:00Z
     twinlog verify mm2.properties --deep --format json > report.json
+    twinlog verify mm2.properties --master 'local[*]'
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.control.compare.comparison import matching
     from twinlog.control.verify.result import digest, worst
     from twinlog.control.verify.verification import Scope, verify_flows
+    from twinlog.control.verify.workers import SparkOptions, workers
 
     scope = Scope(
         matches=matching(topics, "--topics"),
@@ -93,13 +100,14 @@ def verify(
     began_ms = int(time.time() * 1000)
     reading = Reading("offsets", count)
     try:
-        for one in verify_flows(config, scope, reading.step):
-            reading.clear()
-            found.append(one)
-            if not output.is_for_programs:
-                write_all(parts(one))
-                if is_quiet():
-                    write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
+        with workers(SparkOptions(**spark) if spark["master"] else None) as some:
+            for one in verify_flows(config, scope, some, reading.step):
+                reading.clear()
+                found.append(one)
+                if not output.is_for_programs:
+                    write_all(parts(one))
+                    if is_quiet():
+                        write_warnings(text(f"{one.flow}: {line}") for line in problems(one))
     except TwinlogError as error:
         reading.clear()
         error.exit_code = NOT_TOLD  # 1 would say that something differs
@@ -179,6 +187,9 @@ def problems(one: VerifiedFlow) -> Iterator[str]:
         if each.why_not:
             yield f"{each.source}: not compared: {each.why_not}"
         yield from _of_partition(each)
+    yield from map(_of_config, one.configs[:SHOWN_EACH])
+    if len(one.configs) > SHOWN_EACH:
+        yield f"and {count(len(one.configs) - SHOWN_EACH)} more configs (twinlog diff has all)"
     wrong = [each for each in one.groups if each.is_wrong]
     yield from map(_of_group, wrong[:SHOWN_EACH])
     if len(wrong) > SHOWN_EACH:
@@ -202,6 +213,10 @@ def _difference(each: VerifiedPartition, one: Difference) -> str:
         sides.append(f"{each.target} {one.target}")
     why = f": {one.why}" if one.why else ""
     return f"{one.kind.value}: {' / '.join(sides)}, {plural(one.records, 'record')}{why}"
+
+
+def _of_config(one: Deviation) -> str:
+    return f"config {one.detail} of {one.name} is {one.source}, and {one.target} on the target"
 
 
 def _of_group(one: VerifiedGroup) -> str:

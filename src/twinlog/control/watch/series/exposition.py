@@ -73,6 +73,11 @@ class _Series:
         ):
             if value >= 0:
                 self._add(metric, labels, value)
+        if flow.verified is not None:
+            self._add(metrics.VERIFIED_RECORDS, labels, flow.verified.records)
+            self._add(metrics.VERIFIED_DIFFERENCES, labels, flow.verified.differences)
+            if flow.verified.at_ms:
+                self._add(metrics.VERIFIED_TIME, labels, flow.verified.at_ms / 1000)
         for found, count in Counter(part.state for part in flow.partitions).items():
             self._add(metrics.PARTITIONS, (*labels, found), count)
         for code, count in flow.errors.items():

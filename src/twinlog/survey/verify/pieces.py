@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +30,10 @@ class Log:
     end: int
     """Asked once: what comes later is not read."""
     committed: bool = False
+    read_bytes: int = READ_BYTES
+    """Most bytes of one fetch."""
+    before_fetch: Callable[[], None] = lambda: None
+    """May wait, or raise to end the reading."""
     bytes: int = 0
     """Of the batches that were read."""
     _asked_end: int = field(init=False)
@@ -83,10 +87,11 @@ class Log:
 
     def _fetch(self, position: int) -> FetchedRecords | None:
         """What is there; None where it was deleted a moment ago."""
+        self.before_fetch()
         isolation = Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED
 
         def ask() -> FetchedRecords:
-            wanted = {self.tp: (position, READ_BYTES)}
+            wanted = {self.tp: (position, self.read_bytes)}
             answer = fetch_records(self.client, wanted, isolation=isolation)[self.tp]
             if isinstance(answer, TwinlogError):
                 raise answer

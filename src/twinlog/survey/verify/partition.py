@@ -1,4 +1,10 @@
-"""One partition: both logs walked from where both still have records to how far the copy is."""
+"""One partition, or a section of it: both logs walked from where both still have records to how far
+the copy is.
+
+Sections of a partition are walked apart, each by what the map says of it. So one that begins behind
+a lost record finds the records before its limit missing, and others instead: what they find is put
+together in `sections`.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.control.verify.pieces import Log
 from twinlog.errors import PartitionError
 from twinlog.mirror.map.offset_map import Mark, PartitionMap, run_at
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.map.translation import Reach, reach_of
-from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import Side
 from twinlog.mirror.verify.walk import Rules, Walk
+from twinlog.model import TopicPartition
+from twinlog.survey.verify.pieces import READ_BYTES, Log
 
 NOT_COPIED = "not copied, and no mirror runs that would"
 NO_TOPIC = "the target has no such topic, and no mirror runs that would make it"
@@ -31,20 +37,20 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One partition, and all that was asked of it before, in this order: the source's end, the
-    target's, the map. So what the map and the target's end say is copied lies below them.
+    """A partition or a section of it, and all that was asked of it before, in this order: the
+    source's end, the target's, the map. So what the map and the target's end say is copied lies
+    below them.
     """
 
-    plan: PartitionPlan
+    source: TopicPartition
+    target: TopicPartition
     here: Bounds
     there: Bounds
-    there_later: int
-    """The target's end once the map was read: no mark of the map lies behind it."""
     here_later: int
     """The source's end, asked last: every copy that was read is of a record below it."""
-    known: PartitionMap | None
+    written: Written
     producers: frozenset[int]
-    """All of the flow."""
+    """All of the flow, and of the partition's map."""
     rules: Rules
     committed: bool
     is_led: bool
@@ -53,6 +59,43 @@ class Wanted:
     since: int = 0
     until: int | None = None
     """Offsets of the source; None: to its end."""
+    is_first: bool = True
+    """What lies before it is counted here; of the sections of a partition one does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What of a partition is copied, as the offset map has it."""
+
+    runs: Sequence[Run] = ()
+    """Empty: the map has none of it."""
+    mark: Mark | None = None
+    reach: Reach | None = None
+    """None: others write to the topic, too, and the log has to say it."""
+
+    @classmethod
+    def of(
+        cls, known: PartitionMap | None, there_end: int, there_later: int, *, is_shared: bool
+    ) -> Written:
+        """By the target's end before the map was read, or further where the map says that the copy
+        was: `there_later` is the end once it was read, and no mark of the map lies behind it.
+        """
+        if known is None or not known.runs:
+            return cls()
+        if is_shared:
+            return cls(runs=known.runs, mark=known.mark)
+        reach = reach_of(known, there_end, is_shared=False)
+        if known.mark is not None and known.mark.downstream > there_later:
+            lost_end = _reach(known.runs, known.mark)
+            reach = lost_end if reach is None else max(reach, lost_end)
+        return cls(runs=known.runs, mark=known.mark, reach=reach)
+
+    @classmethod
+    def up_to_mark(cls, known: PartitionMap) -> Written:
+        """Where others write to the topic, too: the map has all of ours that are below its mark."""
+        if known.mark is None or not known.runs:
+            return cls()
+        return cls(runs=known.runs, mark=known.mark, reach=_reach(known.runs, known.mark))
 
 
 OnStep = Callable[[int], None]
@@ -65,19 +108,32 @@ def verify_partition(
     target: ClusterClient,
     on_step: OnStep,
     found: Compared,
+    *,
+    read_bytes: int = READ_BYTES,
+    before_fetch: Callable[[], None] = lambda: None,
 ) -> None:
     """Fills in what differs. Raises TwinlogError where that cannot be told of the rest."""
     here = Log(
         client=source,
-        tp=wanted.plan.source,
+        tp=wanted.source,
         start=wanted.here.start,
         end=wanted.here.end,
         committed=wanted.committed,
+        read_bytes=read_bytes,
+        before_fetch=before_fetch,
     )
     there = Log(
-        client=target, tp=wanted.plan.target, start=wanted.there.start, end=wanted.there.end
+        client=target,
+        tp=wanted.target,
+        start=wanted.there.start,
+        end=wanted.there.end,
+        read_bytes=read_bytes,
+        before_fetch=before_fetch,
     )
-    _Partition(wanted, here, there, on_step, found).compare()
+    try:
+        _Partition(wanted, here, there, on_step, found).compare()
+    finally:
+        found.bytes = there.bytes
 
 
 class _Partition:
@@ -91,18 +147,17 @@ class _Partition:
         self._told = 0
 
     def compare(self) -> None:
-        known, there = self._wanted.known, self._there
-        if known is None or not known.runs:
-            if there.end > there.start and not self._wanted.rules.is_shared:
-                raise PartitionError(
-                    f"{there.tp}: holds records, but the offset map has no row that says which: "
-                    "twinlog offsets rebuild makes it anew from both logs",
-                    code="MAP_MISSING",
-                )
-            self._never_copied()
-        else:
-            self._copied(known)
-        self._found.bytes = there.bytes
+        there = self._there
+        if self._wanted.written.runs:
+            self._copied()
+            return
+        if there.end > there.start and not self._wanted.rules.is_shared:
+            raise PartitionError(
+                f"{there.tp}: holds records, but the offset map has no row that says which: "
+                "twinlog offsets rebuild makes it anew from both logs",
+                code="MAP_MISSING",
+            )
+        self._never_copied()
 
     def _never_copied(self) -> None:
         begin = max(self._here.start, self._since)
@@ -115,13 +170,13 @@ class _Partition:
             rules=self._wanted.rules,
             compared=self._found,
         )
-        self._look_for_pending(walk, side)
+        self._find_pending(walk, side)
 
-    def _copied(self, known: PartitionMap) -> None:
-        runs, reach = self._reached(known)
+    def _copied(self) -> None:
+        runs, reach = self._reached()
         pairs, wanted = Pairs(runs), self._wanted
-        begin, there = self._begin(pairs)
         limit = reach.upstream if wanted.until is None else min(reach.upstream, wanted.until)
+        begin, there = self._begin(pairs, limit)
         # what a mirror copied since the source's end was asked is read, too
         self._here.end = max(self._here.end, limit)
         # but no offset that the source has not reached: nothing was compacted away there
@@ -142,13 +197,13 @@ class _Partition:
         )
         self._told = there
         walk.walk()
-        self._tell(max(self._told, self._there.end))
+        self._tell(target.limit)
         if limit == reach.upstream:
-            self._look_for_pending(walk, side)
+            self._find_pending(walk, side)
 
-    def _look_for_pending(self, walk: Walk, side: Side) -> None:
+    def _find_pending(self, walk: Walk, side: Side) -> None:
         is_led = self._wanted.is_led
-        records = walk.look_for_pending(self._until, count_all=not is_led)
+        records = walk.find_pending(self._until, count_all=not is_led)
         pending = self._found.pending
         if pending is not None and not is_led:
             self._found.differs(Kind.MISSING, pending, None, records, NOT_COPIED)
@@ -162,39 +217,32 @@ class _Partition:
         end, until = self._wanted.here.end, self._wanted.until
         return end if until is None else min(until, end)
 
-    def _reached(self, known: PartitionMap) -> tuple[Sequence[Run], Reach]:
-        """How far the copy is: by the target's end, or further where the map says that it was."""
-        wanted, there = self._wanted, self._there
-        runs: Sequence[Run] = known.runs
-        if wanted.rules.is_shared:
-            ours = wanted.producers | known.producers
-            mark = known.mark or Mark(runs[0].ordinal, runs[0].downstream)
-            headers = (one.header for one in there.pieces(max(mark.downstream, there.start)))
-            runs, mark = with_own_batches(runs, mark, headers, ours)
-            there.bytes = 0
-            return runs, _reach(runs, mark)
-        reach = reach_of(known, there.end, is_shared=False)
-        assert reach is not None  # noqa: S101 (there are runs)
-        mark_of_map = known.mark
-        if mark_of_map is not None and mark_of_map.downstream > wanted.there_later:
-            reach = max(reach, _reach(runs, mark_of_map))  # the target's log lost its end
-        return runs, reach
+    def _reached(self) -> tuple[Sequence[Run], Reach]:
+        """The runs, and how far the copy is."""
+        written, there = self._wanted.written, self._there
+        if written.reach is not None:
+            return written.runs, written.reach
+        first = written.runs[0]
+        mark = written.mark or Mark(first.ordinal, first.downstream)
+        headers = (one.header for one in there.pieces(max(mark.downstream, there.start)))
+        runs, mark = with_own_batches(written.runs, mark, headers, self._wanted.producers)
+        there.bytes = 0
+        return runs, _reach(runs, mark)
 
-    def _begin(self, pairs: Pairs) -> tuple[int, int]:
+    def _begin(self, pairs: Pairs, limit: int) -> tuple[int, int]:
         """(source offset, target offset) from which both may have all; counts what is before."""
         gaps, first = self._found.gaps, pairs.first
         here, there = self._here, self._there
-        gaps[Gap.BEFORE_COPY] += max(0, first.upstream - here.start)
-        gaps[Gap.BEFORE_MAP] += max(0, first.downstream - there.start)
         begin = max(here.start, first.upstream)
-        place = pairs.first_place(begin)
-        gaps[Gap.SOURCE_DELETED] += max(
-            0, min(place, there.end) - max(first.downstream, there.start)
-        )
+        if self._wanted.is_first:
+            gaps[Gap.BEFORE_COPY] += max(0, first.upstream - here.start)
+            gaps[Gap.BEFORE_MAP] += max(0, first.downstream - there.start)
+            begins_at = min(pairs.first_place(begin), there.end)
+            gaps[Gap.SOURCE_DELETED] += max(0, begins_at - max(first.downstream, there.start))
         begin = max(begin, self._since)
         place = pairs.first_place(begin)
         if there.start > place:
-            gaps[Gap.TARGET_DELETED] += there.start - place
+            gaps[Gap.TARGET_DELETED] += max(0, min(there.start, pairs.first_place(limit)) - place)
             return max(begin, pairs.first_origin(there.start)), there.start
         return begin, place
 

@@ -1,0 +1,20 @@
+"""The address under which executors reach the driver."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+
+def address_for_executors(master: str | None) -> str:
+    """Where the channel listens; `master`: Spark's, None is this machine."""
+    if master is None or master.startswith("local"):
+        return "127.0.0.1"
+    return os.environ.get("SPARK_LOCAL_IP") or _outward_address()
+
+
+def _outward_address() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # no packet is sent: connecting a datagram socket only picks the interface
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])

@@ -1,0 +1,289 @@
+"""Duty: verifies the copy while it is made, with at most a thirtieth of the mirror's CPU.
+
+Sections of partitions are read from both logs and compared by the offset map, as `twinlog verify`
+does: `sample` takes the newest records of each partition in turn, which brokers still have in their
+page cache, `full` all from where both logs begin. It has connections of its own and asks the
+supervisor two questions a round. So no lane waits for it, and none knows of it.
+
+The budget is CPU: that of this thread may be at most SHARE of what the driver and its lanes have
+used. A section that is begun is ended, and the next one waits until the budget has caught up; their
+size follows what the last one cost, so none takes long.
+
+What differs is compared once more, with what people decided meanwhile and by a map that is read
+anew, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
+
+It only reads. A process that dies in it, or has lost the lead without knowing it, has changed
+nothing; its successor begins anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+from weakref import WeakSet
+
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.config.flow.schema import IsolationLevel, PolicyKind, VerifyMode
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
+from twinlog.control.watch.verified import CODE, Verified
+from twinlog.errors import PartitionError, TwinlogError, Unauthorized
+from twinlog.flow_log import FlowLog
+from twinlog.lane.watches.compaction import may_lack_offsets
+from twinlog.mirror.map.translation import Reach
+from twinlog.mirror.names.naming import STATE_TOPIC
+from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.verify.difference import Compared, Difference
+from twinlog.mirror.verify.walk import Rules
+from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.map_reader import Maps
+from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
+from twinlog.survey.verify.rules import rules_of
+from twinlog.survey.verify.sections import narrowed
+
+log = logging.getLogger(__name__)
+
+SHARE: Final = 0.03
+ROUND_S: float = 10.0
+FIRST_OFFSETS: Final = 500
+LEAST_OFFSETS: Final = 10
+MOST_OFFSETS: Final = 50_000
+SECTION_MS: Final = 50
+"""Of CPU: a section that costs more is followed by a smaller one."""
+READ_BYTES: Final = 1 << 20
+CLEANED_KNOWN_S: Final = 600.0
+GIVES_UP_S: Final = 30.0
+SECTIONS_A_ROUND: Final = 50
+"""A round is to end: the duty may be held or stopped."""
+
+
+def verification(flow: LedFlow) -> Duty | None:
+    """Where twinlog.verify does not turn it off."""
+    return Verification(flow) if flow.config.verify is not VerifyMode.OFF else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    view: PartitionView
+    written: Written
+    begin: int
+    """Of source offsets."""
+    end: int
+
+
+class Verification:
+    """Of one led flow."""
+
+    name = "verify"
+    ends_once = False
+    _of_process: ClassVar[WeakSet[Verification]] = WeakSet()
+    """Each has its part of the driver's CPU, and its own lanes'."""
+
+    def __init__(self, flow: LedFlow) -> None:
+        self._flow = flow
+        self._log = FlowLog(log, flow.name)
+        self._is_full = flow.config.verify is VerifyMode.FULL
+        self._source = ClusterClient(flow.source, api_timeout_s=GIVES_UP_S)
+        self._target = ClusterClient(flow.target, api_timeout_s=GIVES_UP_S)
+        self._is_shared = flow.config.policy.kind is PolicyKind.IDENTITY
+        self._offsets = FIRST_OFFSETS
+        self._done: dict[tuple[TopicPartition, TopicId, TopicId], int] = {}
+        """Up to which source offset each pair of logs was compared."""
+        self._last: TopicPartition | None = None
+        """The partition of the section before."""
+        self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
+        self._refused_until = 0.0
+        flow.verified.last = Verified(mode=flow.config.verify.value)
+        self._of_process.add(self)
+
+    @property
+    def interval_s(self) -> float:
+        return ROUND_S
+
+    def round(self) -> None:
+        if time.monotonic() < self._refused_until:
+            return
+        try:
+            self._verify()
+        except Unauthorized as error:
+            self._refused_until = time.monotonic() + REFUSED_PAUSE_S
+            self._flow.tell_once(
+                f"{self._flow.name}: the copy is not verified while it runs: {error}; "
+                "or set twinlog.verify=off"
+            )
+
+    def _verify(self) -> None:
+        """As many sections as the budget allows; large flows are asked about once a round."""
+        every = self._flow.partitions()
+        views = sorted(filter(_is_usable, every), key=lambda view: view.source)
+        if all(self._done.get(_pair(view), 0) >= view.next_upstream for view in views):
+            is_all = self._is_full and 0 < len(views) == len(every)
+            self._flow.verified.complete(is_complete=is_all)
+            return
+        lanes_s = self._flow.snapshot().lane_cpu_ms / 1000
+        mirror_s = time.process_time() / len(self._of_process) + lanes_s
+        maps = self._flow.read_map()  # behind the views: it has all that is copied
+        for _ in range(SECTIONS_A_ROUND):
+            if time.thread_time() > SHARE * mirror_s:
+                return
+            section = self._choose(views, maps)
+            if section is None:
+                return
+            self._flow.verified.complete(is_complete=False)
+            self._do(section)
+
+    def _choose(self, views: Sequence[PartitionView], maps: Maps) -> _Section | None:
+        """Of the next partition in turn that has something to compare."""
+        behind = (v for v in views if self._last is None or v.source > self._last)
+        for view in (*behind, *views):
+            done = self._done.get(_pair(view), 0)
+            if done >= view.next_upstream:
+                continue
+            written = self._written(view, maps)
+            if written.reach is None:
+                continue
+            end = written.reach.upstream
+            begin = done if self._is_full else max(done, end - self._offsets)
+            if begin < end:
+                return _Section(view, written, begin, min(begin + self._offsets, end))
+        return None
+
+    def _written(self, view: PartitionView, maps: Maps) -> Written:
+        known = maps.get(view.map_key)
+        if known is None or not known.runs or maps.problem(view.source) is not None:
+            return Written()
+        if self._is_shared:
+            return Written.up_to_mark(known)
+        reach = Reach(view.next_upstream, view.next_downstream)
+        return Written(runs=known.runs, mark=known.mark, reach=reach)
+
+    def _do(self, section: _Section) -> None:
+        self._last = section.view.source
+        before_s = time.thread_time()
+        found = self._compared(section, Rules(is_shared=self._is_shared))
+        if not found.is_identical:
+            again = self._compared_again(section)
+            if again is None:
+                return
+            found = again
+        self._note(section.view, found)
+        cpu_ms = int(1000 * (time.thread_time() - before_s))
+        wanted = self._offsets * SECTION_MS // max(1, cpu_ms)
+        self._offsets = min(max(wanted, LEAST_OFFSETS), MOST_OFFSETS, 2 * self._offsets)
+
+    def _note(self, view: PartitionView, found: Compared) -> None:
+        self._flow.verified.compared(
+            found.equal, found.bytes, int(time.time() * 1000), int(1000 * time.thread_time())
+        )
+        for one in found.differences:
+            line = _said(view, one)
+            if self._flow.verified.differs(line):
+                error = PartitionError(
+                    f"{line}: `twinlog verify` compares all of both logs", code=CODE
+                )
+                self._log.warning("the copy differs from its source: %s", error)
+
+    # -- one section
+
+    def _compared_again(self, section: _Section) -> Compared | None:
+        """By what holds now; None where the partition is another by now."""
+        views = {_pair(view): view for view in self._flow.partitions() if _is_usable(view)}
+        view = views.get(_pair(section.view))
+        if view is None:
+            return None
+        written = self._written(view, self._flow.read_map())
+        if written.reach is None or written.reach.upstream < section.end:
+            return None
+        self._lacking.clear()
+        rules = rules_of(
+            self._intents(),
+            (view.source, view.source_topic_id),
+            (view.target, view.target_topic_id),
+            is_shared=self._is_shared,
+        )
+        return self._compared(replace(section, view=view, written=written), rules)
+
+    def _compared(self, section: _Section, rules: Rules) -> Compared:
+        view, written = section.view, section.written
+        reach = written.reach or Reach(0, 0)
+        here = self._start_of(self._source, view.source)
+        there = self._start_of(self._target, view.target)
+        wanted = Wanted(
+            source=view.source,
+            target=view.target,
+            here=Bounds(start=here, end=reach.upstream),
+            there=Bounds(start=there, end=reach.downstream),
+            here_later=reach.upstream,
+            written=written,
+            producers=frozenset(),
+            rules=rules,
+            committed=self._flow.config.isolation_level is IsolationLevel.READ_COMMITTED,
+            is_led=True,
+            source_may_lack=self._may_lack(self._source, view.source.topic),
+            target_may_lack=self._may_lack(self._target, view.target.topic),
+            since=section.begin,
+            until=section.end,
+            is_first=False,
+        )
+        found = Compared()
+        verify_partition(
+            narrowed(wanted),
+            self._source,
+            self._target,
+            lambda _: None,
+            found,
+            read_bytes=READ_BYTES,
+        )
+        # what was deleted, and what was there before the copy began, is not to be walked over
+        self._done[_pair(view)] = max(section.end, here, written.runs[0].upstream)
+        return found
+
+    def _start_of(self, client: ClusterClient, tp: TopicPartition) -> int:
+        found = list_offsets(client, [tp], EARLIEST)[tp]
+        if isinstance(found, TwinlogError):
+            raise found
+        return found.offset
+
+    def _may_lack(self, client: ClusterClient, topic: str) -> bool:
+        now = time.monotonic()
+        key = client.alias, topic
+        asked, answer = self._lacking.get(key, (-CLEANED_KNOWN_S, False))
+        if now - asked >= CLEANED_KNOWN_S:
+            answer = topic in may_lack_offsets(client, {topic})
+            self._lacking[key] = now, answer
+        return answer
+
+    def _intents(self) -> FlowIntents:
+        if STATE_TOPIC not in self._target.metadata(None).topics:
+            return FlowIntents()
+        rows = [(row.key, row.value) for row in read_to_end(self._target, STATE_TOPIC, 0)]
+        return flow_intents(self._flow.name, rows)
+
+    def close(self) -> None:
+        self._of_process.discard(self)
+        self._source.close()
+        self._target.close()
+
+
+def _is_usable(view: PartitionView) -> bool:
+    is_ours = view.is_begun and not view.not_ours
+    return is_ours and not view.is_broken and not view.is_keyed and view.next_upstream > 0
+
+
+def _pair(view: PartitionView) -> tuple[TopicPartition, TopicId, TopicId]:
+    """Which two logs: a topic that was created anew is another."""
+    return view.source, view.source_topic_id, view.target_topic_id
+
+
+def _said(view: PartitionView, one: Difference) -> str:
+    sides = [
+        f"{tp} {found}"
+        for tp, found in ((view.source, one.source), (view.target, one.target))
+        if found is not None
+    ]
+    why = f" ({one.why})" if one.why else ""
+    return f"{one.kind.value}: {' / '.join(sides)}{why}"

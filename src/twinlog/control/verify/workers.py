@@ -1,0 +1,260 @@
+"""Who compares the partitions of a flow: threads of this process, or tasks of Spark.
+
+One process is the default: batches that are equal cost little more than to receive them, and Spark
+takes seconds to start (docs/adr/0032). With a master the partitions are split into sections, a task
+for each.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.reachable import address_for_executors
+from twinlog.channel.server import ChannelEvent, ChannelServer, LaneConnected, LaneMessage
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.errors import EnvironmentMissing, TwinlogError
+from twinlog.mirror.verify.difference import Compared
+from twinlog.spark.verify import (
+    VERIFY_MESSAGES,
+    VerifyDone,
+    VerifyStep,
+    VerifyTaken,
+    VerifyWork,
+)
+from twinlog.survey.verify.partition import Wanted, verify_partition
+from twinlog.survey.verify.sections import doubtful, joined, narrowed, size, split, together
+
+MOST_THREADS: Final = 4
+GIVES_UP_S: Final = 60.0
+TASK_ENTRY: Final = "twinlog.spark.verify:verify_section"
+TASK_FAILURES: Final = 4
+"""As Spark has it: a task of a mirror must never end its lease, one of these only reads."""
+FIRST_TASK_WITHIN_S: Final = 60.0
+TICK_S: Final = 0.1
+
+OnStep = Callable[[int], None]
+"""Told so many more offsets of the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Of one partition."""
+
+    compared: Compared = field(default_factory=Compared)
+    why_not: str = ""
+    """Why not all of it is compared, with the code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clusters:
+    """How both are entered."""
+
+    source: ClusterSettings
+    target: ClusterSettings
+
+
+class Workers(Protocol):
+    """Compare partitions, several at a time."""
+
+    def verify(
+        self, clusters: Clusters, wanted: Sequence[Wanted], on_step: OnStep
+    ) -> list[Found]: ...
+
+
+class Threads:
+    """Of this process, each with connections of its own."""
+
+    def verify(self, clusters: Clusters, wanted: Sequence[Wanted], on_step: OnStep) -> list[Found]:
+        """In order; `on_step` is called by one thread at a time."""
+        count = max(1, min(MOST_THREADS, os.cpu_count() or 1, len(wanted)))
+        mine, lock, is_over = threading.local(), threading.Lock(), threading.Event()
+
+        def step(offsets: int) -> None:
+            if is_over.is_set():
+                raise CancelledError  # somebody interrupted us: nobody waits for the answer
+            with lock:
+                on_step(offsets)
+
+        with ExitStack() as stack:
+
+            def enter() -> None:
+                mine.clients = tuple(
+                    ClusterClient(each, api_timeout_s=GIVES_UP_S)
+                    for each in (clusters.source, clusters.target)
+                )
+                with lock:
+                    for client in mine.clients:
+                        stack.enter_context(client)
+
+            def verify(one: Wanted) -> Found:
+                compared, why_not = Compared(), ""
+                try:
+                    source, target = mine.clients
+                    verify_partition(one, source, target, step, compared)
+                except TwinlogError as error:
+                    why_not = str(error)  # what was found before it still counts
+                return Found(compared, why_not)
+
+            pool = stack.enter_context(ThreadPoolExecutor(count, initializer=enter))
+            try:
+                return list(pool.map(verify, wanted))
+            finally:
+                is_over.set()
+                pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """What the command line says of it."""
+
+    master: str
+    archive: Path | None = None
+    may_be_open: bool = False
+
+
+@contextmanager
+def workers(options: SparkOptions | None) -> Iterator[Workers]:
+    """None: threads. Raises EnvironmentMissing and ConfigError where Spark does not start."""
+    if options is None:
+        yield Threads()
+        return
+    from twinlog.spark.lease import LeaseStarter
+    from twinlog.spark.session import start_spark, stop_spark
+
+    tasks = Tasks()
+    host = address_for_executors(options.master)
+    server = ChannelServer(MessageCodec(VERIFY_MESSAGES), tasks.deliver, host=host)
+    server.start()
+    try:
+        engine = start_spark(
+            options.master,
+            0,
+            options.archive,
+            may_be_open=options.may_be_open,
+            task_failures=TASK_FAILURES,
+        )
+        try:
+            tasks.starter = LeaseStarter(engine.context, TASK_ENTRY, server.address, server.secrets)
+            yield tasks
+        finally:
+            stop_spark(engine)
+    finally:
+        server.close()
+
+
+class Tasks:
+    """Of Spark: a job of a task for each section; then one for neighbours that both differ."""
+
+    def __init__(self) -> None:
+        self.starter: Any = None
+        self._jobs = 0
+        self._lock = threading.Lock()
+        self._job = _Job(number=0, work=())
+
+    def verify(self, clusters: Clusters, wanted: Sequence[Wanted], on_step: OnStep) -> list[Found]:
+        """In order. Raises TwinlogError where a task failed again and again."""
+        offsets = size(wanted)
+        parts = [split(one, offsets) for one in wanted]
+        flat = self._run(clusters, [one for sections in parts for one in sections], on_step)
+        of_each, at = list[list[Found]](), 0
+        for sections in parts:
+            of_each.append(flat[at : at + len(sections)])
+            at += len(sections)
+        again = [
+            (number, first, behind)
+            for number, (sections, found) in enumerate(zip(parts, of_each, strict=True))
+            for first, behind in doubtful(sections, [one.compared for one in found])
+        ]
+        whole = [joined(parts[number][first:behind]) for number, first, behind in again]
+        answers = self._run(clusters, whole, lambda _: None) if whole else []
+        # from behind: what lies before stays where it is
+        for (number, first, behind), answer in reversed(list(zip(again, answers, strict=True))):
+            of_each[number][first:behind] = [answer]
+        return [
+            Found(
+                together([one.compared for one in found]),
+                next((one.why_not for one in found if one.why_not), ""),
+            )
+            for found in of_each
+        ]
+
+    def _run(self, clusters: Clusters, sections: Sequence[Wanted], on_step: OnStep) -> list[Found]:
+        if not sections:
+            return []
+        self._jobs += 1
+        job = self._job = _Job(
+            number=self._jobs,
+            work=[
+                VerifyWork(source=clusters.source, target=clusters.target, wanted=one)
+                for one in sections
+            ],
+        )
+        running = self.starter.start(job.number, len(sections))
+        began, told = time.monotonic(), 0
+        try:
+            while not running.done.wait(TICK_S):
+                done = job.offsets
+                on_step(done - told)
+                told = done
+                if not job.is_begun and time.monotonic() > began + FIRST_TASK_WITHIN_S:
+                    raise EnvironmentMissing(
+                        f"no task of Spark has begun within {FIRST_TASK_WITHIN_S:.0f} s: look at "
+                        "the master's free cores, and whether executors can reach this machine"
+                    )
+        finally:
+            running.cancel()
+        if running.error is not None:
+            raise running.error
+        return job.found()
+
+    def deliver(self, event: ChannelEvent) -> None:
+        """An event of the channel, in its thread."""
+        job = self._job
+        if event.peer.identity.lease != job.number:
+            return  # late, of a job that is over
+        task = event.peer.identity.lane
+        match event:
+            case LaneConnected(peer=peer):
+                job.is_begun = True
+                work = job.work[task]
+                peer.send(
+                    VerifyWork(source=work.source, target=work.target, wanted=narrowed(work.wanted))
+                )
+            case LaneMessage(message=VerifyStep(offsets=offsets)):
+                job.steps[task] = offsets
+            case LaneMessage(peer=peer, message=VerifyDone() as done):
+                job.answers.setdefault(task, Found(done.compared, done.why_not))
+                peer.send(VerifyTaken())
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    number: int
+    work: Sequence[VerifyWork]
+    is_begun: bool = False
+    steps: dict[int, int] = field(default_factory=dict)
+    answers: dict[int, Found] = field(default_factory=dict)
+
+    @property
+    def offsets(self) -> int:
+        return sum(list(self.steps.values()))
+
+    def found(self) -> list[Found]:
+        """Of each section; a task ends only once its answer was taken."""
+        missing = [task for task in range(len(self.work)) if task not in self.answers]
+        if missing:
+            raise TwinlogError(
+                f"{len(missing)} tasks of Spark ended without an answer: run it again",
+                code="LEASE",
+            )
+        return [self.answers[task] for task in range(len(self.work))]

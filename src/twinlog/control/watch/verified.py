@@ -1,0 +1,82 @@
+"""What a running mirror has verified of its own copy (`control.duties.verification`).
+
+Written by the duty's thread, read by the supervisor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+CODE: Final = "COPY_DIFFERS"
+MOST_SHOWN: Final = 20
+"""Differences that are kept, the first ones: the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """Since this process leads the flow; `records`, `bytes` and `differences` only grow."""
+
+    mode: str
+    """twinlog.verify"""
+    at_ms: int = 0
+    """When something was compared last; 0: nothing yet."""
+    records: int = 0
+    """That are equal on both sides."""
+    bytes: int = 0
+    """Of the target's batches that were read."""
+    cpu_ms: int = 0
+    """That it took."""
+    differences: int = 0
+    """Ranges; `twinlog verify` says all of what differs now."""
+    first_differences: tuple[str, ...] = ()
+    is_complete: bool = False
+    """With `full`: all that was copied was compared, up to a moment ago."""
+
+
+def with_differences(errors: Mapping[str, int], verified: Verified | None) -> Mapping[str, int]:
+    """How often each code came up, with what differs."""
+    number = 0 if verified is None else verified.differences
+    return {**errors, CODE: number} if number else errors
+
+
+@dataclass(slots=True, kw_only=True)
+class VerifiedReport:
+    """Of one led flow."""
+
+    last: Verified | None = None
+    """None: it is off."""
+    _known: set[str] = field(default_factory=set)
+
+    def compared(self, records: int, size: int, at_ms: int, cpu_ms: int) -> None:
+        """A section has been walked."""
+        last = self._last
+        self.last = replace(
+            last,
+            at_ms=at_ms,
+            records=last.records + records,
+            bytes=last.bytes + size,
+            cpu_ms=cpu_ms,
+        )
+
+    def differs(self, line: str) -> bool:
+        """A range differs; False where that was said before."""
+        if line in self._known:
+            return False
+        last = self._last
+        if len(self._known) < MOST_SHOWN:
+            self._known.add(line)
+        shown = (*last.first_differences, line)[:MOST_SHOWN]
+        self.last = replace(last, differences=last.differences + 1, first_differences=shown)
+        return True
+
+    def complete(self, *, is_complete: bool) -> None:
+        """Whether anything is left to compare."""
+        if self._last.is_complete is not is_complete:
+            self.last = replace(self._last, is_complete=is_complete)
+
+    @property
+    def _last(self) -> Verified:
+        assert self.last is not None  # noqa: S101 (a duty runs only where it is on)
+        return self.last

@@ -1,0 +1,125 @@
+"""What a Spark task of `twinlog verify` runs: join the channel, compare one section, answer.
+
+    task                          driver
+     |  <- VerifyWork --------------|   clusters (secrets travel here), section of a partition
+     |  -- VerifyStep ------------->|   a few times a second: how far it is
+     |  -- VerifyDone ------------->|   what was found
+     |  <- VerifyTaken -------------|   the driver has it
+
+It only reads. So a task that dies, or whose answer is lost, is done again from the beginning, and
+of two attempts that both answer the first counts.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from twinlog.channel.client import ChannelClient
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.frames import ChannelAddress, LaneIdentity
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.settings import ClusterSettings
+from twinlog.errors import Disconnected, TwinlogError
+from twinlog.mirror.verify.difference import Compared
+from twinlog.survey.verify.partition import Wanted, verify_partition
+
+ANSWER_WITHIN_S: Final = 60.0
+STEPS_EVERY_S: Final = 0.25
+GIVES_UP_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyWork:
+    """One section."""
+
+    source: ClusterSettings
+    target: ClusterSettings
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyStep:
+    """So many offsets of the target are done."""
+
+    offsets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyDone:
+    """The section is compared."""
+
+    compared: Compared
+    why_not: str
+    """Why not all of it is, with the code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTaken:
+    """The task may end."""
+
+
+VERIFY_MESSAGES: Final = (VerifyWork, VerifyStep, VerifyDone, VerifyTaken)
+
+
+class _DriverLost(Exception):
+    """Nobody waits for this attempt."""
+
+
+def verify_section(lane: int, lease: int, attempt: int, address: ChannelAddress) -> None:
+    """One attempt of one task, to its end. Raises TwinlogError where the driver cannot be asked or
+    told: Spark tries again.
+    """
+    identity = LaneIdentity(lease=lease, lane=lane, attempt=attempt, pid=os.getpid())
+    channel = ChannelClient.connect(address, identity, MessageCodec(VERIFY_MESSAGES))
+    try:
+        work = _next(channel)
+        if isinstance(work, VerifyWork):
+            channel.send(_compared(work, channel))
+            _next(channel)
+    except _DriverLost as lost:
+        raise Disconnected(
+            "the driver of this section was not reached", code="CHANNEL_LOST"
+        ) from lost
+    finally:
+        channel.close()
+
+
+def _compared(work: VerifyWork, channel: ChannelClient) -> VerifyDone:
+    found, why_not = Compared(), ""
+    done, said_at = 0, time.monotonic()
+
+    def step(offsets: int) -> None:
+        nonlocal done, said_at
+        done += offsets
+        if time.monotonic() < said_at + STEPS_EVERY_S:
+            return
+        said_at = time.monotonic()
+        try:
+            channel.send(VerifyStep(offsets=done))
+        except Disconnected as error:
+            raise _DriverLost from error
+
+    with (
+        ClusterClient(work.source, api_timeout_s=GIVES_UP_S) as source,
+        ClusterClient(work.target, api_timeout_s=GIVES_UP_S) as target,
+    ):
+        try:
+            verify_partition(work.wanted, source, target, step, found)
+        except TwinlogError as error:
+            why_not = str(error)  # what was found before it still counts
+    return VerifyDone(compared=found, why_not=why_not)
+
+
+def _next(channel: ChannelClient) -> Any:
+    """The next message of the driver."""
+    deadline = time.monotonic() + ANSWER_WITHIN_S
+    while time.monotonic() < deadline:
+        messages = channel.receive()
+        if messages:
+            return messages[0]
+        select.select([channel], [channel] if channel.wants_write else [], [], 0.25)
+    raise Disconnected("the driver did not answer in time", code="CHANNEL_LOST")

@@ -1,0 +1,244 @@
+"""The duty that verifies the copy while it is made: what it compares, and how much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support import snapshots
+from tests.support.fetched_logs import Cluster, fetch_from_memory
+from tests.support.memory_log import MemoryLog
+from twinlog.config.load import load
+from twinlog.control.duties import verification
+from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.duties.verification import Verification
+from twinlog.control.flow.duty_catalogue import duties_of
+from twinlog.control.flow.setups import flow_setup
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionMap, Run, Term
+from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.map_reader import Maps
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+NOW = 1_750_000_000_000
+COUNT = 1_000
+SECTIONS = COUNT // 100
+
+
+def log_of(spoilt: int = -1, start: int = 0) -> MemoryLog:
+    log = MemoryLog()
+    for at in range(0, COUNT, 10):
+        some = [
+            Record(0, NOW + n, b"k", b"other" if n == spoilt else b"v%d" % n, ())
+            for n in range(at, at + 10)
+        ]
+        log._store(encode_batch(some, codec=Codec.NONE))
+    if start:
+        log.delete_before(start)
+    return log
+
+
+class Copy:
+    """One partition of a led flow; CPU is what the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, mode: str) -> None:
+        file = folder / "mm2.properties"
+        file.write_text(
+            "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\n"
+            "B.bootstrap.servers = 127.0.0.1:1\nA->B.enabled = true\n"
+            f"topics = orders\ntwinlog.verify = {mode}\n"
+        )
+        (config,) = load(file, environment={}).flows
+        setup = flow_setup(config)
+        self.cpu_s, self.mirror_s, self.lane_ms = 0.0, 1_000.0, 0
+        self.said: list[str] = []
+        self.here, self.there = log_of(), log_of()
+        self.view = PartitionView(
+            source=TopicPartition("orders", 0),
+            target=TopicPartition("A.orders", 0),
+            source_topic_id=TopicId("s"),
+            target_topic_id=TopicId("t"),
+            next_upstream=COUNT,
+            next_downstream=COUNT,
+            source_end=COUNT,
+            is_begun=True,
+        )
+        self.maps = 0
+        self.flow = LedFlow(
+            config=config,
+            policy=setup.policy,
+            generation=1,
+            source=setup.source,
+            target=setup.target,
+            partitions=lambda: (self.view,),
+            read_map=self._read_map,
+            snapshot=lambda: replace(snapshots.flow(), lane_cpu_ms=self.lane_ms),
+            tell_once=self.said.append,
+        )
+        fetch_from_memory(monkeypatch)
+        monkeypatch.setattr(verification, "list_offsets", self._starts)
+        monkeypatch.setattr(verification, "may_lack_offsets", lambda *_: set())
+        monkeypatch.setattr(verification, "FIRST_OFFSETS", 100)
+        monkeypatch.setattr(verification, "MOST_OFFSETS", 100)
+        monkeypatch.setattr(Verification, "_of_process", set())
+        monkeypatch.setattr("time.thread_time", lambda: self.cpu_s)
+        monkeypatch.setattr("time.process_time", lambda: self.mirror_s)
+
+    def duty(self) -> Verification:
+        duty = Verification(self.flow)
+        duty._source = cast("Any", Cluster(self.here, alias="A"))
+        duty._target = cast("Any", Cluster(self.there, alias="B"))
+        no_state = SimpleNamespace(topics={})
+        target: Any = duty._target
+        target.metadata = lambda _: no_state
+        return duty
+
+    def _starts(self, client: Any, tps: Any, _at: Any) -> Any:
+        self.cpu_s += 0.01
+        return {tp: SimpleNamespace(offset=client.log.log_start) for tp in tps}
+
+    def _read_map(self) -> Maps:
+        self.maps += 1
+        known = PartitionMap(key=self.view.map_key, topic="orders")
+        row = ChunkRow(
+            key=self.view.map_key,
+            term=Term(1, 0),
+            chunk=0,
+            topic="orders",
+            runs=(Run(0, 0, 0),),
+            mark=Mark(COUNT, COUNT),
+        )
+        known.apply(row)
+        return Maps({self.view.map_key: known}, {}, 8)
+
+    @property
+    def found(self) -> Any:
+        return self.flow.verified.last
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Copy:
+    return Copy(monkeypatch, tmp_path, "full")
+
+
+def test_full_compares_all_and_then_what_is_copied(full: Copy) -> None:
+    duty = full.duty()
+    assert (full.found.records, full.found.at_ms) == (0, 0)
+    duty.round()
+    duty.round()
+    assert (full.found.records, full.found.differences, full.found.is_complete) == (COUNT, 0, True)
+    maps = full.maps
+    duty.round()
+    assert full.maps == maps  # nothing is asked where nothing was copied
+
+
+def test_it_uses_no_more_than_its_share_of_the_mirrors_cpu(full: Copy) -> None:
+    full.mirror_s, full.lane_ms = 1.0, 0
+    duty = full.duty()
+    for _ in range(20):
+        duty.round()
+    few = full.found.records
+    # a section is ended that was begun within the budget
+    assert full.cpu_s <= 0.03 * 1.0 + 0.02
+    assert 0 < few < COUNT
+    duty._of_process.add(cast("Any", "another flow's"))
+    for _ in range(20):
+        duty.round()
+    assert full.found.records == few  # of the driver's CPU it has half now
+    full.lane_ms = 2_500  # what lanes use counts
+    for _ in range(20):
+        duty.round()
+    assert full.cpu_s <= 0.03 * 3.0 + 0.02
+    assert few < full.found.records < COUNT
+
+
+def test_a_sample_is_of_the_newest_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    copy = Copy(monkeypatch, tmp_path, "sample")
+    copy.there = log_of(spoilt=50)
+    duty = copy.duty()
+    duty.round()
+    duty.round()
+    assert (copy.found.records, copy.found.differences, copy.found.is_complete) == (100, 0, False)
+
+
+def test_a_difference_is_said_once(full: Copy) -> None:
+    full.there = log_of(spoilt=450)
+    duty = full.duty()
+    duty.round()
+    (line,) = full.found.first_differences
+    assert line == "different: orders-0 [450, 451) / A.orders-0 [450, 451)"
+    assert (full.found.differences, full.found.records) == (1, COUNT - 1)
+
+
+def test_what_is_gone_when_it_is_compared_again_is_no_difference(full: Copy) -> None:
+    full.there = log_of(spoilt=450)
+    duty = full.duty()
+    right = log_of()
+    again = duty._compared_again
+
+    def mended(section: Any) -> Any:
+        duty._target.log = right  # type: ignore[attr-defined]
+        return again(section)
+
+    duty._compared_again = mended  # type: ignore[method-assign]
+    duty.round()
+    assert (full.found.differences, full.found.records) == (0, COUNT)
+    # nor is what another topic of that name holds
+    full.there = log_of(spoilt=450)
+    duty = full.duty()
+    again = duty._compared_again
+
+    def another(section: Any) -> Any:
+        full.view = replace(full.view, target_topic_id=TopicId("u"))
+        return again(section)
+
+    duty._compared_again = another  # type: ignore[method-assign]
+    duty.round()
+    assert full.found.differences == 0
+
+
+def test_what_the_source_has_deleted_is_passed_at_once(full: Copy) -> None:
+    full.here = log_of(start=900)
+    duty = full.duty()
+    duty.round()
+    duty.round()
+    assert (full.found.records, full.found.differences, full.found.is_complete) == (100, 0, True)
+    assert full.cpu_s < 0.1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"is_broken": True}, {"is_keyed": True}, {"is_begun": False}, {"not_ours": "EXTRA_RECORDS"}],
+    ids=lambda change: next(iter(change)),
+)
+def test_partitions_that_are_no_copy_of_ours_are_left_alone(
+    full: Copy, change: dict[str, Any]
+) -> None:
+    full.view = replace(full.view, **change)
+    full.duty().round()
+    assert (full.found.records, full.maps) == (0, 0)
+
+
+def test_a_missing_right_is_said_once_and_asked_again_later(full: Copy) -> None:
+    duty = full.duty()
+    refused: TwinlogError = Unauthorized("no", code="TOPIC_UNAUTHORIZED")
+
+    def refuse(*_: Any) -> Any:
+        raise refused
+
+    duty._start_of = refuse  # type: ignore[method-assign,assignment]
+    duty.round()
+    duty.round()
+    (line,) = full.said
+    assert "or set twinlog.verify=off" in line
+
+
+def test_off_is_no_duty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    copy = Copy(monkeypatch, tmp_path, "off")
+    assert "verify" not in {duty.name for duty in duties_of(copy.flow)}
+    assert copy.found is None

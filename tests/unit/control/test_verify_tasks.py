@@ -1,0 +1,226 @@
+"""What tasks of Spark find of sections is what one process finds of the whole partition."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.fetched_logs import Cluster, fetch_from_memory
+from tests.support.memory_log import MemoryLog
+from twinlog.channel.codec import MessageCodec
+from twinlog.channel.server import LaneConnected, LaneMessage
+from twinlog.control.verify import workers
+from twinlog.control.verify.workers import Clusters, Tasks
+from twinlog.errors import TwinlogError
+from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.verify.difference import Compared, Kind, Range
+from twinlog.mirror.verify.walk import Rules
+from twinlog.model import TopicPartition
+from twinlog.spark.verify import VERIFY_MESSAGES, VerifyDone, VerifyStep, VerifyTaken, VerifyWork
+from twinlog.survey.verify import sections
+from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
+from twinlog.wire.record_batch import Codec
+from twinlog.wire.records import Record, encode_batch
+
+HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+NOW = 1_750_000_000_000
+DAY_MS = 86_400_000
+COUNT = 60
+CODEC = MessageCodec(VERIFY_MESSAGES)
+WHOLE = (Run(0, 0, 0),)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch_from_memory(monkeypatch)
+    monkeypatch.setattr(workers, "TICK_S", 0.001)
+
+
+def record(number: int) -> Record:
+    return Record(0, NOW + number * DAY_MS // 10, b"k%d" % number, b"v%d" % number, ())
+
+
+def log_of(some: list[Record], each: int = 7, codec: Codec = Codec.NONE) -> MemoryLog:
+    log = MemoryLog()
+    for at in range(0, len(some), each):
+        log._store(encode_batch(some[at : at + each], codec=codec))
+    return log
+
+
+def wanted(here: MemoryLog, there: MemoryLog, runs: tuple[Run, ...], *, deep: bool) -> Wanted:
+    known = cast("Any", SimpleNamespace(runs=runs, mark=Mark(runs[-1].ordinal, 0)))
+    return Wanted(
+        source=HERE,
+        target=THERE,
+        here=Bounds(start=0, end=here.end),
+        there=Bounds(start=0, end=there.end),
+        here_later=here.end,
+        written=Written.of(known, there.end, there.end, is_shared=False),
+        producers=frozenset((5,)),
+        rules=Rules(is_deep=deep),
+        committed=True,
+        is_led=False,
+        source_may_lack=False,
+        target_may_lack=False,
+    )
+
+
+class Engine:
+    """Runs a job's tasks one after the other, as Spark's executors do: over the codec's bytes."""
+
+    def __init__(self, tasks: Tasks, here: MemoryLog, there: MemoryLog) -> None:
+        self.tasks, self.here, self.there = tasks, here, there
+        self.jobs: list[int] = []
+        self.attempts = 1
+
+    def start(self, number: int, count: int) -> Any:
+        self.jobs.append(count)
+        done = threading.Event()
+        for task in range(count):
+            for _ in range(self.attempts):
+                self._task(number, task)
+        done.set()
+        return SimpleNamespace(done=done, error=None, cancel=lambda: None)
+
+    def _task(self, number: int, task: int) -> None:
+        sent: list[Any] = []
+        peer: Any = SimpleNamespace(
+            identity=SimpleNamespace(lease=number, lane=task),
+            send=lambda message: sent.append(CODEC.decode(CODEC.encode(message))),
+        )
+        self.tasks.deliver(LaneConnected(peer))
+        work = sent.pop()
+        assert isinstance(work, VerifyWork)
+        compared, why_not = Compared(), ""
+        source, target = (cast("Any", Cluster(log)) for log in (self.here, self.there))
+        try:
+            verify_partition(work.wanted, source, target, lambda _: None, compared)
+        except TwinlogError as error:
+            why_not = str(error)
+        for message in (VerifyStep(offsets=1), VerifyDone(compared=compared, why_not=why_not)):
+            self.tasks.deliver(LaneMessage(peer, CODEC.decode(CODEC.encode(message))))
+        assert isinstance(sent.pop(), VerifyTaken)
+
+
+def by_tasks(one: Wanted, here: MemoryLog, there: MemoryLog, attempts: int = 1) -> Compared:
+    tasks = Tasks()
+    tasks.starter = engine = Engine(tasks, here, there)
+    engine.attempts = attempts
+    settings = cast("Any", _settings())
+    clusters = Clusters(source=settings, target=settings)
+    (found,) = tasks.verify(clusters, [one], lambda _: None)
+    assert not found.why_not
+    assert engine.jobs[0] > 5
+    return found.compared
+
+
+def _settings() -> Any:
+    from tests.support.settings import settings_for
+
+    return settings_for("127.0.0.1:1", "s")
+
+
+def swap(some: list[Record]) -> list[Record]:
+    return [*some[:23], some[24], some[23], *some[25:]]
+
+
+def flip(some: list[Record]) -> list[Record]:
+    return [*some[:17], some[17]._replace(value=b"w17"), *some[18:]]
+
+
+FAULTS: dict[str, Callable[[list[Record]], list[Record]]] = {
+    "none": lambda some: some,
+    "flipped": flip,
+    "last lost": lambda some: some[:-1],
+    "first lost": lambda some: some[1:],
+    "lost": lambda some: some[:31] + some[32:],
+    "twice": lambda some: some[:12] + some[11:],
+    "swapped": swap,
+}
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["quick", "deep"])
+@pytest.mark.parametrize("least", [3, 8, 10])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_sections_find_what_the_whole_has(
+    monkeypatch: pytest.MonkeyPatch, fault: str, least: int, deep: bool
+) -> None:
+    monkeypatch.setattr(sections, "LEAST_OFFSETS", least)
+    some = [record(number) for number in range(COUNT)]
+    here, there = log_of(some), log_of(FAULTS[fault](some))
+    one = wanted(here, there, WHOLE, deep=deep)
+    whole = Compared()
+    verify_partition(
+        one, cast("Any", Cluster(here)), cast("Any", Cluster(there)), lambda _: None, whole
+    )
+    assert whole.is_identical is (fault == "none")
+    found = by_tasks(one, here, there)
+    assert found.differences == whole.differences
+    assert (found.equal, found.gaps, found.pending) == (whole.equal, whole.gaps, whole.pending)
+    if deep:
+        assert found.days == whole.days
+        assert by_tasks(one, here, there, attempts=2).days == whole.days
+
+
+def test_shifted_row_and_gaps_of_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sections, "LEAST_OFFSETS", 4)
+    some = [record(number) for number in range(COUNT)]
+    here, there = log_of(some), log_of(some)
+    found = by_tasks(wanted(here, there, (*WHOLE, Run(30, 31, 30)), deep=False), here, there)
+    assert [(one.kind, one.source) for one in found.differences] == [
+        (Kind.SHIFTED, Range(30, 31)),
+        (Kind.SHIFTED, Range(31, 60)),
+    ]
+    # the copy began at offset 9, and a marker lies at 40
+    here.batches.clear()
+    here.end = 0
+    for at in range(0, 40, 10):
+        here._store(encode_batch(some[at : at + 10], codec=Codec.NONE))
+    here.end = 41
+    here._store(encode_batch(some[40:], codec=Codec.NONE))
+    there = log_of(some[9:], codec=Codec.ZSTD)
+    runs = (Run(0, 9, 0), Run(31, 41, 31))
+    one = wanted(here, there, runs, deep=False)
+    found = by_tasks(one, here, there)
+    assert (found.differences, found.equal) == ([], 51)
+    whole = Compared()
+    verify_partition(
+        one, cast("Any", Cluster(here)), cast("Any", Cluster(there)), lambda _: None, whole
+    )
+    assert found.gaps == whole.gaps
+
+
+def test_digest_of_a_day_is_of_its_records_alone() -> None:
+    """Not of batches, codecs or offsets: two deep reports of one source are compared by it."""
+    some = [record(number) for number in range(COUNT)]
+    days = []
+    for codec, each in ((Codec.NONE, 7), (Codec.LZ4, 7), (Codec.GZIP, 13)):
+        here, there = log_of(some), log_of(some, each, codec)
+        found = Compared()
+        one = wanted(here, there, WHOLE, deep=True)
+        verify_partition(
+            one, cast("Any", Cluster(here)), cast("Any", Cluster(there)), lambda _: None, found
+        )
+        assert (found.is_identical, found.by_bytes, found.equal) == (True, 0, COUNT)
+        days.append(found.days)
+    assert days[0] == days[1] == days[2]
+    assert [day.both.records for _, day in sorted(days[0].items())] == [4, 10, 10, 10, 10, 10, 6]
+    assert all(not day.source.records and not day.target.records for day in days[0].values())
+
+
+def test_days_of_what_differs_have_other_digests_on_each_side() -> None:
+    some = [record(number) for number in range(COUNT)]
+    here = log_of(some)
+    for change in (flip, swap):
+        there = log_of(change(some))
+        found = Compared()
+        one = wanted(here, there, WHOLE, deep=True)
+        verify_partition(
+            one, cast("Any", Cluster(here)), cast("Any", Cluster(there)), lambda _: None, found
+        )
+        assert sum(day.both.records for day in found.days.values()) < COUNT
+        assert any(day.source.digest != day.target.digest for day in found.days.values())
