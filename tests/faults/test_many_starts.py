@@ -78,8 +78,8 @@ def test_idle_partitions_of_a_killed_lane_are_looked_at_together(
         eventually(lambda: killed not in mirror.leases.pids(), what="the end of the lane")
         mirror.eventually(lambda parts: any(one.state != "AT_END" for one in parts))
         mirror.eventually(lambda parts: all(one.state == "AT_END" for one in parts), 120)
-        # at once, and again when the wait is over
-        eventually(lambda: looked_at(written) == 3 * partitions, what="the end of the last look")
+        # at once, and again when the wait is over; on a busy machine it is over before
+        eventually(lambda: looked_at(written) >= 2 * partitions, what="the end of the last look")
         mirror.stop()
     looks = looks_of(written.read_text()[before:])
     assert len(looks) <= 6, looks
