@@ -140,7 +140,8 @@ class OthersWatch:
 
     def _learn(self, one: _Asked, found: Writers) -> None:
         copy = one.copy
-        self._passed[copy.target] = max(found.end, self._passed.get(copy.target, 0))
+        seen = min(found.end, one.span.next)  # behind what was asked for a stranger may be
+        self._passed[copy.target] = max(seen, self._passed.get(copy.target, 0))
         copy.company.is_ours |= found.others
         if found.stranger is not None:
             is_still = copy.acked_downstream == one.acked
