@@ -16,6 +16,7 @@ import pytest
 from tests.support.client import Outgoing, await_markers, eventually, produce, producer, read_all
 from tests.support.eventually import PATIENCE_S
 from tests.support.groups import commit, goes_on
+from tests.support.killed_rebuild import SMALL_ROWS
 from tests.support.raw import Writer
 from tests.support.rig import COMPACTED, MAP_PARTITIONS, Rig
 from tests.support.topics import create_topic, delete_records, delete_topic, topic_names
@@ -23,6 +24,7 @@ from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.rebuild.logs import Log, source_records
 from twinlog.errors import PartitionError
+from twinlog.mirror.map import rebuilt_rows
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, Run, Term, map_partition
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.model import TopicPartition
@@ -290,12 +292,16 @@ def is_killed(rig: Rig, rows: int) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-def test_killed_at_any_row_and_begun_again(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_at_any_row_and_begun_again(
+    rig: Rig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SMALL_ROWS.items():
+        monkeypatch.setattr(rebuilt_rows, name, value)
     rig.create()
-    put_transactions(rig, range(850), every_third_aborted=False)
+    put_transactions(rig, range(85), every_third_aborted=False)
     rig.copy_once()
     runs = lose_map(rig)
-    assert len(runs) > 800
+    assert len(runs) > 80
     is_killed(rig, 0)
     assert map_rows(rig) == 0
     for rows in (1, 2):

@@ -84,7 +84,7 @@ def test_frozen_lane_is_replaced_and_harmless_when_it_goes_on(flow: Rig) -> None
             what="partitions of the frozen lane",
         )
         send_signals(pids, signal.SIGCONT)
-        time.sleep(0.5)
+        eventually(lambda: not {*pids} & {*mirror.leases.pids()}, what="its end")
 
     under_load(flow, mirror, trouble, seconds=0.1)
 

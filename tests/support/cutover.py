@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from twinlog.cli.main import run
 
 __all__ = ["Commands", "killed"]
 
-SCRIPT = Path(__file__).with_name("killed_cutover.py")
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -43,18 +45,46 @@ class Commands:
         return code, json.loads(out)
 
 
+class _Forks:
+    """The process from which commands are forked; a process of the tests has one."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.killed_cutover"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+
+    def run(self, **job: Any) -> int:
+        """The exit code; minus a number where it died of that signal."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(job).encode() + b"\n")
+        process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
+        assert ready, f"not ended within {PATIENCE_S:g} s: {job}"
+        return int(process.stdout.readline())
+
+
+_FORKS: list[_Forks] = []
+
+
 def killed(moment: str, where: str, *words: str) -> str:
     """Runs the command until it dies of SIGKILL there; what it had said."""
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), moment, where, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-        cwd=SCRIPT.parents[2],
-    )
-    took_s = time.monotonic() - began
-    said = f"{where}, {took_s:.1f} s: {done.stdout}\n{done.stderr}"
-    assert done.returncode == -signal.SIGKILL, said
-    return done.stdout
+    if not _FORKS:
+        _FORKS.append(_Forks())
+    with TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        code = _FORKS[0].run(
+            moment=moment,
+            where=where,
+            words=words,
+            stdout=str(out),
+            stderr=str(err),
+            environment=dict(os.environ),
+        )
+        said = out.read_text()
+        assert code == -signal.SIGKILL, f"{where}: {said}\n{err.read_text()}"
+    return said

@@ -1,19 +1,52 @@
-"""A cutover command that dies of SIGKILL before or behind one call of one of its steps."""
+"""Commands that die of SIGKILL before or behind one call of one of their steps.
+
+A line of JSON on standard input is a command; a line on standard output says how it ended. Each is
+forked from this process, which has imported what they need: that is most of what a command costs.
+"""
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import sys
-from typing import Any
+import traceback
+from typing import Any, NoReturn
 from unittest.mock import patch
 
-from twinlog.cli.main import run
+from twinlog.cli.main import COMMANDS, run
 from twinlog.control.cutover.switchover import FenceKind
 
 
-def main(moment: str, where: str, *words: str) -> None:
+def main() -> None:
+    for line in sys.stdin:
+        job: dict[str, Any] = json.loads(line)
+        for name in (job["where"], COMMANDS[job["words"][0]]):
+            importlib.import_module(name.partition(":")[0])
+        pid = os.fork()
+        if pid == 0:
+            _be_command(job)
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201 (the test reads it)
+
+
+def _be_command(job: dict[str, Any]) -> NoReturn:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    code = 1
+    try:
+        code = _run(job["moment"], job["where"], job["words"])
+    except BaseException:  # noqa: BLE001 (nothing of the parent may run in its child)
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def _run(moment: str, where: str, words: list[str]) -> int:
     """`moment`: before or behind; `where`: module:name of a function, or of a class's."""
     module, _, path = where.partition(":")
     owner: Any = importlib.import_module(module)
@@ -25,12 +58,13 @@ def main(moment: str, where: str, *words: str) -> None:
     def dying(*arguments: Any, **named: Any) -> Any:
         if moment == "behind":
             real(*arguments, **named)
+        sys.stdout.flush()
         os.kill(os.getpid(), signal.SIGKILL)
 
     # it is about what is there behind a death, not about how long a proof takes
     with patch.object(owner, name, dying), patch.object(FenceKind, "still_s", 0.2):
-        sys.exit(run(words))
+        return run(words)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

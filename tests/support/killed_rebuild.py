@@ -6,14 +6,19 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any, Final
 from unittest.mock import patch
 
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append
 from twinlog.control.rebuild import map_rebuild
+from twinlog.mirror.map import rebuilt_rows
 from twinlog.model import TopicPartition
 from twinlog.wire.records import Record
+
+SMALL_ROWS: Final[dict[str, Any]] = {"RUNS_PER_CHUNK": 40, "NEWEST_RUNS": 9, "RUNS_PER_ROW": 30}
+"""A tenth of what a row of the map holds: several rows take so many transactions less."""
 
 
 def main(config: str, rows: int) -> None:
@@ -26,7 +31,7 @@ def main(config: str, rows: int) -> None:
         written += 1
         return append(client, tp, records)
 
-    with patch.object(map_rebuild, "append", write):
+    with patch.object(map_rebuild, "append", write), patch.multiple(rebuilt_rows, **SMALL_ROWS):
         run(["offsets", "rebuild", config, "--yes"])
 
 
