@@ -319,4 +319,3 @@ def _offset(
     if isinstance(found, TwinlogError):
         raise found
     return found.offset
-
