@@ -155,7 +155,8 @@ class FlowRun:
         go_on_from(self.partitions, former, self._foreign_until)
 
     def _new(self, plan: PartitionPlan) -> Partition:
-        return Partition(plan=plan, clock=self.clock, wait_until=self._foreign_until)
+        shared, until = not self.work.is_ours_alone, self._foreign_until
+        return Partition(plan=plan, clock=self.clock, is_shared=shared, wait_until=until)
 
     # -- turning
 
@@ -351,7 +352,7 @@ class FlowRun:
                 partition.placement, partition.taken = Placement.ASSIGNED, partition.plan
                 partition.lane = lane.key
                 partition.handed = None
-                partition.progress = None
+                partition.progress, partition.is_seen = None, False
                 lane.partitions[partition.plan.source] = partition
             for message in in_messages(takes):
                 lane.peer.send(message)

@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, TypeVar
 from twinlog.channel.peer import Peer
 from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
 from twinlog.control.duties.rounds import Duties, PartitionView
-from twinlog.control.flow.duty_catalogue import duties_of
+from twinlog.control.flow.duty_catalogue import duties_of, led_flow
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
@@ -94,12 +94,11 @@ class Supervisor:
         """Take an event of the channel, from any thread."""
         self._events.put(event)
 
-    def set_starter(self, starter: LeaseStarter) -> None:
-        """Spark is up: leases may start; from any thread."""
+    def set_starter(self, starter: LeaseStarter) -> None:  # Spark is up; from any thread
         self._events.put(lambda: setattr(self, "_starter", starter))
 
     def fail(self, error: BaseException) -> None:
-        """Something this process cannot do without is broken: `run` raises it; from any thread."""
+        """Nothing works without what is broken: `run` raises it; from any thread."""
         self._events.put(lambda: _raise(error))
 
     def hurry(self) -> None:
@@ -120,7 +119,7 @@ class Supervisor:
 
     @property
     def seconds(self) -> float:
-        """How long the copying took, from the first lane that was ready to the last flow's end."""
+        """From the first lane that was ready to the last flow's end."""
         runs = [flow.run for flow in self._flows if flow.run is not None]
         starts = [run.copying_since for run in runs if run.copying_since is not None]
         if not starts:
@@ -399,14 +398,16 @@ class Supervisor:
         def views() -> tuple[PartitionView, ...]:
             # one that was released has positions until its lane has given it back
             every = run.partitions.values()
-            wanted = (p for p in every if p.is_wanted or p.lane is not None)
-            return tuple(view_of(partition) for partition in wanted)
+            return tuple(view_of(p) for p in every if p.is_wanted or p.lane is not None)
 
         def count(error: TwinlogError) -> None:
             self._events.put(lambda: flow.errors.update([error.code]))
 
-        led = prepared.led(
-            partitions=lambda: self._ask(views), snapshot=lambda: self._ask(flow.snapshot)
+        led = led_flow(
+            prepared,
+            partitions=lambda: self._ask(views),
+            snapshot=lambda: self._ask(flow.snapshot),
+            intents=lambda: run.intents,
         )
         flow.groups, flow.held_rate, flow.verified = led.groups, led.held_rate, led.verified
         return Duties(led.name, duties_of(led), on_error=count)
@@ -459,8 +460,7 @@ class Supervisor:
                 flow.run.abort()
             flow.closed = True
 
-    def _leave_groups(self) -> None:
-        """Flows that never ran, or did not end in order, give their membership back."""
+    def _leave_groups(self) -> None:  # of flows that never ran, or did not end in order
         threads = [
             threading.Thread(target=_close_quietly, args=(flow.setup,), daemon=True)
             for flow in self._flows
