@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,13 +16,20 @@ from tests.support.snapshots import flow, partition
 from twinlog.client import steering
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
+from twinlog.control.check.told_status import Told
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.address import Address
 from twinlog.control.web.api import leaders
+from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
+
+IS_NEEDED = os.environ.get("TWINLOG_BROWSER") == "needed"
+"""In continuous integration: a test that is skipped there would be seen by nobody."""
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: scripts/browser installs it"),
+    pytest.mark.skipif(
+        CHROMIUM is None and not IS_NEEDED, reason="no Chromium here: scripts/browser installs it"
+    ),
     pytest.mark.xdist_group("browser"),
 ]
 
@@ -130,6 +138,25 @@ def test_topics_are_filtered_sorted_and_paged(rest: Rest, browser: Browser) -> N
         "document.activeElement.dispatchEvent(new Event('input'))"
     )
     page.shows("0 partitions")
+
+
+def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {"": IntentKind.PAUSE, "a.b": IntentKind.PAUSE, "gone": IntentKind.RELEASE}
+    rows = [
+        Intent(flow="A->B", kind=kind, topic=topic, is_set=True, who="ann", at_ms=1).encode()
+        for topic, kind in kinds.items()
+    ]
+    told = Told(status=None, intents=flow_intents("A->B", rows))
+    monkeypatch.setattr(leaders, "told_of", lambda flows, *_: dict.fromkeys(flows, told))
+    states = {"a.b": "PAUSED", "axb": "PAUSED", "gone": "RELEASED"}
+    parts = [partition(topic, state=state) for topic, state in states.items()]
+    monitor.update([flow(*parts, state="PAUSED"), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    labels = "[...document.querySelectorAll('td button')].map((one) => one.ariaLabel).sort()"
+    wanted = ["Pause axb", "Resume a.b", "Resume gone"]
+    eventually(lambda: page.run(labels) == wanted, what="a button for each topic")
 
 
 def test_a_code_says_what_to_do(rest: Rest, monitor: Monitor, browser: Browser) -> None:
