@@ -148,8 +148,8 @@ def _bound(address: Address) -> tuple[socket.socket, bool]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise CannotListen(
-            f"{address}: metrics and REST are not served there ({reason}); the copy goes on; name "
-            "another place with --listen ADDRESS:PORT"
+            f"{address}: metrics and REST are not served there ({reason}); the copy runs without, "
+            "and the address is tried again every second; --listen ADDRESS:PORT names another"
         ) from error
     return bound, is_loopback(str(where[0]))
 
