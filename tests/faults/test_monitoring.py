@@ -136,8 +136,8 @@ def test_a_taken_port_is_one_line_and_the_copy_goes_on(
     rig.put(range(10))
     with (
         served(Monitor()) as other,
-        watched(rig.config(), other.address, threading.Event(), sys.stdout) as update,
-        Mirror(rig.config(), lanes=1, once=True, on_snapshot=update) as mirror,
+        watched(rig.config(), other.address, threading.Event(), sys.stdout) as watch,
+        Mirror(rig.config(), lanes=1, once=True, on_snapshot=watch.update) as mirror,
     ):
         mirror.wait()
     told = capsys.readouterr()

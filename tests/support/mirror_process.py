@@ -106,8 +106,8 @@ def main(config: str, lanes: str, listen: str = "") -> None:
     file, address = Path(config), parse_listen(listen or "off")
     holder = Holder(load(file))
     with (
-        watched(file, address, stop, sys.stdout, holder=holder) as update,
-        Mirror(file, lanes=int(lanes), on_snapshot=update) as mirror,
+        watched(file, address, stop, sys.stdout, holder=holder) as watch,
+        Mirror(file, lanes=int(lanes), on_snapshot=watch.update) as mirror,
     ):
         last = ""
         while not stop.wait(0.1):

@@ -294,6 +294,18 @@ def test_a_supervisor_that_hangs_is_neither_healthy_nor_ready() -> None:
         assert ask(server.address, "/readyz").status == 503
 
 
+def test_a_supervisor_that_turns_without_new_numbers_is_healthy() -> None:
+    clock = Clock()
+    monitor = Monitor(clock=clock)
+    monitor.update([flow(partition())])
+    for _ in range(2):
+        clock.now += 14
+        monitor.turned()
+    assert (monitor.silent_s, monitor.age_s) == (None, 28)
+    clock.now += 16
+    assert monitor.silent_s == 16
+
+
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/api", "/status", "/../metrics"])
 def test_there_is_nothing_else(path: str) -> None:
     with served(Monitor()) as server:
@@ -340,10 +352,10 @@ def test_an_address_is_served_as_soon_as_who_had_it_is_gone(
     with served(Monitor()) as first:
         address = first.address
         standby = monitoring.watched(tmp_path / "mm2.properties", address, Event(), people)
-        update = standby.__enter__()
+        watch = standby.__enter__()
     try:
         eventually(people.getvalue)
-        update([flow(generation=7)])
+        watch.update([flow(generation=7)])
         found = series(ask(address, "/metrics").body)
         assert found["twinlog_flow_generation", labels()] == 7
     finally:

@@ -181,7 +181,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     ):
 
         def on_snapshot(flows: list[FlowSnapshot]) -> None:
-            watch(flows)
+            watch.update(flows)
             progress.update(flows)
 
         gc.set_threshold(*COLLECTED_AFTER)
@@ -200,6 +200,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 reload=reload,
                 read_again=read,
                 on_snapshot=on_snapshot,
+                on_turn=watch.turned,
                 on_config=holder.hold,
                 vital=vital,
             ),

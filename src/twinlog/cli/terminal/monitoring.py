@@ -30,7 +30,15 @@ log = logging.getLogger(__name__)
 
 BINDS_AGAIN_S: Final = 1.0
 
-OnSnapshot = Callable[[list[FlowSnapshot]], None]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What the supervisor says, once a second."""
+
+    update: Callable[[list[FlowSnapshot]], None]
+    """All flows as they are now."""
+    turned: Callable[[], None]
+    """It turned, and has no new numbers."""
 
 
 @contextmanager
@@ -41,8 +49,8 @@ def watched(
     people: TextIO,
     vital: Vital | None = None,
     holder: Holder | None = None,
-) -> Iterator[OnSnapshot]:
-    """Watch what is put into the function that is given; `stop` is set when the mirror ends.
+) -> Iterator[Watch]:
+    """Watch what is put into the functions that are given; `stop` is set when the mirror ends.
     `holder`: the configuration, for REST; without it there are metrics and probes alone.
     """
     monitor = Monitor(vital=vital)
@@ -60,6 +68,11 @@ def watched(
         notifier.update(flows)
         events.save()
 
+    def turned() -> None:
+        monitor.turned()
+        notifier.turned()
+        events.save()
+
     with ExitStack() as closing:
         events.start()
         closing.callback(events.stop)
@@ -72,7 +85,7 @@ def watched(
             listener.start()
         closing.callback(notifier.stopping)
         try:
-            yield update
+            yield Watch(update=update, turned=turned)
         except Exception:
             # stderr is told by the command line; the file and the events must know as well
             log.info("mirror_fails", exc_info=True)

@@ -134,7 +134,7 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
     unusual = [part for part in snapshot.partitions if part.code or part.state not in USUAL]
     return PublishedStatus(
         flow=snapshot.flow,
-        at_ms=int(time.time() * 1000),
+        at_ms=snapshot.taken_ms or int(time.time() * 1000),
         every_ms=every_ms,
         host=socket.gethostname(),
         pid=os.getpid(),

@@ -18,7 +18,7 @@ export function overview({ state, main }) {
   };
 }
 
-const OLD_MS = 30000;
+const OLD_MS = 45000; // as long as the row of a leader holds
 
 /** What speaks against a flow though nothing of it is broken; empty where nothing does. */
 function doubt(one) {
