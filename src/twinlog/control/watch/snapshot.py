@@ -131,6 +131,17 @@ class FlowSnapshot:
     def bytes(self) -> int:
         return sum(p.bytes for p in self.partitions)
 
+    @property
+    def lag(self) -> int:
+        """Records that wait, of partitions where that is known; -1: of none."""
+        known = [p.lag for p in self.partitions if p.lag >= 0]
+        return sum(known) if known else -1
+
+    @property
+    def lag_unknown(self) -> int:
+        """Partitions where it is not."""
+        return sum(p.lag < 0 for p in self.partitions)
+
     def as_json(self) -> dict[str, Any]:
         return self.head_as_json() | {"partitions": [*self.partitions_as_json()]}
 
