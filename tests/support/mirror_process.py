@@ -18,6 +18,7 @@ from twinlog.cli.terminal.monitoring import watched
 from twinlog.config.load import load
 from twinlog.control.web.address import Address, parse_listen
 from twinlog.control.web.holder import Holder
+from twinlog.control.web.server import WebServer
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -105,8 +106,12 @@ def main(config: str, lanes: str, listen: str = "") -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     file, address = Path(config), parse_listen(listen or "off")
     holder = Holder(load(file))
+
+    def served(server: WebServer) -> None:
+        print(server.line, flush=True)  # noqa: T201 (its parent reads it)
+
     with (
-        watched(file, address, stop, sys.stdout, holder=holder) as watch,
+        watched(file, address, stop, served, holder=holder) as watch,
         Mirror(file, lanes=int(lanes), on_snapshot=watch.update) as mirror,
     ):
         last = ""

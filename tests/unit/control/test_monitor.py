@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import socket
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from threading import Event
 from threading import enumerate as threads
@@ -348,19 +347,21 @@ def test_an_address_is_served_as_soon_as_who_had_it_is_gone(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(monitoring, "BINDS_AGAIN_S", 0.01)
-    people = StringIO()
+    told: list[str] = []
     with served(Monitor()) as first:
         address = first.address
-        standby = monitoring.watched(tmp_path / "mm2.properties", address, Event(), people)
+        standby = monitoring.watched(
+            tmp_path / "mm2.properties", address, Event(), lambda one: told.append(one.line)
+        )
         watch = standby.__enter__()
     try:
-        eventually(people.getvalue)
+        eventually(lambda: told)
         watch.update([flow(generation=7)])
         found = series(ask(address, "/metrics").body)
         assert found["twinlog_flow_generation", labels()] == 7
     finally:
         standby.__exit__(None, None, None)
-    assert people.getvalue() == f"http://{address} serves /metrics, /healthz, /readyz\n"
+    assert told == [f"http://{address} serves /metrics, /healthz, /readyz"]
     assert capsys.readouterr().err.count("[CANNOT_LISTEN]") == 1
     with pytest.raises(ConnectionRefusedError):
         ask(address, "/healthz")
@@ -384,7 +385,7 @@ def test_an_address_that_comes_free_behind_the_end_is_left_free(
 
     monkeypatch.setattr(monitoring, "BINDS_AGAIN_S", 0.01)
     monkeypatch.setattr(monitoring, "web_server", late)
-    with monitoring.watched(tmp_path / "mm2.properties", LOCAL, Event(), StringIO()):
+    with monitoring.watched(tmp_path / "mm2.properties", LOCAL, Event(), made.append):
         eventually(tries.is_set)
     ends.set()
     eventually(lambda: not [one for one in threads() if one.name == "twinlog-listen"])

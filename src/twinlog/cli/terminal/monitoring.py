@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 from twinlog import __version__
 from twinlog.cli.terminal.output import write_line
@@ -46,11 +46,12 @@ def watched(
     config: Path,
     listen: Address | None,
     stop: threading.Event,
-    people: TextIO,
+    served: Callable[[WebServer], None],
     vital: Vital | None = None,
     holder: Holder | None = None,
 ) -> Iterator[Watch]:
-    """Watch what is put into the functions that are given; `stop` is set when the mirror ends.
+    """Watch what is put into the functions that are given; `served` is told where HTTP is served,
+    `stop` is set when the mirror ends.
     `holder`: the configuration, for REST; without it there are metrics and probes alone.
     """
     monitor = Monitor(vital=vital)
@@ -80,7 +81,7 @@ def watched(
         closing.callback(log.info, "mirror_ends config=%s", config.resolve())
         if listen is not None:
             sources = Sources(events=events, file=config)
-            listener = _Listener(lambda: web_server(monitor, listen, holder, sources), people)
+            listener = _Listener(lambda: web_server(monitor, listen, holder, sources), served)
             closing.callback(listener.close)
             listener.start()
         closing.callback(notifier.stopping)
@@ -131,9 +132,9 @@ class _Listener:
     first is gone, which is when it leads.
     """
 
-    def __init__(self, make: Callable[[], WebServer], people: TextIO) -> None:
+    def __init__(self, make: Callable[[], WebServer], served: Callable[[WebServer], None]) -> None:
         self._make = make
-        self._people = people
+        self._served = served
         self._server: WebServer | None = None
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
@@ -170,4 +171,4 @@ class _Listener:
                 return
             server.start()
             self._server = server
-        write_line(server.line, self._people)
+        self._served(server)

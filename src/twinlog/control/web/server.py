@@ -64,8 +64,13 @@ class WebServer:
     @property
     def line(self) -> str:
         """What people are told."""
+        return f"{self.origin} serves {', '.join(self.front.served)}"
+
+    @property
+    def origin(self) -> str:
+        """What an address begins with."""
         scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{self.address} serves {', '.join(self.front.served)}"
+        return f"{scheme}://{self.address}"
 
     def start(self) -> None:
         self._thread.start()
