@@ -370,9 +370,12 @@ PROCESS_CODES: Final = (
         codes=("CANNOT_LISTEN",),
         meaning=(
             "the address of `/metrics` and REST is taken, or not of this machine; the copy "
-            "continues"
+            "continues, and the address is tried again every second"
         ),
-        advice="name another with `--listen`, or `off`",
+        advice=(
+            "nothing where it is that of the process that is stood by for; else name another with "
+            "`--listen`, or `off`"
+        ),
     ),
     Condition(
         codes=("TIMED_OUT",),

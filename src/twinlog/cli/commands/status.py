@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 JSON_VERSION: Final = 1
 STALE_MS: Final = 10_000
-"""A mirror writes its numbers once a second."""
+"""Beyond the time after which a mirror writes its numbers again: it hangs."""
 
 
 @click.command("status", cls=Command)
@@ -70,6 +70,7 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
             "pid": one.pid,
             "config": one.config,
             "written_ms": one.written_ms,
+            "every_ms": one.every_ms,
             "flows": one.flows,
         }
         for one in running_mirrors(file)
@@ -126,6 +127,7 @@ def _offline(file: Path, config: MirrorConfig) -> dict[str, Any]:
         "pid": None,
         "config": str(file.resolve()),
         "written_ms": int(time.time() * 1000),
+        "every_ms": 0,
         "flows": [flow.as_json() for flow in offline_status(config)],
     }
 
@@ -177,7 +179,7 @@ def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
         )
     age_ms = now_ms - one["written_ms"]
     line: list[Piece] = [f"{one['config']}: process {one['pid']}"]
-    if age_ms > STALE_MS:
+    if age_ms > STALE_MS + one["every_ms"]:
         line.append((f", silent for {duration(age_ms / 1000)}", "yellow"))
     return text(*line, style="dim")
 

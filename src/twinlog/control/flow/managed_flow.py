@@ -78,6 +78,8 @@ class ManagedFlow:
     """The configuration does not have it any more."""
     former: list[Partition] = field(default_factory=list)
     """Partitions of earlier runs: those that are not wanted any more are kept for show."""
+    _shown: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
+    """The last snapshot, and the run that it is of."""
     closing: bool = False
     closed: bool = False
 
@@ -170,8 +172,19 @@ class ManagedFlow:
         """For lines about it."""
         return FlowLog(log, self.setup.name)
 
+    def last_snapshot(self) -> FlowSnapshot:
+        """As it was shown last: with very many partitions it is not looked at for each who asks."""
+        run, shown = self._shown
+        is_old = run is not self.run or (run is not None and run.is_finished)
+        return self.snapshot() if shown is None or is_old else shown
+
     def snapshot(self) -> FlowSnapshot:
         """The flow as it is now."""
+        shown = replace(self._snapshot(), taken_ms=int(time.time() * 1000))
+        self._shown = self.run, shown
+        return shown
+
+    def _snapshot(self) -> FlowSnapshot:
         if self.run is not None and self.prepared is not None:
             running = flow_snapshot(
                 self.run,

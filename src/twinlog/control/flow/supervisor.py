@@ -30,6 +30,7 @@ from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
 from twinlog.control.flow.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
 from twinlog.control.flow.sharing import Sharing
+from twinlog.control.flow.showing import Showing
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.lanes.partitions import RETRY_FAILED_S
@@ -75,12 +76,14 @@ class Supervisor:
         lease_s: float | None,
         lane_count: Callable[[FlowSetup, int], int],
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
+        on_turn: Callable[[], None] = lambda: None,
     ) -> None:
+        """Once a second `on_snapshot` is called, or `on_turn` where they were not looked at."""
         self._flows = [ManagedFlow(setup=setup) for setup in setups]
         self._once = once
         self._lease_s = lease_s
         self._lane_count = lane_count
-        self._on_snapshot = on_snapshot
+        self._showing = Showing(look=self.snapshots, on_snapshot=on_snapshot, on_turn=on_turn)
         self._events: queue.SimpleQueue[ChannelEvent | Callable[[], None]] = queue.SimpleQueue()
         self._lease_numbers = itertools.count(1)
         self._by_lease: dict[int, FlowRun] = {}
@@ -88,7 +91,6 @@ class Supervisor:
         self._starter: LeaseStarter | None = None
         self.sharing = Sharing()
         self._stop_at: float | None = None
-        self._last_snapshot = 0.0
 
     def deliver(self, event: ChannelEvent) -> None:
         """Take an event of the channel, from any thread."""
@@ -142,7 +144,7 @@ class Supervisor:
                 self._tend(flow)
             if not self._once and self._stop_at is None:
                 self.sharing.turn(self._flows, can_lead=self._starter is not None)
-            self._show()
+            self._showing.turn()
             if self._stop_at is not None and time.monotonic() > self._stop_at:
                 self._give_up_waiting()
         self._leave_groups()
@@ -406,7 +408,7 @@ class Supervisor:
         led = led_flow(
             prepared,
             partitions=lambda: self._ask(views),
-            snapshot=lambda: self._ask(flow.snapshot),
+            snapshot=lambda: self._ask(flow.last_snapshot),
             intents=lambda: run.intents,
         )
         flow.groups, flow.held_rate, flow.verified = led.groups, led.held_rate, led.verified
@@ -472,12 +474,6 @@ class Supervisor:
             thread.join(LEAVE_WITHIN_S)
 
     # -- showing
-
-    def _show(self) -> None:
-        now = time.monotonic()
-        if now - self._last_snapshot >= 1.0:
-            self._last_snapshot = now
-            self._on_snapshot(self.snapshots())
 
     def snapshots(self) -> list[FlowSnapshot]:
         """All flows as they are now."""
