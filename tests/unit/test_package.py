@@ -59,6 +59,7 @@ def test_it_holds_the_source_and_nothing_of_this_machine(unpacked: Path) -> None
     assert {name.split("/")[0] for name in files} - {"PKG-INFO", ".gitignore"} == {
         *("src", "tests", "bin", "deploy", "hatch_build.py", "pyproject.toml"),
         *("LICENSE", "README.md", "CHANGELOG.md"),
+        *("requirements.lock", "requirements-dev.lock", "requirements-build.lock"),
     }
 
 
@@ -71,6 +72,11 @@ def test_a_wheel_is_made_of_it_and_is_imported(unpacked: Path, tmp_path: Path) -
     with zipfile.ZipFile(wheel) as file:
         file.extractall(installed)  # noqa: S202 (our own)
     assert list(installed.rglob("*.so")) == [installed / "twinlog/wire/kernels" / NAME]
+    (shared,) = installed.glob("*.data/data/share/twinlog")
+    deployed = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    assert len(deployed) > 2
+    for path in deployed:
+        assert (shared / path.relative_to(ROOT / "deploy")).read_bytes() == path.read_bytes()
     program = (
         "import twinlog.cli.main; from twinlog.wire.kernels.chosen import CHOSEN;"
         "print(twinlog.__file__, CHOSEN.is_compiled)"
