@@ -63,6 +63,11 @@ def read_tuning(
     )
 
 
+def is_cut(asked: Setting) -> bool:
+    """Whether this `max.request.size` is more than a request may hold here."""
+    return to_number(asked, width="int", low=0, high=_MOST_INT) > MOST_REQUEST_BYTES
+
+
 def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> int:
     """Our own key, else the producer's buffer.memory, else the usual."""
     if own is not None or "buffer.memory" not in producer:
