@@ -193,7 +193,7 @@ def test_a_claim_that_finds_a_promotion_does_not_end_what_was_killed_before_it(
 QUICK = {
     "twinlog.control.cutover.promotion.FOLLOWS_WITHIN_S": 0.2,
     "twinlog.control.cutover.promotion.ENDS_WITHIN_S": 0.2,
-    "twinlog.control.cutover.promotion.OLD_LANES_END_S": 0.2,
+    "twinlog.lane.late_requests.over_s": lambda: 0.2,
     "twinlog.control.flow.leading.ONCE_WAITS_S": 2.0,
 }
 

@@ -79,6 +79,4 @@ def patient_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Nor is anybody who died: whoever comes next waits as long for late requests.
     """
-    for module in ("flow_run", "flow_setup"):
-        patience_ms = int(PATIENCE_S * 1000)
-        monkeypatch.setattr(f"twinlog.control.flow.{module}.SILENCE_MS", patience_ms)
+    monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", int(PATIENCE_S * 1000))

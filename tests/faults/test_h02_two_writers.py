@@ -38,9 +38,8 @@ TargetSide._submit_one = freeze_then_send
 @pytest.fixture
 def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes are given up after 2 s instead of 10, and their sockets after 1 s."""
-    monkeypatch.setattr("twinlog.control.flow.flow_run.SILENCE_MS", SILENCE_MS)
-    monkeypatch.setattr("twinlog.control.flow.flow_setup.SILENCE_MS", SILENCE_MS)
-    monkeypatch.setattr("twinlog.control.flow.flow_run.USER_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", SILENCE_MS)
+    monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 1_000)
 
 
 def test_naive_lane_that_comes_back_after_an_expiry_writes_twice_and_makes_the_next_one_repeat(

@@ -241,7 +241,7 @@ def transactions(rig: Rig, at: int) -> None:
 def test_changed_isolation_waits_for_the_lanes_of_a_process_that_did_not_say_goodbye(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.flow.claims.OLD_LANES_END_S", 3.0)
+    monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
     monkeypatch.setattr(PreparedFlow, "close", lambda self, *, drained: self.setup.close(None))
     rig.create()
     transactions(rig, 0)

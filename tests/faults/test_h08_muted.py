@@ -70,8 +70,7 @@ def test_log_that_stood_still_grows_while_its_writer_is_frozen(rig: Rig) -> None
 def test_lane_frozen_behind_a_quota_writes_nothing_twice(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("flow_run", "flow_setup"):
-        monkeypatch.setattr(f"twinlog.control.flow.{module}.SILENCE_MS", 3_000)
+    monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", 3_000)
     rig.create()
     for at in range(0, 100, 2):
         rig.put(range(at, at + 2), age_ms=OLD, size=BATCH_BYTES // 2)

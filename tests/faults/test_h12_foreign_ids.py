@@ -50,8 +50,8 @@ def test_lost_state_and_a_stranger_at_the_tail(rig: Rig) -> None:
 @pytest.mark.witness("H12: lost state alone stops nothing")
 def test_lost_state_alone_is_no_reason_to_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     # nobody says that the process before has ended, so its lanes get the time to stop
-    monkeypatch.setattr("twinlog.control.flow.flow_run.SILENCE_MS", 2_000)
-    monkeypatch.setattr("twinlog.control.flow.flow_run.USER_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr("twinlog.lane.late_requests.SILENCE_MS", 2_000)
+    monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", 1_000)
     rig.create()
     for at in range(0, 20, 10):
         rig.put_at_once([rig.record(n) for n in range(at, at + 10)])

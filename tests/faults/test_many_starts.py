@@ -59,7 +59,7 @@ def test_idle_partitions_of_a_killed_lane_are_looked_at_together(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, trip_s: float
 ) -> None:
     if partitions < 1_000:  # 3 s, instead of 20, until what the lane sent has surely arrived
-        monkeypatch.setattr("twinlog.control.flow.flow_run.USER_TIMEOUT_MS", -7_000)
+        monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
     create_topic(rig.source, rig.topic, partitions=partitions)
     old_ms = int(time.time() * 1000) - OLD
     produce(

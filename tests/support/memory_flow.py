@@ -19,7 +19,7 @@ from typing import Final
 from tests.support.memory_log import Answer, MemoryLog, MemoryView
 from tests.support.memory_source import EXPIRY_MS, HOUR_MS, MemorySource
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.late_requests import USER_TIMEOUT_MS
+from twinlog.lane.late_requests import SILENCE_MS, USER_TIMEOUT_MS
 from twinlog.lane.messages import HandOver
 from twinlog.lane.reporting import hand_over
 from twinlog.mirror.accepted import Accepted
@@ -51,7 +51,6 @@ THERE: Final = TopicPartition("A.orders", 0)
 SOURCE_ID, TARGET_ID = TopicId("a" * 32), TopicId("b" * 32)
 KEY: Final = PartitionKey(SOURCE_ID, TARGET_ID, 0)
 PRODUCER_ID: Final = 9
-SILENCE_MS: Final = 10_000
 NOT_ENOUGH_REPLICAS: Final = 19
 FOREVER: Final = (1 << 63) - 1
 MAY_STOP: Final = {"SOURCE_TRUNCATED"}

@@ -41,5 +41,18 @@ from __future__ import annotations
 
 from typing import Final
 
+SILENCE_MS: Final = 10_000
+"""A lane that has not heard the driver for so long stops by itself; the driver sends it the number
+with its work.
+"""
 USER_TIMEOUT_MS: Final = 10_000
 """TCP_USER_TIMEOUT of a lane's connections to the target."""
+
+
+def over_s() -> float:
+    """How long, since it was last heard, requests of a lane that is lost may still arrive.
+
+    Seconds. A mute comes on top where the lane has reported one. Of a process that was killed
+    nobody knows the mutes: it kept unread data out of the sockets, see above.
+    """
+    return (SILENCE_MS + USER_TIMEOUT_MS) / 1000

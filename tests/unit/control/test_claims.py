@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from twinlog.config.load import load
-from twinlog.control.flow import claims
 from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.leading import SetupWaiting
+from twinlog.lane import late_requests
 from twinlog.mirror.state.generations import Claim, FlowHistory, losing_map, winning_claims
 from twinlog.model import TopicId
 
@@ -50,7 +50,7 @@ def test_each_generation_is_waited_for_anew(
     monkeypatch.setattr("twinlog.control.flow.claims.time.monotonic", lambda: now)
     with pytest.raises(SetupWaiting):
         ours._check_meaning(history(3), anew=False)
-    now += claims.OLD_LANES_END_S
+    now += late_requests.over_s()
     ours._check_meaning(history(3), anew=False)
     with pytest.raises(SetupWaiting, match="did not end in order"):
         ours._check_meaning(history(4), anew=False)

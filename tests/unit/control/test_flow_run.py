@@ -9,11 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.driver import Driver, LaneStub, plan_of
-from twinlog.control.flow.flow_run import (
-    ONCE_GIVES_UP_S,
-    ONCE_LEASE_TRIES,
-    SILENCE_MS,
-)
+from twinlog.control.flow.flow_run import ONCE_GIVES_UP_S, ONCE_LEASE_TRIES
 from twinlog.control.lanes.lanes import HELLO_WITHIN_S, WARM_UP_TIMEOUT_S, LeaseState
 from twinlog.control.lanes.lease_retry import MAX_LEASE_RETRY_S
 from twinlog.control.lanes.partitions import (
@@ -23,13 +19,13 @@ from twinlog.control.lanes.partitions import (
     Placement,
 )
 from twinlog.errors import Disconnected, TwinlogError
-from twinlog.lane.late_requests import USER_TIMEOUT_MS
+from twinlog.lane.late_requests import SILENCE_MS, over_s
 from twinlog.lane.messages import Progress, Take, Troubled
 from twinlog.mirror.findings import diverged
 from twinlog.model import TopicPartition
 
 SILENCE_S = SILENCE_MS / 1000
-LATE_S = (SILENCE_MS + USER_TIMEOUT_MS) / 1000
+LATE_S = over_s()
 FOUR = [plan_of(number) for number in range(4)]
 
 

@@ -22,9 +22,9 @@ from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.topics import admin
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.scope import Say, Scope
-from twinlog.control.flow.claims import OLD_LANES_END_S
 from twinlog.control.flow.leading import SetupWaiting, take_part, wait_to_lead
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError
+from twinlog.lane import late_requests
 from twinlog.mirror.state.generations import FlowHistory
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
 from twinlog.model import TopicPartition
@@ -37,7 +37,7 @@ FENCED_STILL_S: Final = 4.0
 """Of topics, no row says that their lanes have let go: twice the time in which a leader follows. By
 then it has nothing to copy any more.
 """
-OPEN_STILL_S: Final = OLD_LANES_END_S + 2.0
+OPEN_STILL_S: Final = late_requests.over_s() + 2.0
 """Where the source may be written to, a leader that is frozen has lanes that copy the next record:
 so long until it follows, or has lost them.
 """
@@ -115,9 +115,9 @@ def _lead_until_over(scope: Scope, say: Say) -> str:
                 raise _runs(scope, scope.history())
         say(
             "the mirror that led it last did not end in order: waiting "
-            f"{OLD_LANES_END_S:.0f} s until nothing of it can arrive any more"
+            f"{late_requests.over_s():.0f} s until nothing of it can arrive any more"
         )
-        over = _ended(scope, OLD_LANES_END_S)
+        over = _ended(scope, late_requests.over_s())
         history = scope.history()
         if over is not None or history is None or history.latest is None:
             return over or ""

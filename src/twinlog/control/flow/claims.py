@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
@@ -21,6 +20,7 @@ from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.leading import SetupWaiting
 from twinlog.control.loops.refusals import cluster_changed
+from twinlog.lane import late_requests
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.generations import (
     Claim,
@@ -31,9 +31,6 @@ from twinlog.mirror.state.generations import (
 )
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
-
-OLD_LANES_END_S: Final = 20.0
-"""Longer than lanes of a process that is gone can still write."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,7 +129,7 @@ class FlowClaims:
         if history.latest.meaning == self._meaning() and not anew:
             return
         if self._waits[0] != history.latest.generation:
-            self._waits = history.latest.generation, time.monotonic() + OLD_LANES_END_S
+            self._waits = history.latest.generation, time.monotonic() + late_requests.over_s()
         if time.monotonic() < self._waits[1]:
             raise SetupWaiting(
                 f"{self.name}: its isolation, start or policy changed, and the process before did "

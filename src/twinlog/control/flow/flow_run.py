@@ -9,7 +9,7 @@ and comes back as a call. The rules of giving a partition away:
    term.
 3. When a lane is lost, an unprotected partition waits until that lane has surely stopped (it stops
    by itself `SILENCE_MS` after it last heard us, which is not before we last heard it) and its
-   sockets have given up.
+   sockets have given up (`lane.late_requests`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from twinlog.control.lanes.takes import (
 from twinlog.control.lanes.wanted import go_on_from, hold_back, replan
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
-from twinlog.lane.late_requests import USER_TIMEOUT_MS
+from twinlog.lane import late_requests
 from twinlog.lane.messages import (
     PartitionProgress,
     Progress,
@@ -61,7 +61,6 @@ from twinlog.survey.map_reader import Maps
 
 log = logging.getLogger(__name__)
 
-SILENCE_MS: Final = 10_000
 ONCE_GIVES_UP_S: Final = 60.0
 ONCE_LEASE_TRIES: Final = 3
 
@@ -111,9 +110,9 @@ class FlowRun:
         self._start = start
         self._once = once
         # the process before us did not say goodbye: its lanes may still send for a while
-        wait_s = 0.0 if clean else (SILENCE_MS + USER_TIMEOUT_MS) / 1000
-        self._foreign_until = self.clock.monotonic() + wait_s
-        self._old_lanes_until = self.clock.monotonic() + (0.0 if clean else SILENCE_MS / 1000)
+        now, silence_s = self.clock.monotonic(), late_requests.SILENCE_MS / 1000
+        self._foreign_until = now + (0.0 if clean else late_requests.over_s())
+        self._old_lanes_until = now + (0.0 if clean else silence_s)
         self._starts = itertools.count()
         self._map = MapRetry(flow=name, clock=clock)
         self._lease_retry = LeaseRetry(clock=clock)
@@ -478,7 +477,7 @@ class FlowRun:
 
         A frozen process or a cut network ends no connection: only the silence tells.
         """
-        oldest = self.clock.boot() - SILENCE_MS / 1000
+        oldest = self.clock.boot() - late_requests.SILENCE_MS / 1000
         for lease in self.leases:
             for lane in list(lease.lanes.values()):
                 if lane.peer.last_heard < oldest:
@@ -487,7 +486,7 @@ class FlowRun:
                     self.on_gone(lane)
 
     def _lost(self, lane: Lane) -> None:
-        late_s = (SILENCE_MS + USER_TIMEOUT_MS + lane.throttle_ms) / 1000
+        late_s = late_requests.over_s() + lane.throttle_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
         for partition in lane.partitions.values():
             if partition.lane == lane.key:

@@ -35,7 +35,6 @@ from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.claims import FlowClaims
-from twinlog.control.flow.flow_run import SILENCE_MS
 from twinlog.control.flow.leading import Fenced, SetupWaiting, take_part, wait_to_lead
 from twinlog.control.lanes.fan_producers import with_fan_producers
 from twinlog.control.loops.guard import LoopGuard
@@ -44,6 +43,7 @@ from twinlog.control.risk.source_questions import SourceQuestions
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import FlowError, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
+from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
@@ -436,7 +436,7 @@ class FlowSetup:
             tuning=self.config.tuning,
             accept_source_loss=self.config.accept_source_loss,
             has_budget=self.config.lanes.max_bytes_per_second is not None,
-            silence_ms=SILENCE_MS,
+            silence_ms=late_requests.SILENCE_MS,
         )
 
     def _expiry(self, target: ClusterClient) -> int | None:

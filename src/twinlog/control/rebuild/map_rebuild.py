@@ -31,15 +31,15 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.config.flow.schema import IsolationLevel
-from twinlog.control.flow.claims import OLD_LANES_END_S
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.leading import SetupWaiting, StandingBy
 from twinlog.control.rebuild.claiming import Claimed, ClaimingSetup
 from twinlog.control.rebuild.logs import Log, moved
 from twinlog.control.rebuild.partition import OnStep, Rebuild, Rebuilt
 from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogError
+from twinlog.lane import late_requests
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.map.offset_map import PartitionKey, Term, map_partition
+from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
 from twinlog.mirror.map.rebuilt_rows import Described, rows
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
@@ -102,10 +102,6 @@ class MapRebuild:
     def plan(self, topics: re.Pattern[str] | None) -> list[PartitionPlan]:
         """The partitions that the flow mirrors and that are on both sides; creates nothing."""
         config = self._setup.config
-        if self._setup.is_identity:
-            raise _unsupported(
-                f"{self._setup.name}: with the identity policy others may write to the same topics"
-            )
         found = discover(config, self._setup.policy, self._source, self._target, create=False)
         plans = [
             plan for plan in found.plans if topics is None or topics.fullmatch(plan.source.topic)
@@ -118,7 +114,7 @@ class MapRebuild:
     def lead(self) -> None:
         """Claim a generation; nothing is written to the map without."""
         self._check_ours()
-        deadline = time.monotonic() + OLD_LANES_END_S + 2 * SETUP_TRIES_S
+        deadline = time.monotonic() + late_requests.over_s() + 2 * SETUP_TRIES_S
         while self._claimed is None:
             try:
                 self._claimed = self._setup.claim(self._targets)
@@ -132,9 +128,9 @@ class MapRebuild:
             self._is_over = False
             self._say(
                 f"{self._setup.name}: the process before did not end in order: waiting "
-                f"{OLD_LANES_END_S:.0f} s until nothing of it can arrive any more"
+                f"{late_requests.over_s():.0f} s until nothing of it can arrive any more"
             )
-            time.sleep(OLD_LANES_END_S)
+            time.sleep(late_requests.over_s())
             self._is_over = True
         self._described = self._read_map()
 
@@ -167,7 +163,11 @@ class MapRebuild:
 
     def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> Line:
         if plan.targets:
-            raise _unsupported(f"{plan.source}: is placed by key among several target partitions")
+            raise PartitionError(
+                f"{plan.source}: is placed by key among several target partitions: its map cannot "
+                "be rebuilt from the records alone; nothing was changed",
+                code="REBUILD_UNSUPPORTED",
+            )
         key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
         start, end = self._bounds(plan.target)
         if self._described.whole(key, start):
@@ -208,7 +208,7 @@ class MapRebuild:
         membership = self._setup.membership
         home = TopicPartition(
             claimed.map_topic,
-            map_partition(plan.source, min(claimed.map_partitions, 8)),
+            map_home(plan.source, claimed.map_partitions),
         )
         for name, value in rows(
             found.runs,
@@ -319,10 +319,3 @@ def _offset(
     if isinstance(found, TwinlogError):
         raise found
     return found.offset
-
-
-def _unsupported(why: str) -> FlowError:
-    return FlowError(
-        f"{why}: its map cannot be rebuilt from the records alone; nothing was changed",
-        code="REBUILD_UNSUPPORTED",
-    )
