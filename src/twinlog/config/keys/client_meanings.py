@@ -44,6 +44,12 @@ _ACTING: Final = (
     _acts(_CONSUMER, "fetch.max.bytes", "8388608", "the most that one Fetch answer brings"),
     _acts(_CONSUMER, "max.partition.fetch.bytes", "2097152",
           "the most of one partition in it; a larger batch comes as a whole"),
+    _acts(_CONSUMER, "fetch.min.bytes", "1",
+          "a Fetch answer waits until the source has so much, or for fetch.max.wait.ms: fewer and "
+          "larger ones, and records that arrive so much later"),
+    _acts(_CONSUMER, "fetch.max.wait.ms", "500",
+          "how long a Fetch waits at the broker, 5 to 500: partitions that are given to a lane or "
+          "taken from it wait behind it"),
     _acts(_CONSUMER, "client.rack", "",
           "partitions are read from a replica in this rack where brokers offer it (KIP-392)"),
     _acts(_CONSUMER, "request.timeout.ms", "30000", _TIMEOUT),
@@ -81,7 +87,6 @@ _WITHOUT: Final = {
         "key.serializer value.serializer": "bytes always",
     },
     _CONSUMER: {
-        "fetch.max.wait.ms fetch.min.bytes": "an answer waits 0.5 s at the most, for one byte",
         "max.poll.records max.poll.interval.ms": "nothing is polled",
         "check.crcs": "always checked",
         "group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms "
