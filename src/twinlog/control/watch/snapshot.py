@@ -14,6 +14,7 @@ from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.mirror.skips import Poison
+from twinlog.quantities import duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,9 @@ class FlowSnapshot:
     """Since when its state holds; of one that does not run, when it last began, or 0."""
     partitions: tuple[PartitionSnapshot, ...]
     code: str = ""
-    """Of the error that ended the flow, where one did."""
+    """Of the error that ended the flow, or keeps it from beginning."""
+    next_try_ms: int = 0
+    """When that is tried again; 0: it is tried now, or by its lanes."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """How often each code came up in this process."""
     skipped_groups: Mapping[str, str] = field(default_factory=dict)
@@ -117,6 +120,10 @@ class FlowSnapshot:
     written.
     """
 
+    def why(self, now_ms: int) -> str:
+        """The reason, with when what failed is tried again."""
+        return with_next_try(self.reason, self.next_try_ms, now_ms)
+
     @property
     def records(self) -> int:
         return sum(p.records for p in self.partitions)
@@ -132,3 +139,10 @@ class FlowSnapshot:
             del partition["age"], partition["latency"]
         del value["checkpoints"], value["clusters"]
         return value
+
+
+def with_next_try(reason: str, next_try_ms: int, now_ms: int) -> str:
+    """A flow's reason, with the time until it is tried again where that is known."""
+    if not next_try_ms:
+        return reason
+    return f"{reason}; next try in {duration(max(0, next_try_ms - now_ms) / 1000)}"
