@@ -313,7 +313,7 @@ PROCESS_CODES: Final = (
     ),
     Condition(
         codes=("REBUILD_UNSUPPORTED",),
-        meaning="`offsets rebuild`: the identity policy, or a topic that is placed by key",
+        meaning="`offsets rebuild`: a topic that is placed by key among several partitions",
         advice="copy it under another name",
     ),
     Condition(

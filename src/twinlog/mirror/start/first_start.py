@@ -78,8 +78,10 @@ def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
     else:
         text = (
             f"{what}. The target holds {holds}, and where to resume in {source} is not known; "
-            "nothing is copied a second time. Restore the rows of the map's topic, or leave the "
-            "topic out of the flow with topics.exclude and let its clients change over"
+            "nothing is copied a second time. Run twinlog offsets rebuild: it makes the rows anew "
+            "unless others wrote behind our records, or says why it cannot. Where it cannot, "
+            "restore the rows of the map's topic, or leave the topic out of the flow with "
+            "topics.exclude and let its clients change over"
         )
     return PartitionError(text, code="MAP_MISSING")
 
