@@ -186,6 +186,7 @@ def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
 
 def _flow_lines(flow: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
     from twinlog.cli.terminal.progress import state_style
+    from twinlog.control.watch.snapshot import with_next_try
 
     line: list[Piece] = [
         (flow["flow"], "bold"),
@@ -205,7 +206,9 @@ def _flow_lines(flow: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
         ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
         yield text(f"  on {flow['where']}, as of {ago} ago", style="dim")
     if flow["reason"]:
-        yield text(f"  {flow['reason']}", style="yellow")
+        # a process of an earlier release does not say when it tries again
+        reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)
+        yield text(f"  {reason}", style="yellow")
     is_said = "RPO_EXCEEDED" in flow["reason"]
     if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
         yield text(f"  {loss_line(flow)}")

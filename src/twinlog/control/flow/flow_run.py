@@ -180,6 +180,10 @@ class FlowRun:
         return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
 
     @property
+    def has_work(self) -> bool:
+        return bool(self.partitions) or self.awaits_plans
+
+    @property
     def is_finished(self) -> bool:
         """Stopped, and no lane is left."""
         return self.is_stopping and not self.leases
@@ -379,7 +383,7 @@ class FlowRun:
             case _ if lane.is_waiting:
                 return
             case Ready():
-                lane.is_ready = True
+                lane.ready(self.clock.monotonic())
                 self._lease_retry.works()
                 if self.copying_since is None:
                     self.copying_since = self.clock.monotonic()
@@ -408,9 +412,8 @@ class FlowRun:
 
     def _on_degraded(self, lane: Lane, reason: str) -> None:
         """A lane cannot reach a cluster, or can again."""
-        if reason and not lane.degraded:
+        if lane.reaches(reason, self.clock.monotonic()):
             self.errors[UNREACHABLE] += 1
-        lane.degraded = reason
         held: Iterable[Partition] = lane.partitions.values()
         if not lane.is_ready:  # it gets none before it reaches both: they wait for it
             held = [p for p in self.partitions.values() if p.placement is Placement.PENDING]

@@ -27,8 +27,8 @@ from twinlog.control.duties.rounds import Duties, PartitionView
 from twinlog.control.flow.duty_catalogue import duties_of, led_flow
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
-from twinlog.control.flow.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
+from twinlog.control.flow.leading import SetupWaiting
+from twinlog.control.flow.managed_flow import MAX_SETUP_PAUSE_S, ManagedFlow
 from twinlog.control.flow.sharing import Sharing
 from twinlog.control.flow.showing import Showing
 from twinlog.control.lanes.lanes import Job, Lane
@@ -55,7 +55,6 @@ up to 2.3 s on a busy machine, and the whole is to take less than 10.
 LEAVE_WITHIN_S: Final = 2.0
 DUTIES_END_WITHIN_S: Final = 2.0
 ANSWER_WITHIN_S: Final = 5.0
-MAX_SETUP_PAUSE_S: Final = 30.0
 ONCE_GIVES_UP_S: Final = 60.0
 
 
@@ -212,27 +211,13 @@ class Supervisor:
         if flow.run.is_finished:
             self._close(flow)
             return
-        self._tell_degraded(flow, now)
         flow.tend(self._background)
         if flow.prepared is not None and flow.prepared.lost_lead and not flow.run.is_stopping:
-            flow.log.warning("the lead was lost; stopping, then standing by")
-            flow.lost_lead = True
+            flow.has_lost_lead()
             flow.run.stop()
         if flow.is_promoted:
             flow.run.stop()
         self._refresh_topics(flow, now)
-
-    def _tell_degraded(self, flow: ManagedFlow, now: float) -> None:
-        """One line a minute while a cluster cannot be reached, one when it can again."""
-        lanes = [] if flow.run is None else flow.run.lanes()
-        reason = next((lane.degraded for lane in lanes if lane.degraded), "")
-        if reason and now - flow.told_at > ONE_LINE_EVERY_S:
-            flow.told_at = now
-            flow.log.warning("DEGRADED: %s; trying again", reason)
-        elif flow.degraded and not reason:
-            flow.log.warning("both clusters can be reached again")
-            flow.told_at = now - ONE_LINE_EVERY_S
-        flow.degraded = reason
 
     def _end_unstarted(self, flow: ManagedFlow) -> None:
         """A flow that was changed or removed while it stood by, was set up, or had failed."""
@@ -248,7 +233,8 @@ class Supervisor:
         flow.is_trying = True
 
         def ready(prepared: PreparedFlow) -> None:
-            flow.is_trying, flow.degraded, flow.prepared = False, "", prepared
+            flow.is_trying, flow.prepared = False, prepared
+            flow.trouble.is_over()
             flow.next_refresh = time.monotonic() + (
                 min(flow.setup.refresh_s, RETRY_FAILED_S)
                 if prepared.problems
@@ -282,23 +268,12 @@ class Supervisor:
                 flow.run.stop()
 
         def failed(error: TwinlogError) -> None:
-            flow.is_trying = False
-            flow.is_standing_by = isinstance(error, StandingBy)
-            flow.is_fenced = isinstance(error, Fenced)
-            if not isinstance(error, SetupWaiting):
-                flow.errors[error.code] += 1
             waited = time.monotonic() - flow.began
             hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
-            if (self._once and waited > ONCE_GIVES_UP_S) or (hopeless and self._is_final(error)):
-                flow.error = error
-                return
-            if isinstance(error, SetupWaiting):
-                flow.next_try = time.monotonic() + LOOK_AGAIN_S  # a free lead must not wait for us
-            else:
-                flow.next_try = time.monotonic() + flow.pause_s
-                flow.pause_s = min(flow.pause_s * 2, MAX_SETUP_PAUSE_S)
-            flow.degraded = str(error)
-            flow.tell(error)
+            is_over = (self._once and waited > ONCE_GIVES_UP_S) or (
+                hopeless and self._is_final(error)
+            )
+            flow.has_failed(error, is_final=is_over)
 
         self._background(lambda: flow.setup.prepare(once=self._once), ready, failed)
 
@@ -452,6 +427,7 @@ class Supervisor:
     def _begin_stop(self) -> None:
         self._stop_at = time.monotonic() + STOP_WITHIN_S
         for flow in self._flows:
+            flow.is_told_to_end = True
             if flow.run is not None:
                 flow.run.stop()
 

@@ -408,9 +408,9 @@ class Partition:
         self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
     def reached(self, reason: str) -> None:
-        """Whether its lane reaches both clusters: no reason, or why it keeps trying."""
+        """Whether its lane reaches both clusters: no reason, or why not, with its code."""
         if reason and self.failure is None:
-            self._fail(UNREACHABLE, reason)
+            self._fail(UNREACHABLE, reason.removesuffix(f" [{UNREACHABLE}]"))
         elif not reason and self.failure is not None and self.failure.code == UNREACHABLE:
             self.failure = None
 

@@ -15,6 +15,7 @@ from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.mirror.skips import Poison
+from twinlog.quantities import duration
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +85,9 @@ class FlowSnapshot:
     """Since when its state holds; of one that does not run, when it last began, or 0."""
     partitions: tuple[PartitionSnapshot, ...]
     code: str = ""
-    """Of the error that ended the flow, where one did."""
+    """Of the error that ended the flow, or keeps it from beginning."""
+    next_try_ms: int = 0
+    """When that is tried again; 0: it is tried now, or by its lanes."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """How often each code came up in this process."""
     skipped_groups: Mapping[str, str] = field(default_factory=dict)
@@ -122,6 +125,10 @@ class FlowSnapshot:
     """How its clients enter both clusters; a question, so that no secret is in a value that is
     written.
     """
+
+    def why(self, now_ms: int) -> str:
+        """The reason, with when what failed is tried again."""
+        return with_next_try(self.reason, self.next_try_ms, now_ms)
 
     @property
     def records(self) -> int:
@@ -167,3 +174,10 @@ _SHOWN: Final = tuple(
     if one.name not in ("age", "latency")
 )
 _shown_of: Final = attrgetter(*_SHOWN)
+
+
+def with_next_try(reason: str, next_try_ms: int, now_ms: int) -> str:
+    """A flow's reason, with the time until it is tried again where that is known."""
+    if not next_try_ms:
+        return reason
+    return f"{reason}; next try in {duration(max(0, next_try_ms - now_ms) / 1000)}"
