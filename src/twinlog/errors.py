@@ -80,6 +80,61 @@ class ConfigError(TwinlogError):
 
     code = "CONFIG_INVALID"
     exit_code = 2
+    more: tuple[ConfigError, ...] = ()
+    """Further errors of the same file, in its order."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        code: str | None = None,
+        fate: Fate | None = None,
+    ) -> None:
+        place = file if line is None else f"{file}:{line}"
+        super().__init__(
+            ": ".join(part for part in (place, key, what) if part), code=code, fate=fate
+        )
+        self.what, self.file, self.line, self.key = what, file, line, key
+
+    def __str__(self) -> str:
+        if not self.more:
+            return super().__str__()
+        errors = "error" if len(self.more) == 1 else "errors"
+        return f"{self.message}; and {len(self.more)} more {errors} of the file [{self.code}]"
+
+    @property
+    def each(self) -> tuple[ConfigError, ...]:
+        """This error and the further ones, each for itself."""
+        alone = ConfigError(
+            self.what,
+            file=self.file,
+            line=self.line,
+            key=self.key,
+            code=self.code,
+            fate=self.fate,
+        )
+        alone.message = self.message  # it may have been said of a variable since
+        return (alone, *self.more)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        where = {"file": self.file, "line": self.line, "key": self.key}
+        return _rebuild_config, (self.what, where, self.message, self.code, self.fate, self.more)
+
+
+def _rebuild_config(
+    what: str,
+    where: dict[str, Any],
+    message: str,
+    code: str,
+    fate: Fate,
+    more: tuple[ConfigError, ...],
+) -> ConfigError:
+    error = ConfigError(what, **where, code=code, fate=fate)
+    error.message, error.more = message, more
+    return error
 
 
 class EnvironmentMissing(TwinlogError):

@@ -245,6 +245,10 @@ def test_the_command_prints_and_answers_by_its_exit_code(
     checked.write(f"topics = {fresh_topic}", f"{checked.flow}.replication.factor = 3")
     assert run(["check", str(file)]) == 1
     assert "[REPLICATION_FACTOR]" in capsys.readouterr().out
+    assert run(["check", str(file), "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False
+    assert {error["code"] for error in found["errors"]} == {"REPLICATION_FACTOR"}
 
 
 # -- rights --------------------------------------------------------------------------------

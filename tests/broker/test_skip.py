@@ -70,9 +70,13 @@ def refused(rig: Rig, offset: int, capsys: pytest.CaptureFixture[str]) -> str:
     """Why the record is not left out; nothing changed."""
     before = skips(rig)
     capsys.readouterr()
-    assert run(words(rig, offset)) == 1
-    said = capsys.readouterr().err
+    assert run(words(rig, offset, "--format", "json")) == 1
+    out, said = capsys.readouterr()
     assert "nothing was changed [SKIP_REFUSED]" in said
+    answer = json.loads(out)
+    (error,) = answer["errors"]
+    assert (answer["ok"], error["code"]) == (False, "SKIP_REFUSED")
+    assert error["message"] in said
     assert skips(rig) == before
     return said
 

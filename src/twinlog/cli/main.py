@@ -18,10 +18,19 @@ from typing import Any, Final
 import click
 
 from twinlog import __version__
+from twinlog.cli.options.asked_format import asked_format, words_of
 from twinlog.cli.options.command import CommandGroup
 from twinlog.cli.terminal.loudness import Loudness, loudness
-from twinlog.cli.terminal.output import configure_logging, write_line
-from twinlog.errors import TwinlogError
+from twinlog.cli.terminal.output import (
+    ANSWER,
+    Answer,
+    Format,
+    configure_logging,
+    error_object,
+    errors_of,
+    write_line,
+)
+from twinlog.errors import ConfigError, TwinlogError, UsageError
 from twinlog.shown import set_in
 
 COMMANDS: Final = {
@@ -103,41 +112,64 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code."""
+    """Run one command; the exit code. A program gets its object at every end of it."""
+    answer = Answer(Format.TEXT, "")
+    held = ANSWER.set(answer)
+    try:
+        code = _run(arguments, answer)
+        if answer.body or answer.errors or code:  # not behind --help
+            try:
+                answer.write(code)
+            except BrokenPipeError as error:
+                return _exit_code(error, answer)
+        return code
+    finally:
+        ANSWER.reset(held)
+
+
+def _run(arguments: Sequence[str], answer: Answer) -> int:
     try:
         question = os.environ.get(ASKED_BY_SHELLS)
         if question:
-            from twinlog.cli.options.shells import answer
+            from twinlog.cli.options.shells import answer as answer_shell
 
-            return answer(twinlog, question)
+            return answer_shell(twinlog, question)
+        words = words_of(twinlog, arguments)
+        answer.command = " ".join(words)
+        answer.output = asked_format(words, arguments, os.environ)
         value: Any = twinlog.main(list(arguments), prog_name="twinlog", standalone_mode=False)
     except BaseException as error:  # noqa: BLE001 (the command line's one boundary)
-        return _exit_code(error)
+        return _exit_code(error, answer)
     return value if isinstance(value, int) else 0
 
 
-def _exit_code(error: BaseException) -> int:
+def _exit_code(error: BaseException, answer: Answer) -> int:
     """Say what happened, in one line where it is no bug of ours."""
     match error:
         case click.exceptions.Exit():
             return error.exit_code
         case click.ClickException():
             error.show(sys.stderr)
+            answer.errors.append(error_object(UsageError.code, error.format_message()))
             return EXIT_USAGE
         case click.Abort() | KeyboardInterrupt():
+            answer.errors.append(error_object("INTERRUPTED", "ended by Ctrl-C"))
             return EXIT_INTERRUPTED
         case BrokenPipeError():
             # whoever read our output has enough (`| head`): there is no place left for a word
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_FAILED
         case TwinlogError():
-            write_line(f"twinlog: {error}", sys.stderr)
+            for one in error.each if isinstance(error, ConfigError) else (error,):
+                write_line(f"twinlog: {one}", sys.stderr)
+            answer.errors.extend(errors_of(error))
             if logging.getLogger("twinlog").isEnabledFor(logging.DEBUG):
                 _write_traceback(error)
             return error.exit_code
         case Exception():
             what = f"{type(error).__name__}: {error}".rstrip(": ")
             write_line(f"twinlog: internal error: {what} [INTERNAL]", sys.stderr)
+            answer.errors.append(error_object(TwinlogError.code, what))
             _write_traceback(error)
             return EXIT_FAILED
         case _:

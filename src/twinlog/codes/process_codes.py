@@ -330,6 +330,11 @@ PROCESS_CODES: Final = (
         advice="exit code 2",
     ),
     Condition(
+        codes=("INTERRUPTED",),
+        meaning="Ctrl-C ended a command before it had its answer, or nothing answered its question",
+        advice="exit code 130; call it again",
+    ),
+    Condition(
         codes=("ENVIRONMENT",),
         meaning="Java, Python or a package is missing",
         advice="install what the message names",

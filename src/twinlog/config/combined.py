@@ -40,8 +40,10 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
             known, file = clusters.setdefault(cluster.alias, (cluster, config.file))
             if known.servers and cluster.servers and not {*known.servers} & {*cluster.servers}:
                 raise ConfigError(
-                    f"{config.file}: {cluster.alias}.bootstrap.servers: shares no server with "
-                    f"{cluster.alias} of {file}; give one of the two clusters another alias"
+                    f"shares no server with {cluster.alias} of {file}; give one of the two "
+                    "clusters another alias",
+                    file=config.file,
+                    key=f"{cluster.alias}.bootstrap.servers",
                 )
     return MirrorConfig(
         file=first.file,
@@ -61,8 +63,10 @@ def _one_rest(configs: Sequence[MirrorConfig]) -> RestConfig:
     for config in said[1:]:
         if config.rest != said[0].rest:
             raise ConfigError(
-                f"{config.file}: twinlog.rest.*: differs from {said[0].file}; one process has one "
-                "listener: write the same in both, or in one of them alone"
+                f"differs from {said[0].file}; one process has one "
+                "listener: write the same in both, or in one of them alone",
+                file=config.file,
+                key="twinlog.rest.*",
             )
     return said[0].rest if said else OPEN
 
@@ -74,7 +78,9 @@ def _refuse_twice(configs: Sequence[MirrorConfig]) -> None:
             name = str(flow.flow)
             if name in seen:
                 raise ConfigError(
-                    f"{config.file}: {name}.enabled: the flow is on in {seen[name]} too; turn it "
-                    "off in one of them, or give their clusters other aliases"
+                    f"the flow is on in {seen[name]} too; turn it "
+                    "off in one of them, or give their clusters other aliases",
+                    file=config.file,
+                    key=f"{name}.enabled",
                 )
             seen[name] = config.file

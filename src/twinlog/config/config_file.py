@@ -31,4 +31,6 @@ def _utf_8(data: bytes, path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: YAML must be UTF-8; save the file so") from error
+        raise ConfigError(
+            "YAML must be UTF-8; save the file so", file=str(path), line=line
+        ) from error

@@ -136,7 +136,7 @@ def _no_clusters(raw: Settings, file: str) -> ConfigError:
     near = nearest(_CLUSTERS, [key for key in raw if "." not in key])
     if near is not None:
         return refuse(raw[near], "no such key", f"did you mean {_CLUSTERS}?")
-    return ConfigError(f"{file}: {_CLUSTERS}: missing; name the clusters: {_CLUSTERS} = A, B")
+    return ConfigError(f"missing; name the clusters: {_CLUSTERS} = A, B", file=file, key=_CLUSTERS)
 
 
 def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]:
@@ -146,8 +146,8 @@ def _nearby(clusters: Sequence[str], aliases: Collection[str]) -> frozenset[str]
             near = nearest(alias, aliases)
             hint = f"did you mean {near}? " if near else ""
             raise ConfigError(
-                f"--clusters: {alias} is no cluster of the file; {hint}"
-                f"it names {', '.join(aliases)}"
+                f"{alias} is no cluster of the file; {hint}it names {', '.join(aliases)}",
+                key="--clusters",
             )
     return frozenset(asked)
 
@@ -158,14 +158,16 @@ def _no_flow(
     if off:
         # a line that wants a flow and does not get it explains more than the absence of flows
         first = off[0]
-        place = file if first.line is None else f"{file}:{first.line}"
         return ConfigError(
-            f"{place}: {first.key}: {first.message} (No source->target replication flows)"
+            f"{first.message} (No source->target replication flows)",
+            file=file,
+            line=first.line,
+            key=first.key,
         )
     where = f" into {', '.join(sorted(nearby))}" if nearby else ""
     pairs = [flow for flow in candidate_flows(aliases) if not nearby or flow.target in nearby]
     todo = f"add: {pairs[0]}.enabled = true" if pairs else "name two clusters in `clusters`"
-    return ConfigError(f"{file}: No source->target replication flows{where}; {todo}")
+    return ConfigError(f"No source->target replication flows{where}; {todo}", file=file)
 
 
 def _flow(raw: Settings, flow: Flow, file: str) -> FlowConfig:
@@ -189,8 +191,9 @@ def _flow(raw: Settings, flow: Flow, file: str) -> FlowConfig:
 def _check_connection(client: ClientProperties, alias: str, flow: Flow, file: str) -> None:
     if BOOTSTRAP_SERVERS not in client:
         raise ConfigError(
-            f"{file}: {alias}.{BOOTSTRAP_SERVERS}: missing, and {flow} needs it; "
-            f"add: {alias}.{BOOTSTRAP_SERVERS} = host:9092"
+            f"missing, and {flow} needs it; add: {alias}.{BOOTSTRAP_SERVERS} = host:9092",
+            file=file,
+            key=f"{alias}.{BOOTSTRAP_SERVERS}",
         )
     to_servers(client.origin(BOOTSTRAP_SERVERS))
     request_timeout_ms(client, 0)

@@ -135,6 +135,8 @@ def test_status_without_a_mirror(
     assert json.loads(capsys.readouterr().out) == {
         "command": "status",
         "version": 1,
+        "ok": True,
+        "errors": [],
         "source": "mirror",
         "mirrors": [],
     }

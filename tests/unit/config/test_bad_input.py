@@ -61,6 +61,12 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ([*BASE[:3], "A -> B.enabled = true"], "mm2.properties:4: A: a key ends at the", "A->..."),
         (["clusters = us-west, us-east", "us-west->us-est.enabled = true"], "", "us-east? "),
         (
+            ["clusters = prod, dr", "prod->DR.enabled = true"],
+            "",
+            "DR is no cluster; did you mean dr?",
+        ),
+        (["clusters = A, B", "b->A.enabled = true"], "", "b is no cluster; did you mean B?"),
+        (
             [*BASE[:3], "A->B.enabled = true  # disabled by default"],
             'mm2.properties:4: A->B.enabled: "true  # disabled by default" is not exactly true',
             "write: A->B.enabled = true",

@@ -19,7 +19,7 @@ from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_optio
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import SpreadClusters, configuration_options
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
 from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
 from twinlog.quantities import plural
 
@@ -87,7 +87,11 @@ def check(
     report = look(config, with_probe=probe, adopts=adopts, say=_say)
     if output.is_for_programs:
         write_object(
-            output, "check", JSON_VERSION, {**report.as_json(), **explanation_json(config)}
+            output,
+            "check",
+            JSON_VERSION,
+            {**report.as_json(), **explanation_json(config)},
+            [error_object(one.code, one.message) for one in report.problems],
         )
     else:
         write_all(_parts(report, explanation_parts(config, only_set=True)))

@@ -23,7 +23,7 @@ from twinlog.cli.options.run_options import (
 )
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
-from twinlog.cli.terminal.output import Format, nowhere, write_line, write_object
+from twinlog.cli.terminal.output import Format, error_object, nowhere, write_line, write_object
 from twinlog.cli.terminal.signals import stop_on_signals
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError
@@ -222,7 +222,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         ran = {flow.flow for flow in result.flows if flow.state is not FlowState.FAILED}
         _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
     if output.is_for_programs:
-        write_object(output, "mirror", JSON_VERSION, {"flows": report.flows})
+        write_object(output, "mirror", JSON_VERSION, {"flows": report.flows}, report.errors())
     return report.exit_code
 
 
@@ -294,6 +294,13 @@ class MirrorReport:
         for flow, snapshot in zip(self.flows, self._result.flows, strict=True):
             if snapshot.state is not FlowState.FAILED and (flow["failed"] or not only_failed):
                 yield _flow_line(flow)
+
+    def errors(self) -> Iterator[dict[str, Any]]:
+        """What failed, for programs."""
+        for flow in self.flows:
+            for one in flow["failed"]:
+                where = "" if one["topic"] is None else f" {one['topic']}-{one['partition']}"
+                yield error_object(one["code"], f"{flow['flow']}{where}: {one['message']}")
 
     def flow_failures(self) -> Iterator[str]:
         """A line for every flow that could not run."""

@@ -25,7 +25,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
 )
 from twinlog.cli.options.run_options import secrets_option
 from twinlog.cli.terminal.loudness import is_quiet
-from twinlog.cli.terminal.output import Format, write_line, write_object
+from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
 from twinlog.cli.terminal.tables import Piece, row, text, write_all, write_warnings
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError
@@ -82,7 +82,8 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
     elif file is not None and read is not None:
         _show_leaders(mirrors, read)
     if output.is_for_programs:
-        write_object(output, "status", JSON_VERSION, {"source": source, "mirrors": mirrors})
+        body = {"source": source, "mirrors": mirrors}
+        write_object(output, "status", JSON_VERSION, body, _errors(mirrors))
     elif not mirrors:
         write_line(
             "no mirror runs here; `twinlog status FILE` asks the clusters of a configuration how "
@@ -94,6 +95,13 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
             write_warnings(_what_is_wrong(mirrors))
     states = {flow["state"] for one in mirrors for flow in one["flows"]}
     return 1 if FlowState.FAILED in states else 0
+
+
+def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Of flows that failed, for programs."""
+    for flow in (flow for one in mirrors for flow in one["flows"]):
+        if flow["state"] == FlowState.FAILED:
+            yield error_object(flow["code"], f"{flow['flow']}: {flow['reason']}")
 
 
 def _show_leaders(mirrors: Iterable[dict[str, Any]], read: Callable[[], MirrorConfig]) -> None:

@@ -7,13 +7,16 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TextIO, cast
 
 import click
 
 from twinlog.cli.terminal.loudness import is_quiet
+from twinlog.errors import ConfigError, TwinlogError
 from twinlog.shown import ShownFormatter, shown
 
 log = logging.getLogger(__name__)
@@ -77,13 +80,85 @@ def write_while_it_is_read(line: str, stream: TextIO) -> None:
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
-def write_object(output: Format, command: str, version: int, body: Mapping[str, Any]) -> None:
-    """One object on stdout, a line of JSON or a document of YAML with the same structure.
+@dataclass(slots=True)
+class Answer:
+    """The one object that a program gets at the end of a command, however it ends.
 
-    `version` changes when a field changes its meaning. Both escape what is not ASCII.
+    It is held back until the exit code is known: an error may follow what a command has found.
     """
-    text = json.dumps({"command": command, "version": version, **body})
-    click.echo(_yaml(text) if output is Format.YAML else text)
+
+    output: Format
+    command: str
+    version: int = 1
+    body: dict[str, Any] = field(default_factory=dict)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+
+    def write(self, exit_code: int) -> None:
+        """One object on stdout: a line of JSON, or a document of YAML with the same structure.
+
+        Both escape what is not ASCII.
+        """
+        if not self.output.is_for_programs:
+            return
+        text = json.dumps(
+            {
+                "command": self.command,
+                "version": self.version,
+                "ok": exit_code == 0,
+                "errors": self.errors,
+                **self.body,
+            }
+        )
+        click.echo(_yaml(text) if self.output is Format.YAML else text)
+
+
+ANSWER: ContextVar[Answer] = ContextVar("answer")
+"""Of the command that runs."""
+
+
+def write_object(
+    output: Format,
+    command: str,
+    version: int,
+    body: Mapping[str, Any],
+    errors: Iterable[Mapping[str, Any]] = (),
+) -> None:
+    """What a command has found, for programs; `errors` says why it is not well, where it is not.
+
+    `version` changes when a field changes its meaning.
+    """
+    answer = ANSWER.get()
+    answer.output, answer.command, answer.version = output, command, version
+    answer.body = dict(body)
+    answer.errors = [dict(one) for one in errors]
+
+
+def error_object(
+    code: str,
+    message: str,
+    *,
+    file: str | None = None,
+    line: int | None = None,
+    key: str | None = None,
+) -> dict[str, Any]:
+    """One of `errors`: the place is known where a line of a file is to blame."""
+    return {"file": file, "line": line, "key": key, "code": code, "message": message}
+
+
+def errors_of(error: TwinlogError) -> list[dict[str, Any]]:
+    """What `errors` says of it; the message does not repeat a place that is known."""
+    if not isinstance(error, ConfigError):
+        return [error_object(error.code, error.message)]
+    return [
+        error_object(
+            one.code,
+            one.message if one.file is None and one.key is None else one.what,
+            file=one.file,
+            line=one.line,
+            key=one.key,
+        )
+        for one in error.each
+    ]
 
 
 def _yaml(text: str) -> str:

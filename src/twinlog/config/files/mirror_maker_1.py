@@ -91,7 +91,9 @@ def read_pair(consumer: Path, producer: Path, options: PairOptions) -> RawConfig
     here, there = _settings(reading), _settings(writing)
     group = here.get(_GROUP)
     if group is None:
-        raise ConfigError(f"{consumer}: {_GROUP}: missing; add the group of this MirrorMaker")
+        raise ConfigError(
+            "missing; add the group of this MirrorMaker", file=str(consumer), key=_GROUP
+        )
     if not trimmed(group.value):
         raise refuse(group, "names no group", "write the group of this MirrorMaker")
     alias = _alias(options.source or group.value)
@@ -154,7 +156,9 @@ def _of_cluster(
             yield _renamed(one, f"{alias}.{role}.{key}")
     if "bootstrap.servers" not in settings:
         path = next(iter(settings.values())).file if settings else f"the {role} configuration"
-        raise ConfigError(f"{path}: bootstrap.servers: missing; add: bootstrap.servers = host:9092")
+        raise ConfigError(
+            "missing; add: bootstrap.servers = host:9092", file=str(path), key="bootstrap.servers"
+        )
 
 
 def _of_flow(

@@ -147,8 +147,10 @@ def _unescape(text: str, *, file: str, line: int) -> str:
             digits = text[position : position + _UNICODE_DIGITS]
             if len(digits) != _UNICODE_DIGITS or not _HEX.issuperset(digits):
                 raise ConfigError(
-                    f"{file}:{line}: \\u must be followed by four hexadecimal digits; "
-                    "write \\\\u for a backslash and a u"
+                    "\\u must be followed by four hexadecimal digits; "
+                    "write \\\\u for a backslash and a u",
+                    file=file,
+                    line=line,
                 )
             parts.append(chr(int(digits, 16)))
             position += _UNICODE_DIGITS

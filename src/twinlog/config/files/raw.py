@@ -29,10 +29,10 @@ def read_bytes(path: Path, wanted: str) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file; name {wanted}") from error
+        raise ConfigError(f"no such file; name {wanted}", file=str(path)) from error
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read: {error.strerror}; check path and permissions"
+            f"cannot be read: {error.strerror}; check path and permissions", file=str(path)
         ) from error
 
 

@@ -53,4 +53,4 @@ def _find(documents: list[Node], file: str) -> dict[str, Node]:
         raise others[0].refuse(
             f"{what} where a {KIND} is wanted", "name a file with one, or an mm2.properties file"
         )
-    raise ConfigError(f"{file}: an empty file; write a {KIND}, or name an mm2.properties file")
+    raise ConfigError(f"an empty file; write a {KIND}, or name an mm2.properties file", file=file)

@@ -55,7 +55,9 @@ class Node:
 
     def refuse(self, what: str, todo: str) -> ConfigError:
         """The error for what stands here."""
-        return ConfigError(f"{self.place}: {self.path or 'the document'}: {what}; {todo}")
+        return ConfigError(
+            f"{what}; {todo}", file=self.file, line=self.line, key=self.path or "the document"
+        )
 
     def fields(self) -> dict[str, Node]:
         """The mapping here, without fields that have no value."""
@@ -119,8 +121,9 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
     """The documents of a file that are not empty; a syntax error names its line."""
     if len(text) > MOST_CHARACTERS:
         raise ConfigError(
-            f"{file}: it has {len(text):,} characters, and {MOST_CHARACTERS:,} are read: keep the "
-            "resource in a file of its own"
+            f"it has {len(text):,} characters, and {MOST_CHARACTERS:,} are read: keep the "
+            "resource in a file of its own",
+            file=file,
         )
     try:
         for document in yaml.compose_all(text, Loader=_Loader):
@@ -131,16 +134,16 @@ def parse_yaml(text: str, *, file: str) -> Iterator[Node]:
         mark = error.problem_mark or error.context_mark
         if error.context == "while scanning a simple key":
             mark = error.context_mark  # the problem is noticed a line too late
-        place = file if mark is None else f"{file}:{mark.line + 1}"
+        at = None if mark is None else mark.line + 1
         problem = error.problem or error.context or "it cannot be read"
-        raise ConfigError(f"{place}: this is no YAML: {problem}; correct it") from None
+        raise ConfigError(f"this is no YAML: {problem}; correct it", file=file, line=at) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError(
-            f"{file}:{line}: this is no YAML: {error.reason}; remove the character"
+            f"this is no YAML: {error.reason}; remove the character", file=file, line=line
         ) from None
     except RecursionError:
-        raise ConfigError(f"{file}: its YAML is nested too deep; correct it") from None
+        raise ConfigError("its YAML is nested too deep; correct it", file=file) from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -209,4 +212,4 @@ class _Merging:
 
     def _refuse(self, node: yaml.Node, what: str) -> ConfigError:
         line = int(node.start_mark.line) + 1
-        return ConfigError(f"{self.file}:{line}: {what}; write out what is meant")
+        return ConfigError(f"{what}; write out what is meant", file=self.file, line=line)

@@ -12,6 +12,9 @@ _USUAL_ENDINGS = (".enabled", ".ms", ".seconds")
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The closest known name, or None when nothing is close."""
     candidates = sorted(known)
+    in_other_case = [one for one in candidates if one.lower() == name.lower()]
+    if in_other_case:
+        return in_other_case[0]
     plain = name.replace("_", ".").replace("-", ".")
     by_plain = {
         candidate.replace("_", ".").replace("-", "."): candidate for candidate in candidates

@@ -154,6 +154,9 @@ def shown_key(key: str) -> str:
 def refuse(setting: Setting, what: str, todo: str, *, code: str | None = None) -> ConfigError:
     """The error for a wrong setting: file, line, key, what is wrong, what to do."""
     return ConfigError(
-        f"{setting.place}: {shown_key(setting.key)}: {what}{setting.comment_hint}; {todo}",
+        f"{what}{setting.comment_hint}; {todo}",
+        file=setting.file,
+        line=setting.line,
+        key=shown_key(setting.key),
         code=code,
     )

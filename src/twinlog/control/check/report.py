@@ -102,4 +102,4 @@ class CheckReport:
 
     def as_json(self) -> dict[str, Any]:
         """The body of the JSON answer."""
-        return {"ok": not self.problems, **asdict(self)}
+        return asdict(self)

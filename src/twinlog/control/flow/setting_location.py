@@ -29,8 +29,11 @@ def located(alias: str, properties: ClientProperties) -> Iterator[None]:
         key = found[0]
         if key in properties:
             line = properties.origin(key)
-            message = f"{line.place}: {shown_key(line.key)}{rest[len(key) :]}"
+            file, number, name = line.file, line.line, shown_key(line.key)
         else:  # a key that is missing: the file is that of its neighbours
             file = properties.origin(next(iter(properties))).file
-            message = f"{file}: {alias}.{rest}"
-        raise ConfigError(message, code=error.code, fate=error.fate) from error
+            number, name = None, f"{alias}.{key}"
+        what = rest[len(key) :].removeprefix(":").strip()
+        raise ConfigError(
+            what, file=file, line=number, key=name, code=error.code, fate=error.fate
+        ) from error
