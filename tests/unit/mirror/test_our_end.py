@@ -348,6 +348,67 @@ def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
     assert copy.starts() == "MAP_MISSING"
 
 
+@pytest.mark.parametrize("place", ["group_at", "began_at"])
+def test_lost_rows_are_seen_wherever_a_copy_would_begin(copy: Copy, place: str) -> None:
+    """In the way of MirrorMaker 1 a copy begins where the source's group stands."""
+    copy.ours(0, 10)
+    copy.runs, copy.mark = (), None
+    where = {"group_at": 7} if place == "group_at" else {"began_at": 7}
+    copy.request = replace(copy.request, had_row=True, **where)  # type: ignore[arg-type]
+    assert copy.starts() == "MAP_MISSING"
+    copy.forgotten()
+    assert copy.starts() == "MAP_MISSING"
+
+
+def test_a_group_s_place_is_no_reason_why_our_id_is_listed(shared: Copy) -> None:
+    shared.ours(0, 10)
+    shared.runs, shared.mark = (), None
+    shared.request = replace(shared.request, group_at=7)
+    assert shared.starts() == "MAP_MISSING"
+
+
+def test_a_copy_begins_where_the_group_stands_and_not_beyond_the_end(copy: Copy) -> None:
+    copy.runs, copy.mark = (), None
+    copy.request = replace(copy.request, group_at=30)
+    assert resumes(copy.starts()) == (0, 30)
+    copy.request = replace(copy.request, group_at=31)
+    assert copy.starts() == "START_BEYOND_END"
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["listed", "forgotten"])
+def test_lost_rows_of_one_branch_are_no_branch_that_never_began(*, forgotten: bool) -> None:
+    first, second = Copy(Kind.KEYED), Copy(Kind.KEYED)
+    for one in (first, second):
+        one.ours(0, 10)
+        one.marked()
+    if forgotten:
+        second.forgotten()
+    targets = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    requests = [
+        replace(first.request, runs=first.runs, mark=first.mark, had_row=True),
+        replace(second.request, target=targets[1], had_row=True),
+    ]
+    here = MemoryView({HERE: first.source}, SOURCE_ID)
+    there = MemoryView(dict(zip(targets, (first.target, second.target), strict=True)), TARGET_ID)
+    with pytest.raises(TwinlogError) as found:
+        find_fan_start(requests, here, there, first.rules)
+    assert found.value.code == "MAP_MISSING"
+
+
+def test_a_branch_that_never_began_begins_with_the_others() -> None:
+    first = Copy(Kind.KEYED)
+    first.runs = (read_to(0, 4),)
+    targets = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    requests = [
+        replace(first.request, runs=first.runs, mark=Mark(0, 0)),
+        replace(first.request, target=targets[1], group_at=9),
+    ]
+    here = MemoryView({HERE: first.source}, SOURCE_ID)
+    there = MemoryView({tp: MemoryLog() for tp in targets}, TARGET_ID)
+    points = find_fan_start(requests, here, there, first.rules).points
+    assert [(one.ordinal, one.upstream) for one in points] == [(0, 4), (0, 4)]
+
+
 def test_our_listed_id_alone_says_that_rows_were_lost(copy: Copy) -> None:
     copy.ours(0, 10)
     copy.runs, copy.mark = (), None
