@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.memory_log import MemoryLog, MemoryView
+from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.fan_out import read_to
 from twinlog.mirror.copy.partitioner import partition_of
@@ -134,9 +134,9 @@ class Counting(MemoryView):
 
     reads = 0
 
-    def read(self, offsets):  # type: ignore[no-untyped-def]
-        self.reads += len(offsets)
-        return {tp: RawRecords(records=self._logs[tp].read(at, 1)) for tp, at in offsets.items()}
+    def _read(self, log: MemoryLog, offset: int) -> RawRecords:
+        self.reads += 1
+        return RawRecords(records=log.read(offset, 1), high_watermark=log.ends.high_watermark)
 
 
 def resumes(found: StartPoint | str) -> tuple[int, int] | str:
@@ -193,10 +193,8 @@ def test_records_of_a_flow_of_ours_mean_nothing(shared: Copy) -> None:
 def test_what_others_write_need_not_be_on_enough_replicas(shared: Copy) -> None:
     shared.ours(0, 10)
     shared.marked()
-    mine, shared.target = shared.target, Lagging(shared.target)
-    mine.end = shared.target.end
     shared.theirs(3, OTHER_FLOW)
-    shared.target.behind = 3
+    shared.target = LaggingLog(shared.target, 3)
     found = shared.starts()
     assert resumes(found) == (10, 10)
     assert isinstance(found, StartPoint)
@@ -207,23 +205,37 @@ def test_what_is_ours_must_be_on_enough_replicas(copy: Copy) -> None:
     copy.ours(0, 10)
     copy.marked()
     copy.ours(10, 5)
-    copy.target = Lagging(copy.target)
-    copy.target.behind = 3
+    copy.target = LaggingLog(copy.target, 3)
     assert copy.starts() == "TARGET_UNDER_MIN_ISR"
 
 
-class Lagging(MemoryLog):
-    """A log whose last records are on its leader alone."""
+@pytest.mark.parametrize("forgotten", [False, True], ids=["remembered", "forgotten"])
+def test_what_nobody_can_read_yet_is_neither_there_nor_missing(
+    copy: Copy, *, forgotten: bool
+) -> None:
+    copy.ours(0, 10)
+    copy.marked()
+    copy.ours(10, 5)
+    copy.target = lagging = LaggingLog(copy.target, 5)
+    if forgotten:
+        copy.forgotten()
+    assert copy.starts() == "TARGET_UNDER_MIN_ISR"
+    lagging.behind = 0
+    assert resumes(copy.starts()) == (15, 15), "the in-sync replicas have them"
+    lagging.truncate(10)
+    copy.runs = copy.runs[:2]
+    assert resumes(copy.starts()) == (10, 10), "their leader is gone, and they with it"
 
-    def __init__(self, of: MemoryLog) -> None:
-        for name in MemoryLog.__slots__:
-            setattr(self, name, getattr(of, name))
-        self.behind = 0
 
-    @property
-    def ends(self):  # type: ignore[no-untyped-def]
-        ends = super().ends
-        return replace(ends, high_watermark=ends.log_end - self.behind)
+def test_what_others_write_above_the_high_watermark_keeps_a_forgotten_copy_waiting(
+    shared: Copy,
+) -> None:
+    shared.ours(0, 10)
+    shared.marked()
+    shared.theirs(3, OTHER_FLOW)
+    shared.target = LaggingLog(shared.target, 3)
+    shared.forgotten()
+    assert shared.starts() == "TARGET_UNDER_MIN_ISR", "they may be ours"
 
 
 # -- records of ours are missing, or come twice
