@@ -96,6 +96,7 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         eventually(lambda: states(leader, path) == AT_END)
         # the other process leads nothing: it hears the leader by its row, and asks both clusters
         eventually(lambda: flow_of(other)["state"] == "RUNNING")
+        eventually(lambda: flow_of(other)["records"] == 10)  # the row of after the last one
         eventually(lambda: flow_of(other)["loss"]["records"] == 0)
         told, led = flow_of(other), flow_of(leader)
         assert (led["toldBy"], "(process " in told["toldBy"]) == ("here", True)

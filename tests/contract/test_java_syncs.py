@@ -106,6 +106,8 @@ def test_the_same_acls_are_made(jvm: Any, tmp_path: Path, policy: str) -> None:
     for name, operation, permission, pattern in itertools.product(
         NAMES, range(2, 13), Permission, Pattern
     ):
+        if policy and name == "*" and pattern == Pattern.LITERAL:
+            continue  # where names stay it would be about topics that are no copies
         acl = TopicAcl(name, pattern, "User:app", "*", operation, permission)
         assert ours.wanted([acl], NAMES) == _mirror_makers(jvm, theirs, acl), acl
 

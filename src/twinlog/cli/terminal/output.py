@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -92,6 +92,8 @@ class Answer:
     version: int = 1
     body: dict[str, Any] = field(default_factory=dict)
     errors: list[dict[str, Any]] = field(default_factory=list)
+    seal: Callable[[Mapping[str, Any]], str] | None = None
+    """Makes `sha256` of all else, for an object that is kept."""
 
     def write(self, exit_code: int) -> None:
         """One object on stdout: a line of JSON, or a document of YAML with the same structure.
@@ -100,15 +102,16 @@ class Answer:
         """
         if not self.output.is_for_programs:
             return
-        text = json.dumps(
-            {
-                "command": self.command,
-                "version": self.version,
-                "ok": exit_code == 0,
-                "errors": self.errors,
-                **self.body,
-            }
-        )
+        whole = {
+            "command": self.command,
+            "version": self.version,
+            "ok": exit_code == 0,
+            "errors": self.errors,
+            **self.body,
+        }
+        if self.seal is not None:
+            whole["sha256"] = self.seal(whole)
+        text = json.dumps(whole)
         click.echo(_yaml(text) if self.output is Format.YAML else text)
 
 
@@ -122,15 +125,17 @@ def write_object(
     version: int,
     body: Mapping[str, Any],
     errors: Iterable[Mapping[str, Any]] = (),
+    seal: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> None:
     """What a command has found, for programs; `errors` says why it is not well, where it is not.
+    `seal` makes its `sha256`.
 
     `version` changes when a field changes its meaning.
     """
     answer = ANSWER.get()
     answer.output, answer.command, answer.version = output, command, version
     answer.body = dict(body)
-    answer.errors = [dict(one) for one in errors]
+    answer.errors, answer.seal = [dict(one) for one in errors], seal
 
 
 def error_object(

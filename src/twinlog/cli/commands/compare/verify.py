@@ -125,8 +125,7 @@ def verify(
             "deep": deep,
             "flows": [one.as_json() for one in found],
         }
-        body["sha256"] = digest({"command": "verify", "version": JSON_VERSION, **body})
-        write_object(output, "verify", JSON_VERSION, body)
+        write_object(output, "verify", JSON_VERSION, body, seal=digest)
     elif len(found) != 1:
         write_warning(answer.value)
     return answer.exit_code
