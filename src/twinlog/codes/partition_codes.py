@@ -145,8 +145,10 @@ PARTITION_CODES: Final = (
     ),
     Condition(
         codes=("START_BEYOND_END",),
-        meaning="an offset of `twinlog.start` is not in the source's log yet",
-        advice="correct it, or write `latest`",
+        meaning=(
+            "an offset of `twinlog.start`, or of the flow's group, is not in the source's log yet"
+        ),
+        advice="correct it, or write `latest`; the group's with `kafka-consumer-groups.sh`",
         retry=Retry.LATER,
     ),
     Condition(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
-from twinlog.control.groups.offset_places import Place, Places
+from twinlog.control.duties.rounds import PartitionView
+from twinlog.control.groups.offset_places import Place, Places, Views
 from twinlog.control.groups.translations import Translations
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import Run
@@ -16,6 +18,18 @@ from twinlog.mirror.map.translation import Known, Reach
 from twinlog.model import TopicId, TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def view_of(tp: TopicPartition) -> PartitionView:
+    return PartitionView(
+        source=tp,
+        target=TopicPartition(f"A.{tp.topic}", tp.partition),
+        source_topic_id=TopicId("c" * 32),
+        target_topic_id=TopicId("a" * 32),
+        next_upstream=100,
+        next_downstream=100,
+        source_end=100,
+    )
 
 
 class KnownPlaces:
@@ -26,8 +40,13 @@ class KnownPlaces:
         self.asked: list[set[TopicPartition]] = []
         self.failure: Exception | None = None
         self.topic_id = "a" * 32
+        self.copied: dict[TopicPartition, PartitionView] = {tp: view_of(tp) for tp in tps}
 
-    def find(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
+    def views(self) -> Views:
+        return dict(self.copied)
+
+    def find(self, tps: Iterable[TopicPartition], views: Views) -> dict[TopicPartition, Place]:
+        assert views == self.copied
         self.asked.append(set(tps))
         if self.failure is not None:
             raise self.failure
@@ -142,3 +161,26 @@ def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:
     found.update(now)
     assert len(places.asked) == 2
     assert found.target_ids() == {"A.orders": other}
+
+
+@pytest.mark.parametrize("what", ["released", "broken", "made anew"])
+def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
+    """Nothing is asked of a group that commits nothing: it is dropped all the same."""
+    places = KnownPlaces(FIRST, SECOND)
+    found = translations(places)
+    now: dict[str, GroupOffsets] = {
+        "a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)},
+        "b": {SECOND: Committed(offset=5)},
+    }
+    found.update(now)
+    view = places.copied.pop(FIRST)
+    places.tps.discard(FIRST)
+    if what == "broken":
+        places.copied[FIRST] = replace(view, is_broken=True)
+    elif what == "made anew":
+        places.copied[FIRST] = replace(view, source_topic_id=TopicId("d" * 32))
+    found.update(now)
+    second = TopicPartition("A.orders", 1)
+    assert offsets(found) == {("a", second): 4, ("b", second): 5}
+    assert {one.topic_partition for some in found.to_set({}).values() for one in some} == {second}
+    assert places.asked == [{FIRST, SECOND}, {FIRST}]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.groups.offset_places import Place, Places
 from twinlog.mirror.map.checkpoints import Skipped
+from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 
@@ -61,6 +62,8 @@ class Translations:
         self._groups: dict[str, _Group] = {}
         self._way_back_done: dict[Key, int] = {}
         """Commits of topics that came from the target, for which groups there were seen to."""
+        self._copies: dict[TopicPartition, PartitionKey] = {}
+        """Of the last round, those of which offsets are good."""
 
     def __iter__(self) -> Iterator[Translated]:
         for group in self._groups.values():
@@ -95,7 +98,11 @@ class Translations:
         }
 
     def update(self, now: Mapping[str, GroupOffsets]) -> None:
-        """These are all commits now."""
+        """These are all commits now. Only what is copied still, between the same two topics, keeps
+        its place: one that was released is its application's, whose groups go where they like.
+        """
+        views = self._places.views()
+        self._keep({tp: view.map_key for tp, view in views.items() if not view.is_broken})
         before, self._groups = self._groups, {}
         moved: dict[str, _Group] = {}
         for name, offsets in now.items():
@@ -104,11 +111,19 @@ class Translations:
                 group = moved[name] = _Group(offsets, _still_right(group, offsets))
             self._groups[name] = group
         wanted = {tp for group in moved.values() for tp in group.unknown}
-        places = self._places.find(wanted) if wanted else {}
+        places = self._places.find(wanted, views) if wanted else {}
         for name, group in moved.items():
             for tp in group.unknown:
                 group.translated[tp] = _translation(name, group.read[tp], places.get(tp))
             group.is_settled = all(one.is_exact for one in group.translated.values())
+
+    def _keep(self, copies: dict[TopicPartition, PartitionKey]) -> None:
+        gone = {tp for tp, copy in self._copies.items() if copies.get(tp) != copy}
+        self._copies = copies
+        for group in self._groups.values() if gone else ():
+            for tp in gone & group.translated.keys():
+                del group.translated[tp]
+                group.is_settled = False
 
     def to_set(self, before: Newest) -> dict[str, list[Checkpoint]]:
         """What groups of the target should have; `before`: what was known when we started."""

@@ -46,7 +46,20 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
 
 
 def begin_of(request: StartRequest, log_end: int) -> int:
-    """The upstream offset at which the configured start begins. Raises START_BEYOND_END."""
+    """The upstream offset at which a copy begins: where one began before, or the flow's group
+    stands; else as configured. Raises START_BEYOND_END.
+    """
+    if request.began_at > log_end:
+        raise PartitionError(
+            f"{request.source}: the copy is to begin at offset {request.began_at}, where the "
+            "flow's group stands or a former copy of this topic began, but the log ends at "
+            f"{log_end}: the source has lost records, or the group's offset is one of an earlier "
+            "topic of this name. See what the source has, then set the offset with "
+            "kafka-consumer-groups.sh --reset-offsets",
+            code="START_BEYOND_END",
+        )
+    if request.began_at >= 0:
+        return request.began_at
     if request.start.kind is StartKind.OFFSET and request.begin > log_end:
         raise PartitionError(
             f"{request.source}: twinlog.start begins at offset {request.begin}, but the log ends "

@@ -156,8 +156,7 @@ class Look:
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
         upstream, request = self.here.log_start, self.request
-        begin = request.began_at if request.began_at >= 0 else begin_of(request, self.here.log_end)
-        upstream = max(upstream, begin)
+        upstream = max(upstream, begin_of(request, self.here.log_end))
         ordinal = 0
         if self.producer is not None:
             # our id wrote here already: for a source topic of this name that was deleted since, or
