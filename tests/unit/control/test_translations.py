@@ -40,6 +40,7 @@ class KnownPlaces:
         self.asked: list[set[TopicPartition]] = []
         self.failure: Exception | None = None
         self.topic_id = "a" * 32
+        self.is_way_back = False
         self.copied: dict[TopicPartition, PartitionView] = {tp: view_of(tp) for tp in tps}
 
     def views(self) -> Views:
@@ -59,7 +60,7 @@ class KnownPlaces:
                 log_end=100,
                 known=known,
                 reach=Reach(upstream=100, downstream=100),
-                is_way_back=False,
+                is_way_back=self.is_way_back,
             )
             for tp in self.asked[-1] & self.tps
         }
@@ -184,3 +185,20 @@ def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
     assert offsets(found) == {("a", second): 4, ("b", second): 5}
     assert {one.topic_partition for some in found.to_set({}).values() for one in some} == {second}
     assert places.asked == [{FIRST, SECOND}, {FIRST}]
+
+
+def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> None:
+    """A restart knows of no commit that it was seen to: the group may have been moved back."""
+    places = KnownPlaces(FIRST)
+    places.is_way_back = True
+    found = translations(places)
+    found.update({"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}})
+    assert found.to_set(None) == {}
+    places.tps.add(SECOND)
+    found.update({"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}})
+    assert found.to_set(None) == {}, "a place that is found later is about the same commit"
+    found.update({"a": {FIRST: Committed(offset=5), SECOND: Committed(offset=4)}})
+    assert [one.upstream_offset for one in found.to_set(None)["a"]] == [5]
+    fresh = translations(places)
+    fresh.update({"a": {FIRST: Committed(offset=3)}})
+    assert "a" in fresh.to_set({}), "the checkpoints say that nothing was set before"

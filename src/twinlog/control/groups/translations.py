@@ -3,7 +3,8 @@ two changed, and what of it is still to be set there.
 
 On the way back (topics of the source that came from the target) a group's offsets are set once for
 each commit. Else two flows in both directions would undo it when somebody moves a stopped group
-back on its own cluster: its copy over there is not moved back, and would count as progress.
+back on its own cluster: its copy over there is not moved back, and would count as progress. What
+was set by earlier processes the checkpoints tell; without them the first round sets nothing there.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Translations:
         """Commits of topics that came from the target, for which groups there were seen to."""
         self._copies: dict[TopicPartition, PartitionKey] = {}
         """Of the last round, those of which offsets are good."""
+        self._has_begun = False
 
     def __iter__(self) -> Iterator[Translated]:
         for group in self._groups.values():
@@ -125,8 +127,14 @@ class Translations:
                 del group.translated[tp]
                 group.is_settled = False
 
-    def to_set(self, before: Newest) -> dict[str, list[Checkpoint]]:
-        """What groups of the target should have; `before`: what was known when we started."""
+    def to_set(self, before: Newest | None) -> dict[str, list[Checkpoint]]:
+        """What groups of the target should have; `before`: what was known when we started. None:
+        that nobody knows, so what is found in the first round counts as seen to on the way back.
+        """
+        if before is None and not self._has_begun:
+            for name, tp, one in self._all():
+                self._way_back_done[Key(name, tp)] = one.committed.offset
+        self._has_begun = True
         wanted: dict[str, list[Checkpoint]] = {}
         for name, tp, one in self._all():
             if one.checkpoint is not None and not self._is_done(name, tp, one, before):
@@ -144,10 +152,12 @@ class Translations:
             for tp, one in group.translated.items():
                 yield name, tp, one
 
-    def _is_done(self, group: str, tp: TopicPartition, one: Translated, before: Newest) -> bool:
+    def _is_done(
+        self, group: str, tp: TopicPartition, one: Translated, before: Newest | None
+    ) -> bool:
         if not one.is_way_back or one.checkpoint is None:
             return False
-        last = before.get((group, one.checkpoint.topic_partition))
+        last = (before or {}).get((group, one.checkpoint.topic_partition))
         seen = -1 if last is None else last.upstream_offset
         return self._way_back_done.get(Key(group, tp), seen) == one.committed.offset
 
