@@ -15,11 +15,12 @@ from tests.support.groups import (
     commit,
     committed,
     goes_on,
+    numbered,
     with_compaction,
     with_transactions,
 )
 from tests.support.mirror import Mirror
-from tests.support.topics import end_offsets
+from tests.support.topics import create_topic, end_offsets
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -58,4 +59,31 @@ def test_every_group_goes_on_at_exactly_the_next_record_there_and_back(
 
             eventually(is_back, what=f"{group} back on A")
             assert goes_on(pair.a, group, pair.topic) == left
+        mirror.stop()
+
+
+@pytest.mark.witness("without checkpoints a restart sets no group on the way back")
+def test_group_that_was_moved_back_stays_there_over_a_restart_without_checkpoints(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    pair = Pair(tmp_path, source_cluster, target_cluster)
+    with pair.config.open("a") as file:
+        file.write("emit.checkpoints.enabled = false\n")
+    create_topic(pair.a, pair.topic)
+    produce(pair.a, pair.topic, numbered(0, 1000))
+    group = pair.stop_at(7)
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: committed(pair.b, group, pair.remote) == 7)
+        mirror.stop()
+    commit(pair.a, group, pair.topic, 2)
+    beside, offsets = f"{pair.group}-beside", iter(range(1, 1000))
+
+    def is_set_on_a() -> bool:
+        """By a round that is not the first one."""
+        commit(pair.b, beside, pair.remote, next(offsets))
+        return committed(pair.a, beside, pair.topic) > 0
+
+    with Mirror(pair.config) as mirror:
+        eventually(is_set_on_a)
+        assert committed(pair.a, group, pair.topic) == 2
         mirror.stop()

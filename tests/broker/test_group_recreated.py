@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tests.support.client import Outgoing, eventually, produce
-from tests.support.groups import Pair, committed, goes_on
+from tests.support.groups import Pair, commit, committed, goes_on
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
+from twinlog.cli.main import run
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -57,3 +58,74 @@ def test_group_skips_nothing_in_a_topic_that_was_made_anew(
         mirror.stop()
     assert max(seen) == 20, "never where it stood in the old topic"
     assert goes_on(pair.b, group, pair.remote) == [b"%d" % n for n in range(100, 210)]
+
+
+class Beside:
+    """Another topic of the flow, whose group shows that a round of the sync has passed."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair, self._at = pair, 0
+        self._topic, self._group = f"{pair.topic}-beside", f"{pair.group}-beside"
+        create_topic(pair.a, self._topic)
+        produce(pair.a, self._topic, [Outgoing(value=b"%d" % n) for n in range(10)])
+        text = pair.config.read_text()
+        pair.config.write_text(text.replace(f"topics = {pair.topic}", f"topics = {pair.topic}.*"))
+
+    def rounds(self) -> None:
+        """Two: one may have begun before."""
+        pair = self._pair
+        remote = f"{pair.alias_a}.{self._topic}"
+        for _ in range(2):
+            self._at += 1
+            commit(pair.a, self._group, self._topic, self._at)
+            eventually(lambda: committed(pair.b, self._group, remote) == self._at)
+
+
+@pytest.mark.witness("a group's offset in a source topic made anew is none of the former copy")
+def test_commit_in_a_source_topic_made_anew_moves_nothing_on_the_former_copy(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """While the topic is paused no lane notices, and the copy may be all that is left."""
+    pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
+    create_topic(pair.a, pair.topic)
+    produce(pair.a, pair.topic, [Outgoing(value=b"%d" % n) for n in range(10)])
+    group, beside = pair.stop_at(2), Beside(pair)
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: committed(pair.b, group, pair.remote) == 2)
+        run(["topic", "pause", str(pair.config), "--topics", pair.topic])
+        mirror.eventually(lambda parts: "PAUSED" in {part.state for part in parts})
+        delete_topic(pair.a, pair.topic)
+        create_topic(pair.a, pair.topic)
+        produce(pair.a, pair.topic, [Outgoing(value=b"new")] * 10)
+        commit(pair.a, group, pair.topic, 8)
+        beside.rounds()
+        assert committed(pair.b, group, pair.remote) == 2
+        mirror.stop()
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        pytest.param(
+            "release",
+            marks=pytest.mark.witness("groups of a released topic go where they like"),
+        ),
+        "promote",
+    ],
+)
+def test_group_of_a_topic_that_was_released_may_be_rewound(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, verb: str
+) -> None:
+    pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False)
+    create_topic(pair.a, pair.topic)
+    produce(pair.a, pair.topic, [Outgoing(value=b"%d" % n) for n in range(10)])
+    group, beside = pair.stop_at(7), Beside(pair)
+    with Mirror(pair.config) as mirror:
+        eventually(lambda: committed(pair.b, group, pair.remote) == 7)
+        run(["topic", verb, str(pair.config), "--topics", pair.topic])
+        mirror.eventually(lambda parts: "RELEASED" in {part.state for part in parts})
+        beside.rounds()
+        commit(pair.b, group, pair.remote, 0)
+        beside.rounds()
+        assert committed(pair.b, group, pair.remote) == 0
+        mirror.stop()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import signal
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -22,10 +22,14 @@ from tests.support.topics import (
     alter_topic_configs,
     create_topic,
     delete_topic,
+    leader,
     partition_count,
     topic_configs,
 )
 from twinlog.cli.main import run
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.topic_admin import TopicCreation
 from twinlog.codes import PartitionState
 from twinlog.control.duties import config_sync
 from twinlog.control.duties.config_sync import ConfigSync
@@ -287,3 +291,56 @@ def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
     assert RETENTION not in topic_configs(rig.target, rig.remote)
     assert committed(rig.target, group, rig.remote) == 0
     assert len(read_all(rig.target, rig.remote)) == 30
+
+
+@pytest.mark.witness("a topic that somebody makes while we do is judged before it is begun")
+def test_topic_that_somebody_makes_at_the_same_time(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker's answer to our creation is that it exists: whose it is, is not known yet."""
+    create_topic(rig.source, rig.topic, 3)
+    ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 3) for n in range(30)]
+    produce(rig.source, rig.topic, ours)
+    create = admin.create_topic
+    theirs = [Outgoing(key=b"x", value=b"theirs", partition=0)] * 10
+    is_made: list[str] = []
+
+    def late(client: ClusterClient, name: str, **more: Any) -> TopicCreation:
+        if name == rig.remote and not is_made:
+            is_made.append(name)
+            create_topic(rig.target, rig.remote, 3)
+            produce(rig.target, rig.remote, theirs)
+        return create(client, name, **more)
+
+    monkeypatch.setattr("twinlog.survey.discovery.admin.create_topic", late)
+    with rig.mirror(keys=SYNC) as mirror:
+        parts = mirror.eventually(lambda parts: {p.code for p in parts} == {"FOREIGN_DATA"})
+        assert len(parts) == 3, "the topic as a whole"
+        mirror.stop()
+    assert [one.value for one in read_all(rig.target, rig.remote)] == [b"theirs"] * 10
+
+
+@pytest.mark.witness("a topic that cannot be read now is neither grown nor begun")
+def test_topic_whose_records_have_no_leader(
+    fault_source: LocalCluster, target3: LocalCluster, tmp_path: Path
+) -> None:
+    with Rig(fault_source, target3, tmp_path) as rig:
+        create_topic(rig.target, rig.remote, 3)
+        theirs = [Outgoing(key=b"x", value=b"theirs", partition=0)] * 10
+        produce(rig.target, rig.remote, theirs)
+        create_topic(rig.source, rig.topic, 4)
+        ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 4) for n in range(40)]
+        produce(rig.source, rig.topic, ours)
+        lost = leader(rig.target, rig.remote)
+        rig.target.kill(lost)
+        keys = SYNC | {"twinlog.state.topic.replication.factor": "3"}
+        with rig.mirror(keys=keys) as mirror:
+            parts = mirror.eventually(
+                lambda parts: len(parts) == 4 and {p.state for p in parts} == {"FAILED"}
+            )
+            assert {p.code for p in parts} == {"LEADER_NOT_AVAILABLE"}
+            rig.target.restart(lost)
+            mirror.eventually(lambda parts: {p.code for p in parts} == {"FOREIGN_DATA"})
+            mirror.stop()
+        assert partition_count(rig.target, rig.remote) == 3
+        assert [one.value for one in read_all(rig.target, rig.remote)] == [b"theirs"] * 10

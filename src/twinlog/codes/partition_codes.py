@@ -146,7 +146,7 @@ PARTITION_CODES: Final = (
     Condition(
         codes=("START_BEYOND_END",),
         meaning="an offset of `twinlog.start`, or of the source's group, is beyond the log",
-        advice="correct it, or write `latest`",
+        advice="correct it, or write `latest`; the group's with `kafka-consumer-groups.sh`",
         retry=Retry.LATER,
     ),
     Condition(

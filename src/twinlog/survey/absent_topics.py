@@ -1,4 +1,4 @@
-"""Topics of the source that should be there and are not, and what to say of them."""
+"""Topics that should be there and are not, or suddenly are, and what to say of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Final
 
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.errors import Fate, PartitionError
+from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.names.filters import TopicSelector
 from twinlog.quantities import plural
+from twinlog.wire.error_codes import TOPIC_ALREADY_EXISTS, error_for
 
 PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
@@ -46,4 +47,36 @@ def nothing_matches(flow: FlowConfig, found: ClusterMetadata) -> str:
         f"{flow.flow}: nothing is copied: {flow.flow.source} shows {many} to our user, and "
         "`topics` matches none; correct the pattern, or grant READ on what it is meant for "
         "[MATCHES_NOTHING]"
+    )
+
+
+def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
+    """Nobody made the topic, and we are told not to."""
+    return PartitionError(
+        f"{flow.flow}: topic {remote} is not there on {flow.flow.target}, and "
+        "topic.creation.enable=false: create it; its copy begins as soon as it is there",
+        code="TARGET_TOPIC_MISSING",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def target_topic_too_small(
+    flow: FlowConfig, remote: str, count: int, wanted: int
+) -> PartitionError:
+    """The source has more partitions, and we are told not to add any."""
+    return PartitionError(
+        f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
+        code="TARGET_TOPIC_TOO_SMALL",
+        fate=Fate.RETRIABLE,
+    )
+
+
+def made_meanwhile(flow: FlowConfig, remote: str) -> TwinlogError:
+    """Somebody else made it, or we did and the answer was lost: the next look judges it."""
+    return error_for(
+        TOPIC_ALREADY_EXISTS,
+        cluster=flow.flow.target,
+        doing=f"creating topic {remote}",
+        advice="somebody made it a moment ago; what it holds is looked at before it is written to",
     )

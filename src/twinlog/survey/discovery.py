@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation, TopicMetadata
 from twinlog.cluster.topics import admin
-from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.values.renames import LONGEST_NAME
 from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.names.filters import (
@@ -31,7 +31,15 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.model import TopicPartition
 from twinlog.quantities import first_few, plural
-from twinlog.survey.absent_topics import absence, absent, not_copied, nothing_matches
+from twinlog.survey.absent_topics import (
+    absence,
+    absent,
+    made_meanwhile,
+    not_copied,
+    nothing_matches,
+    target_topic_missing,
+    target_topic_too_small,
+)
 from twinlog.survey.group_starts import with_group_starts
 from twinlog.survey.rights import denied, may
 from twinlog.survey.stale_metadata import require_gone
@@ -46,6 +54,7 @@ DEFAULT_LIMIT_BYTES: Final = 1_048_588
 BEFORE_MAX: Final = "message.timestamp.before.max.ms"
 NO_LIMIT_MS: Final = (1 << 63) - 1
 AFTER_MAX: Final = "message.timestamp.after.max.ms"
+MAY_PASS: Final = {"FOREIGN_DATA", "TARGET_TOPIC_TOO_SMALL", "TOPIC_ALREADY_EXISTS"}
 HOUR_MS: Final = 3_600_000
 """The default, which `mirror.copy.partition` counts on."""
 
@@ -63,7 +72,7 @@ class TopicProblem:
 
 def may_pass(problems: Iterable[TopicProblem]) -> bool:
     """Whether one of them ends by what people or lanes do, and only another look can tell."""
-    return any(one.error.code in {"FOREIGN_DATA", "TARGET_TOPIC_TOO_SMALL"} for one in problems)
+    return any(one.error.code in MAY_PASS for one in problems)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -312,15 +321,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
             return
         if (too_long := name_too_long(flow, topic.name, remote)) is not None:
             raise too_long
-        entries = [topic_config_entry(entry) for entry in configs]
-        made = admin.create_topic(
-            target,
-            remote,
-            partitions=new_partitions(flow, topic),
-            replication_factor=flow.new_topics.replication_factor,
-            configs=ConfigPropertyFilter.of(flow).for_new_topic(entries),
-        )
-        admin.wait_for_topic(target, remote, partitions=max(made.partitions, 1))
+        _create(flow, target, topic, remote, configs)
         out.created.append(remote)
     elif not known.error and flow.same_partitions and len(known.partitions) != wanted:
         raise partitions_differ(flow, remote, len(known.partitions), wanted)
@@ -332,8 +333,28 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         raise error
     elif create:
         admin.create_partitions(target, remote, wanted)
-        admin.wait_for_topic(target, remote, partitions=wanted)
+        admin.wait_for_topic(target, remote, partitions=wanted, first=len(known.partitions))
         out.grown.append(remote)
+
+
+def _create(
+    flow: FlowConfig,
+    target: ClusterClient,
+    topic: TopicMetadata,
+    remote: str,
+    configs: Iterable[admin.ConfigEntry],
+) -> None:
+    entries = [topic_config_entry(entry) for entry in configs]
+    made = admin.create_topic(
+        target,
+        remote,
+        partitions=new_partitions(flow, topic),
+        replication_factor=flow.new_topics.replication_factor,
+        configs=ConfigPropertyFilter.of(flow).for_new_topic(entries),
+    )
+    if not made.is_new and flow.policy.kind is not PolicyKind.IDENTITY:
+        raise made_meanwhile(flow, remote)
+    admin.wait_for_topic(target, remote, partitions=max(made.partitions, 1))
 
 
 def new_partitions(flow: FlowConfig, topic: TopicMetadata) -> int:
@@ -351,28 +372,6 @@ def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
         f"{flow.flow}: {plural(len(names), 'topic')} would be created with {many}, as "
         f"num.partitions of {flow.flow.target} says, {where}: records are placed by key where the "
         f"numbers differ ({first_few(names)})"
-    )
-
-
-def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
-    """Nobody made the topic, and we are told not to."""
-    return PartitionError(
-        f"{flow.flow}: topic {remote} is not there on {flow.flow.target}, and "
-        "topic.creation.enable=false: create it; its copy begins as soon as it is there",
-        code="TARGET_TOPIC_MISSING",
-        fate=Fate.RETRIABLE,
-    )
-
-
-def target_topic_too_small(
-    flow: FlowConfig, remote: str, count: int, wanted: int
-) -> PartitionError:
-    """The source has more partitions, and we are told not to add any."""
-    return PartitionError(
-        f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
-        f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
-        code="TARGET_TOPIC_TOO_SMALL",
-        fate=Fate.RETRIABLE,
     )
 
 

@@ -64,7 +64,7 @@ class StateReader:
         self._looks = 0
         self._rows: dict[bytes, bytes | None] = {}
         self._producers: set[int] = set()
-        self._mapped: dict[bytes, bytes | None] = {}
+        self._mapped: set[tuple[bytes, bytes | None]] = set()
         self._held = False
         self._news: StateNews | None = None
         """Of the last look, while nothing was read since."""
@@ -91,7 +91,7 @@ class StateReader:
                 intents=intents,
                 producers=frozenset(self._producers),
                 has_held_producers=self._held,
-                mapped=mapped_copies(self._flow, self._mapped.items()),
+                mapped=mapped_copies(self._flow, self._mapped),
             )
         return self._news
 
@@ -104,7 +104,7 @@ class StateReader:
             elif record.key is not None and is_held_row(record.key, self._flow):
                 self._held = held_producers(record.key, record.value) is not None
             elif record.key is not None and is_mapped_row(record.key, self._flow):
-                self._mapped[record.key] = record.value
+                self._mapped.add((record.key, record.value))
             elif (producer := producer_of(record.key, record.value)) is not None:
                 self._producers.add(producer)
             self._position = record.offset + 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
-from twinlog.control.groups.offset_places import Place, Places
+from twinlog.control.duties.rounds import PartitionView
+from twinlog.control.groups.offset_places import Place, Places, Views
 from twinlog.control.groups.translations import Translations
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import Run
@@ -16,6 +18,18 @@ from twinlog.mirror.map.translation import Known, Reach
 from twinlog.model import TopicId, TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def view_of(tp: TopicPartition) -> PartitionView:
+    return PartitionView(
+        source=tp,
+        target=TopicPartition(f"A.{tp.topic}", tp.partition),
+        source_topic_id=TopicId("c" * 32),
+        target_topic_id=TopicId("a" * 32),
+        next_upstream=100,
+        next_downstream=100,
+        source_end=100,
+    )
 
 
 class KnownPlaces:
@@ -26,8 +40,14 @@ class KnownPlaces:
         self.asked: list[set[TopicPartition]] = []
         self.failure: Exception | None = None
         self.topic_id = "a" * 32
+        self.is_way_back = False
+        self.copied: dict[TopicPartition, PartitionView] = {tp: view_of(tp) for tp in tps}
 
-    def find(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
+    def views(self) -> Views:
+        return dict(self.copied)
+
+    def find(self, tps: Iterable[TopicPartition], views: Views) -> dict[TopicPartition, Place]:
+        assert views == self.copied
         self.asked.append(set(tps))
         if self.failure is not None:
             raise self.failure
@@ -40,7 +60,7 @@ class KnownPlaces:
                 log_end=100,
                 known=known,
                 reach=Reach(upstream=100, downstream=100),
-                is_way_back=False,
+                is_way_back=self.is_way_back,
             )
             for tp in self.asked[-1] & self.tps
         }
@@ -142,3 +162,43 @@ def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:
     found.update(now)
     assert len(places.asked) == 2
     assert found.target_ids() == {"A.orders": other}
+
+
+@pytest.mark.parametrize("what", ["released", "broken", "made anew"])
+def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
+    """Nothing is asked of a group that commits nothing: it is dropped all the same."""
+    places = KnownPlaces(FIRST, SECOND)
+    found = translations(places)
+    now: dict[str, GroupOffsets] = {
+        "a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)},
+        "b": {SECOND: Committed(offset=5)},
+    }
+    found.update(now)
+    view = places.copied.pop(FIRST)
+    places.tps.discard(FIRST)
+    if what == "broken":
+        places.copied[FIRST] = replace(view, is_broken=True)
+    elif what == "made anew":
+        places.copied[FIRST] = replace(view, source_topic_id=TopicId("d" * 32))
+    found.update(now)
+    second = TopicPartition("A.orders", 1)
+    assert offsets(found) == {("a", second): 4, ("b", second): 5}
+    assert {one.topic_partition for some in found.to_set({}).values() for one in some} == {second}
+    assert places.asked == [{FIRST, SECOND}, {FIRST}]
+
+
+def test_without_checkpoints_the_first_round_sets_nothing_on_the_way_back() -> None:
+    """A restart knows of no commit that it was seen to: the group may have been moved back."""
+    places = KnownPlaces(FIRST)
+    places.is_way_back = True
+    found = translations(places)
+    found.update({"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}})
+    assert found.to_set(None) == {}
+    places.tps.add(SECOND)
+    found.update({"a": {FIRST: Committed(offset=3), SECOND: Committed(offset=4)}})
+    assert found.to_set(None) == {}, "a place that is found later is about the same commit"
+    found.update({"a": {FIRST: Committed(offset=5), SECOND: Committed(offset=4)}})
+    assert [one.upstream_offset for one in found.to_set(None)["a"]] == [5]
+    fresh = translations(places)
+    fresh.update({"a": {FIRST: Committed(offset=3)}})
+    assert "a" in fresh.to_set({}), "the checkpoints say that nothing was set before"

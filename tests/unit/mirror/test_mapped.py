@@ -24,11 +24,13 @@ def test_a_topic_that_was_made_anew_is_another_copy(source: TopicId, target: Top
     assert not known.has_row(source, target, 0)
 
 
-def test_the_newest_record_counts_and_each_flow_has_its_own() -> None:
+def test_the_greatest_number_counts_and_each_flow_has_its_own() -> None:
+    """A leader that has lost its lead without knowing it says an earlier number."""
     rows = [
         noting_rows("A->B", ORDERS, COPY, 1),
         noting_rows("C->B", ORDERS, COPY, 9),
         noting_rows("A->B", ORDERS, COPY, 3),
+        noting_rows("A->B", ORDERS, COPY, 2),
     ]
     assert mapped_copies("A->B", rows).partitions == {(ORDERS, COPY): 3}
 

@@ -138,9 +138,15 @@ def _replication_error(client: ClusterClient, wanted: Message) -> ClusterError:
 
 
 def wait_for_topic(
-    client: ClusterClient, name: str, *, partitions: int = 1, timeout_s: float | None = None
+    client: ClusterClient,
+    name: str,
+    *,
+    partitions: int = 1,
+    first: int = 0,
+    timeout_s: float | None = None,
 ) -> TopicMetadata:
-    """The topic's metadata, once it has that many partitions and their leaders answer.
+    """The topic's metadata, once it has that many partitions and the leaders of those from `first`
+    on answer: the others may have lost theirs long ago.
 
     Metadata names a leader a moment before the broker knows that it is one, and refuses what is
     written.
@@ -148,7 +154,9 @@ def wait_for_topic(
 
     def look() -> TopicMetadata:
         topic = client.metadata([name], allow_missing=False).topics[name]
-        if len(topic.partitions) < partitions or any(p.leader < 0 for p in topic.partitions):
+        if len(topic.partitions) < partitions or any(
+            one.leader < 0 for one in topic.partitions if one.partition >= first
+        ):
             raise error_for(
                 LEADER_NOT_AVAILABLE, cluster=client.alias, doing=f"waiting for topic {name}"
             )
@@ -156,7 +164,8 @@ def wait_for_topic(
 
     deadline = client.deadline(timeout_s)
     topic = client.retrying(look, timeout_s=deadline.left_s)
-    tps = [TopicPartition(name, partition.partition) for partition in topic.partitions]
+    new = [one.partition for one in topic.partitions if one.partition >= first]
+    tps = [TopicPartition(name, number) for number in new]
     for answer in list_offsets(client, tps, LATEST, timeout_s=deadline.left_s).values():
         if isinstance(answer, TwinlogError):
             raise answer

@@ -26,7 +26,12 @@ from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_top
 from twinlog.mirror.state.generations import winning_claims
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
-from twinlog.survey.absent_topics import absence, absent
+from twinlog.survey.absent_topics import (
+    absence,
+    absent,
+    target_topic_missing,
+    target_topic_too_small,
+)
 from twinlog.survey.capabilities import UNTRIED
 from twinlog.survey.discovery import (
     mirrored_topics,
@@ -36,8 +41,6 @@ from twinlog.survey.discovery import (
     new_topic_configs,
     partitions_differ,
     replication_refused,
-    target_topic_missing,
-    target_topic_too_small,
 )
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import denied, may, seen_by, unseen_configs

@@ -187,7 +187,8 @@ def survey_groups(
         except Unsupported as error:
             offsets |= dict.fromkeys(shares, error)
     tps = {tp for _, some in _read(offsets) for tp in some}
-    places = Places(led, here.client, there.client).find(tps) if tps else {}
+    finder = Places(led, here.client, there.client)
+    places = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
         led=led,
         selected=tuple(selected),

@@ -16,7 +16,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.control.adopt.mm2_positions import read_positions
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, confirmed
 from twinlog.errors import Unauthorized
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.model import TopicPartition
@@ -56,16 +56,20 @@ class Mm2Positions:
             )
 
     def _round(self) -> None:
-        wanted = {
-            view.source: view.next_upstream - 1
+        views = [
+            view
             for view in self._flow.partitions()
             if view.next_upstream > 0 and not view.is_broken
-        }
-        with ClusterClient(self._flow.target) as target:
+        ]
+        with (
+            ClusterClient(self._flow.source) as source,
+            ClusterClient(self._flow.target) as target,
+        ):
             if not self._partitions:
                 found = read_positions(target, self._storage)
                 self._partitions, self._written = found.partitions, found.noted
-            due = {tp: at for tp, at in wanted.items() if self._written.get(tp) != at}
+            moved = [v for v in views if self._written.get(v.source) != v.next_upstream - 1]
+            due = {view.source: view.next_upstream - 1 for view in confirmed(moved, source, target)}
             self._write(target, due)
         self._written |= due
 

@@ -12,7 +12,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.config.flow.schema import OffsetSyncsConfig
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView, confirmed
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.offset_syncs import (
@@ -62,7 +62,8 @@ class OffsetSyncs:
     def __init__(self, flow: LedFlow, config: OffsetSyncsConfig) -> None:
         self._flow = flow
         self._config = config
-        self._client = ClusterClient(flow.target if config.on_target else flow.source)
+        self._source, self._target = ClusterClient(flow.source), ClusterClient(flow.target)
+        self._client = self._target if config.on_target else self._source
         self._topic = offset_syncs_topic(flow.config, config)
         self._written: dict[PartitionKey, _Written] = {}
         self._found: dict[TopicPartition, OffsetSync] | None = None
@@ -107,18 +108,27 @@ class OffsetSyncs:
             here = {view.map_key for view in views}
             self._written = {key: one for key, one in self._written.items() if key in here}
         now = time.monotonic()
-        syncs: list[OffsetSync] = []
+        due: dict[PartitionView, list[SyncPoint]] = {}
+        undone: dict[PartitionView, _Written] = {}
         for view in views:
             if view.map_key in maps and maps.problem(view.source) is None:
                 written = self._written.setdefault(view.map_key, _Written())
-                syncs += (
-                    OffsetSync(
-                        topic_partition=view.source,
-                        upstream_offset=point.upstream,
-                        downstream_offset=point.downstream,
-                    )
-                    for point in self._due(view, maps[view.map_key], written, now)
+                before = written.point, written.at
+                if points := self._due(view, maps[view.map_key], written, now):
+                    due[view] = points
+                    undone[view] = _Written(point=before[0], at=before[1], is_delayed=True)
+        syncs: list[OffsetSync] = []
+        for view in confirmed(due, self._source, self._target):
+            del undone[view]
+            syncs += (
+                OffsetSync(
+                    topic_partition=view.source,
+                    upstream_offset=point.upstream,
+                    downstream_offset=point.downstream,
                 )
+                for point in due[view]
+            )
+        self._written.update((view.map_key, before) for view, before in undone.items())
         self._write(syncs)
 
     def _due(
@@ -189,4 +199,5 @@ class OffsetSyncs:
             append(self._client, TopicPartition(self._topic, 0), batch)
 
     def close(self) -> None:
-        self._client.close()
+        self._source.close()
+        self._target.close()

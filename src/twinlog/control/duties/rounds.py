@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
@@ -71,6 +73,34 @@ class PartitionView:
     def map_key(self) -> PartitionKey:
         """Of its rows in the offset map."""
         return PartitionKey(self.source_topic_id, self.target_topic_id, self.source.partition)
+
+
+def confirmed(
+    views: Iterable[PartitionView], source: ClusterClient, target: ClusterClient
+) -> list[PartitionView]:
+    """Those whose two topics have the ids of the copy now. To be asked right before something is
+    written, and behind whatever was read by name: ids never come back.
+
+    A lane's position is one between two topic ids, but groups, checkpoints and MirrorMaker 2's own
+    positions go by name. Under the name there may be a topic made anew by now, whose first records
+    such a position would skip; no lane notices while it is paused.
+
+    One metadata request to each cluster, for these topics alone. Raises TwinlogError.
+    """
+    if not (views := [*views]):
+        return []
+    here = source.metadata(sorted({view.source.topic for view in views})).topics
+    there = target.metadata(sorted({view.target.topic for view in views})).topics
+    return [
+        view
+        for view in views
+        if _is_it(here.get(view.source.topic), view.source_topic_id)
+        and _is_it(there.get(view.target.topic), view.target_topic_id)
+    ]
+
+
+def _is_it(found: TopicMetadata | None, topic_id: TopicId) -> bool:
+    return found is not None and not found.error and found.topic_id == topic_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from twinlog.cluster.groups.group_offsets import (
     commit_offsets,
     is_refused_as_active,
 )
-from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
+from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
 
 MS: Final = 1000.0
@@ -43,14 +43,19 @@ class GroupCommits:
         return self._flow.config.source_group.commit_interval_ms / MS
 
     def round(self) -> None:
-        wanted = {
-            view.source: Committed(offset=view.next_upstream)
-            for view in self._flow.partitions()
-            if view.next_upstream >= 0
-        }
-        if not wanted or time.monotonic() < self._refused_until:
+        views = [view for view in self._flow.partitions() if view.next_upstream >= 0]
+        if not views or time.monotonic() < self._refused_until:
             return
-        with ClusterClient(self._flow.source) as source:
+        with (
+            ClusterClient(self._flow.source) as source,
+            ClusterClient(self._flow.target) as target,
+        ):
+            wanted = {
+                view.source: Committed(offset=view.next_upstream)
+                for view in confirmed(views, source, target)
+            }
+            if not wanted:
+                return
             found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
         errors = [found] if isinstance(found, TwinlogError) else [e for e in found.values() if e]
         if any(map(is_refused_as_active, errors)):

@@ -77,8 +77,9 @@ class CheckpointDuty:
         """Selected groups of other kinds, with the reason why they are left alone."""
         self._written: dict[tuple[str, TopicPartition], Checkpoint] | None = None
         """The newest in the topic; None: not read yet."""
-        self._before_us: dict[tuple[str, TopicPartition], Checkpoint] = {}
-        """What the topic held when we first read it."""
+        self._before_us: dict[tuple[str, TopicPartition], Checkpoint] | None = None
+        """What the topic held when we first read it; None: it is not written, or may not be read.
+        """
         self._took_s = self._asked_s = 0.0
         """The last round, and how much of it went into asking for offsets."""
         self._looked_ms = 0
@@ -178,10 +179,10 @@ class CheckpointDuty:
             if self._written is None:
                 factor = self._config.checkpoints_replication_factor
                 ensure_mm2_topic(self._target, self._topic, factor)
-                is_first = not self._before_us
-                self._written = self._read()
-                if is_first:
-                    self._before_us = dict(self._written)
+                found = self._read()
+                if self._before_us is None and found is not None:
+                    self._before_us = dict(found)
+                self._written = found or {}
             self._append(list(self._due(self._written)))
         except Unauthorized as error:
             self._flow.tell_once(
@@ -193,7 +194,7 @@ class CheckpointDuty:
             self._written = None  # the topic may have been deleted, or the last write be lost
             raise
 
-    def _read(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
+    def _read(self) -> dict[tuple[str, TopicPartition], Checkpoint] | None:
         out: dict[tuple[str, TopicPartition], Checkpoint] = {}
         try:
             for record in read_to_end(self._target, self._topic, 0):
@@ -207,6 +208,7 @@ class CheckpointDuty:
                 f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
                 f"anew: {error}; or set emit.checkpoints.enabled=false"
             )
+            return None
         return out
 
     def _due(

@@ -12,12 +12,13 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import PolicyKind
-from twinlog.control.duties.rounds import LedFlow, PartitionView
+from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.translation import (
@@ -34,6 +35,9 @@ from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.wire.error_codes import TOPIC_AUTHORIZATION_FAILED
 
 log = logging.getLogger(__name__)
+
+Views: TypeAlias = Mapping[TopicPartition, PartitionView]
+"""By source partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,21 +116,26 @@ class Places:
             for name in names
         )
 
-    def find(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
-        """The places of these source partitions; those that have none are not in the answer."""
+    def views(self) -> Views:
+        """The partitions of the flow now, and how far they are, by source partition."""
+        return {view.source: view for view in self._flow.partitions()}
+
+    def find(self, tps: Iterable[TopicPartition], views: Views) -> dict[TopicPartition, Place]:
+        """The places of these source partitions; those that have none are not in the answer.
+
+        `views` were asked for behind the offsets that are to be translated, and before this call:
+        first how far the copy is, then the map (see `mirror.map.translation`, rule A).
+        """
         wanted = set(tps)
-        # in this order: how far the copy is, then the map (see `mirror.map.translation`, rule A)
-        known = {v.source: v for v in self._flow.partitions() if v.source in wanted}
-        views = {tp: view for tp, view in known.items() if not view.is_broken}
-        back = [tp for tp in wanted if tp not in known and self._came_from_target(tp.topic)]
-        found = dict(self._forth(views))
+        asked = [views[tp] for tp in wanted if tp in views and not views[tp].is_broken]
+        back = [tp for tp in wanted if tp not in views and self._came_from_target(tp.topic)]
+        standing = confirmed(asked, self._source, self._target)
+        found = dict(self._forth({view.source: view for view in standing}))
         if back:
             found.update(self._back(back))
         return found
 
-    def _forth(
-        self, views: Mapping[TopicPartition, PartitionView]
-    ) -> Iterator[tuple[TopicPartition, Place]]:
+    def _forth(self, views: Views) -> Iterator[tuple[TopicPartition, Place]]:
         if not views:
             return
         ends = _Ends.of(self._target, [view.target for view in views.values()])

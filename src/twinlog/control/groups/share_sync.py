@@ -73,7 +73,7 @@ class ShareGroups:
             return
         self._translations.update(readable(self._flow, found))
         try:
-            self._syncer.sync(self._translations.to_set({}), self._translations.target_ids())
+            self._syncer.sync(self._translations.to_set(None), self._translations.target_ids())
         except Unsupported:
             self._leave_out(self._there)
             return

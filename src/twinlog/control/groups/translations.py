@@ -3,7 +3,8 @@ two changed, and what of it is still to be set there.
 
 On the way back (topics of the source that came from the target) a group's offsets are set once for
 each commit. Else two flows in both directions would undo it when somebody moves a stopped group
-back on its own cluster: its copy over there is not moved back, and would count as progress.
+back on its own cluster: its copy over there is not moved back, and would count as progress. What
+was set by earlier processes the checkpoints tell; without them the first round sets nothing there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.groups.offset_places import Place, Places
 from twinlog.mirror.map.checkpoints import Skipped
+from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.mm2_records import Checkpoint
 
@@ -61,6 +63,9 @@ class Translations:
         self._groups: dict[str, _Group] = {}
         self._way_back_done: dict[Key, int] = {}
         """Commits of topics that came from the target, for which groups there were seen to."""
+        self._copies: dict[TopicPartition, PartitionKey] = {}
+        """Of the last round, those of which offsets are good."""
+        self._has_begun = False
 
     def __iter__(self) -> Iterator[Translated]:
         for group in self._groups.values():
@@ -95,7 +100,11 @@ class Translations:
         }
 
     def update(self, now: Mapping[str, GroupOffsets]) -> None:
-        """These are all commits now."""
+        """These are all commits now. Only what is copied still, between the same two topics, keeps
+        its place: one that was released is its application's, whose groups go where they like.
+        """
+        views = self._places.views()
+        self._keep({tp: view.map_key for tp, view in views.items() if not view.is_broken})
         before, self._groups = self._groups, {}
         moved: dict[str, _Group] = {}
         for name, offsets in now.items():
@@ -104,14 +113,28 @@ class Translations:
                 group = moved[name] = _Group(offsets, _still_right(group, offsets))
             self._groups[name] = group
         wanted = {tp for group in moved.values() for tp in group.unknown}
-        places = self._places.find(wanted) if wanted else {}
+        places = self._places.find(wanted, views) if wanted else {}
         for name, group in moved.items():
             for tp in group.unknown:
                 group.translated[tp] = _translation(name, group.read[tp], places.get(tp))
             group.is_settled = all(one.is_exact for one in group.translated.values())
 
-    def to_set(self, before: Newest) -> dict[str, list[Checkpoint]]:
-        """What groups of the target should have; `before`: what was known when we started."""
+    def _keep(self, copies: dict[TopicPartition, PartitionKey]) -> None:
+        gone = {tp for tp, copy in self._copies.items() if copies.get(tp) != copy}
+        self._copies = copies
+        for group in self._groups.values() if gone else ():
+            for tp in gone & group.translated.keys():
+                del group.translated[tp]
+                group.is_settled = False
+
+    def to_set(self, before: Newest | None) -> dict[str, list[Checkpoint]]:
+        """What groups of the target should have; `before`: what was known when we started. None:
+        that nobody knows, so what is found in the first round counts as seen to on the way back.
+        """
+        if before is None and not self._has_begun:
+            for name, tp, one in self._all():
+                self._way_back_done[Key(name, tp)] = one.committed.offset
+        self._has_begun = True
         wanted: dict[str, list[Checkpoint]] = {}
         for name, tp, one in self._all():
             if one.checkpoint is not None and not self._is_done(name, tp, one, before):
@@ -129,10 +152,12 @@ class Translations:
             for tp, one in group.translated.items():
                 yield name, tp, one
 
-    def _is_done(self, group: str, tp: TopicPartition, one: Translated, before: Newest) -> bool:
+    def _is_done(
+        self, group: str, tp: TopicPartition, one: Translated, before: Newest | None
+    ) -> bool:
         if not one.is_way_back or one.checkpoint is None:
             return False
-        last = before.get((group, one.checkpoint.topic_partition))
+        last = (before or {}).get((group, one.checkpoint.topic_partition))
         seen = -1 if last is None else last.upstream_offset
         return self._way_back_done.get(Key(group, tp), seen) == one.committed.offset
 

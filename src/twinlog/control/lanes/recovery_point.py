@@ -59,9 +59,7 @@ class RecoveryPoint:
         """The source ended there when it was asked, and the position was known to be there then."""
         self.end, self._seen_at = end, at
         if end < upstream:
-            self.at, self.doubtful_since = None, self.doubtful_since or at
-            self.waits_since = None
-            self._pending.clear()
+            self.doubt(at)
         elif end <= max(self.upstream, 0):
             self._pending.clear()  # what was seen behind it the source has lost since
             self.at, self.was_known, self.waits_since = at, True, None
@@ -73,6 +71,12 @@ class RecoveryPoint:
             if len(self._pending) > MOST_OBSERVATIONS:
                 newest = self._pending.pop()
                 self._pending = deque([*list(self._pending)[::2], newest])
+
+    def doubt(self, at: float) -> None:
+        """What the source has by now was not what was copied, when it was asked."""
+        self.at, self.doubtful_since = None, self.doubtful_since or at
+        self.waits_since = None
+        self._pending.clear()
 
     def reach(self, upstream: int) -> None:
         """Everything below is on the target, as a lane says."""

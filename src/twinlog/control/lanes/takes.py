@@ -68,7 +68,7 @@ def take_of(
         is_picky=plan.is_picky,
         compresses=plan.compresses,
         start=start,
-        group_at=plan.begin_at,
+        group_at=_group_start(plan, maps),
         began_at=-1 if known is not None else _began_at(plan, maps),
         former=() if known is not None else former_targets(plan, maps),
         is_another=known is None and _is_another(plan, maps),
@@ -100,9 +100,9 @@ def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
     nobody looks before all that has surely arrived, and the map is read again.
     """
     moves = start.kind in (StartKind.LATEST, StartKind.TIMESTAMP)
-    if not moves or partition.plan.begin_at >= 0 or not partition.waits_s():
+    if not moves or not partition.waits_s():
         return False
-    if _key(partition.plan) in maps:
+    if _key(partition.plan) in maps or _group_start(partition.plan, maps) >= 0:
         return False
     partition.retry_at = partition.wait_until
     return True
@@ -182,6 +182,18 @@ def _began_at(plan: PartitionPlan, maps: Maps) -> int:
         for known in before
         if known.key[:3] == newest[:3] and known.key.branches == newest.branches
     )
+
+
+def _group_start(plan: PartitionPlan, maps: Maps) -> int:
+    """Where the flow's group stands; -1: nowhere, or nobody can say in which topic. Kafka keeps
+    offsets by name: where we copied an earlier topic of this name, it may be our own position there
+    that was committed a moment too late.
+    """
+    is_known = any(
+        known.topic == plan.source.topic and key.source_topic_id != plan.source_topic_id
+        for key, known in maps.items()
+    )
+    return -1 if plan.begin_at < 0 or is_known else plan.begin_at
 
 
 def former_targets(plan: PartitionPlan, maps: Maps) -> tuple[int, ...]:

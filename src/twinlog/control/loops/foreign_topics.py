@@ -16,7 +16,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
-from twinlog.errors import PartitionError, TwinlogError
+from twinlog.errors import PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.findings import Span, foreign_data, with_flow
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.copies import CopyRow
@@ -39,8 +39,11 @@ def foreign_topics(
 ) -> dict[str, TwinlogError]:
     """FOREIGN_DATA by source topic. `rows` are those of copies that may begin.
 
-    What cannot be read is left to the lanes. Under the identity policy, and where records are
-    placed by key, others may write to a topic, and what was there is left as it is.
+    A topic of which a partition cannot be read now (it has no leader) waits for the next look, with
+    that error: what it holds is not known. Without the right to read it is left to the lanes.
+
+    Under the identity policy, and where records are placed by key, others may write to a topic, and
+    what was there is left as it is.
     """
     if flow.policy.kind is PolicyKind.IDENTITY or flow.keyed_partitions:
         return {}
@@ -49,38 +52,38 @@ def foreign_topics(
         for row in rows
         if not row.begun and (found := there.topics.get(row.topic)) and not found.error
     }
-    spans = _spans(target, _partitions(there, unknown))
-    if not spans:
+    unread: dict[TopicPartition, TwinlogError] = {}
+    spans = _spans(target, _partitions(there, unknown), unread)
+    if not spans and not unread:
         return {}
     state = ((record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0))
     ours = producers_of(str(flow.flow), state)
-    others = _written_by_others(target, spans, ours)
-    mapped = _mapped(flow, there, target) if others else ()
-    if mapped is None:
-        return {}
+    others = _written_by_others(target, spans, ours, unread)
+    try:
+        mapped = _mapped(flow, there, target) if others or unread else ()
+    except TwinlogError as unsaid:
+        return dict.fromkeys((unknown[tp.topic] for tp in (*others, *unread)), unsaid)
     out: dict[str, TwinlogError] = {}
     for tp in others:
         if there.topics[tp.topic].topic_id not in mapped:
             said = with_flow(foreign_data(tp, spans[tp]), str(flow.flow))
             out.setdefault(unknown[tp.topic], PartitionError(said, code="FOREIGN_DATA"))
+    for tp, error in unread.items():
+        if there.topics[tp.topic].topic_id not in mapped:
+            out.setdefault(unknown[tp.topic], error)
     return out
 
 
-def _mapped(
-    flow: FlowConfig, there: ClusterMetadata, target: ClusterClient
-) -> Collection[TopicId] | None:
-    """Topics of which the offset map has a row: copies, whatever the state topic has lost. None:
-    some of it cannot be read, so that nobody can say.
+def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:
+    """Topics of which the offset map has a row: copies, whatever the state topic has lost. Raises
+    TwinlogError where some of it cannot be read, so that nobody can say.
     """
     name = offset_map_topic(flow.flow.source)
     found = there.topics.get(name)
     if found is None or found.error:
         return ()
     maps = MapReader(target, name, len(found.partitions)).read()
-    try:
-        maps.require_all()
-    except TwinlogError:
-        return None
+    maps.require_all()
     return {key.target_topic_id for key in maps}
 
 
@@ -92,31 +95,48 @@ def _partitions(there: ClusterMetadata, topics: Iterable[str]) -> list[TopicPart
     ]
 
 
-def _spans(target: ClusterClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, Span]:
-    """The offsets of those that hold something."""
+def _spans(
+    target: ClusterClient,
+    tps: Collection[TopicPartition],
+    unread: dict[TopicPartition, TwinlogError],
+) -> dict[TopicPartition, Span]:
+    """The offsets of those that hold something; errors of the others go to `unread`."""
     if not tps:
         return {}
     starts, ends = admin.list_offsets(target, tps, admin.EARLIEST), admin.log_ends(target, tps)
     spans: dict[TopicPartition, Span] = {}
     for tp in tps:
         start, end = starts[tp], ends[tp]
-        if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
-            continue
-        if end.end_offset > start.offset:
+        if isinstance(start, TwinlogError):
+            _note(unread, tp, start)
+        elif isinstance(end, TwinlogError):
+            _note(unread, tp, end)
+        elif end.end_offset > start.offset:
             spans[tp] = Span(start.offset, end.end_offset)
     return spans
 
 
 def _written_by_others(
-    target: ClusterClient, spans: dict[TopicPartition, Span], ours: Collection[int]
+    target: ClusterClient,
+    spans: dict[TopicPartition, Span],
+    ours: Collection[int],
+    unread: dict[TopicPartition, TwinlogError],
 ) -> list[TopicPartition]:
     """By the first batch: behind one of ours a lane finds what is wrong."""
     out: list[TopicPartition] = []
     answers = fetch_records(target, {tp: (span.first, ONE_BATCH) for tp, span in spans.items()})
     for tp, answer in answers.items():
         if isinstance(answer, TwinlogError):
+            _note(unread, tp, answer)
             continue
         first = next((header for header, _ in read_headers(answer.records)), None)
         if first is not None and (first.magic < 2 or first.producer_id not in ours):
             out.append(tp)
     return out
+
+
+def _note(
+    unread: dict[TopicPartition, TwinlogError], tp: TopicPartition, error: TwinlogError
+) -> None:
+    if not isinstance(error, Unauthorized):
+        unread[tp] = error

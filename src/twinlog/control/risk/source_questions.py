@@ -15,7 +15,7 @@ from twinlog.cluster.topics.producer_expiry import longest_transaction
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel
 from twinlog.control.risk.held_back import OpenOnes
 from twinlog.errors import Disconnected, Unauthorized
-from twinlog.model import TopicPartition
+from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.open_transactions import open_transactions
 from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.source_retention import retentions
@@ -39,6 +39,12 @@ class SourceQuestions:
         """Where their logs end now."""
         with self._asking() as client:
             return known_offsets(client, partitions, admin.LATEST)
+
+    def ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
+        """The ids of the topics now, of those that are there."""
+        with self._asking() as client:
+            found = client.metadata(sorted(topics), timeout_s=WITHIN_S).topics
+            return {name: one.topic_id for name, one in found.items() if not one.error}
 
     def readable_ends(
         self, partitions: Iterable[TopicPartition]

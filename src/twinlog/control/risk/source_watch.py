@@ -6,7 +6,7 @@ how long they are kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from twinlog.control.duties.background import Background
@@ -18,7 +18,7 @@ from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
-from twinlog.model import TopicPartition
+from twinlog.model import TopicId, TopicPartition
 
 ASK_EVERY_S: Final = 1.0
 SHARE_OF_TIME: Final = 0.05
@@ -42,6 +42,9 @@ class Source(Protocol):
     def ends(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Where their logs end now, of those that can be asked."""
 
+    def ids(self, topics: Iterable[str]) -> Mapping[str, TopicId]:
+        """The ids of those topics that are there now."""
+
     def readable_ends(self, partitions: Iterable[TopicPartition]) -> Offsets | None:
         """How far they can be copied now; None: to their ends."""
 
@@ -60,6 +63,7 @@ class _Answers:
     ends: Offsets
     readable: Offsets
     starts: Offsets
+    ids: Mapping[str, TopicId]
     retentions: Mapping[str, int] | None
     open_ones: OpenOnes | None
 
@@ -89,7 +93,9 @@ class SourceWatch:
         if self._is_asking or now < self._next_ask or self.run.is_stopping:
             return
         every = self.run.partitions.items()
-        wanted = {tp: one.recovery.upstream for tp, one in every if _is_followed(one)}
+        followed = {tp: one for tp, one in every if _is_followed(one)}
+        wanted = {tp: one.recovery.upstream for tp, one in followed.items()}
+        ids = {tp: one.plan.source_topic_id for tp, one in followed.items()}
         behind = self._behind(now)
         topics = {tp.topic for tp in behind}
         asks_retentions = bool(topics) and now >= self._next_retentions
@@ -102,10 +108,13 @@ class SourceWatch:
         def ask() -> _Answers:
             ends = self.source.ends(wanted) if wanted else {}
             readable = self.source.readable_ends(wanted) if wanted else None
+            starts = self.source.starts(behind) if behind else {}
             return _Answers(
                 ends=ends,
                 readable=ends if readable is None else readable,
-                starts=self.source.starts(behind) if behind else {},
+                starts=starts,
+                # behind them: ids never come back, so those of now were those of then
+                ids=self.source.ids({tp.topic for tp in wanted}) if wanted else {},
                 retentions=self.source.retentions(topics) if asks_retentions else None,
                 open_ones=self.source.open_ones(held_back) if held_back else None,
             )
@@ -113,6 +122,7 @@ class SourceWatch:
         def found(answers: _Answers) -> None:
             took_s = self.run.clock.monotonic() - now
             self._done(now, min(took_s / SHARE_OF_TIME, LONGEST_PAUSE_S))
+            answers = self._of_these(answers, ids, asked_at)
             self._take(answers, wanted, asked_at)
             self._held_back.see(answers.ends, answers.readable)
             if answers.open_ones is not None:
@@ -136,6 +146,25 @@ class SourceWatch:
             elif self.run.clock.boot() - (one.recovery.at or 0.0) > BEHIND_FOR_S:
                 behind.append(tp)
         return behind
+
+    def _of_these(
+        self, answers: _Answers, ids: Mapping[TopicPartition, TopicId], asked_at: float
+    ) -> _Answers:
+        """What was answered of the topics that are copied: offsets go by name, and of a topic made
+        anew nothing is on the target.
+        """
+        same = {tp for tp, topic_id in ids.items() if answers.ids.get(tp.topic) == topic_id}
+        for tp in answers.ends.keys() & ids.keys() - same:
+            one = self.run.partitions.get(tp)
+            if one is not None and one.plan.source_topic_id == ids[tp]:
+                one.recovery.doubt(asked_at)
+
+        def of(found: Offsets) -> Offsets:
+            return {tp: offset for tp, offset in found.items() if tp in same}
+
+        return replace(
+            answers, ends=of(answers.ends), readable=of(answers.readable), starts=of(answers.starts)
+        )
 
     def _take(self, answers: _Answers, wanted: Offsets, asked_at: float) -> None:
         for tp, end in answers.ends.items():

@@ -48,9 +48,17 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
 
 def begin_of(request: StartRequest, log_end: int) -> int:
     """The upstream offset at which the copy begins. Raises START_BEYOND_END."""
-    for begun in (request.siblings_at, request.began_at):
-        if begun >= 0:
-            return begun
+    if request.siblings_at >= 0:
+        return request.siblings_at
+    if request.began_at > log_end:
+        raise PartitionError(
+            f"{request.source}: a former copy of this topic began at offset {request.began_at}, "
+            f"but the log ends at {log_end}: the source has lost records; see what it has before "
+            "anything is copied",
+            code="START_BEYOND_END",
+        )
+    if request.began_at >= 0:
+        return request.began_at
     if request.group_at > log_end:
         raise PartitionError(
             f"{request.source}: the source's consumer group stands at offset {request.group_at}, "

@@ -7,7 +7,8 @@ ids: a topic that is made anew on either side is another one.
 
 - Dies before the record: the next round writes it. Dies behind it, or its answer is lost: it is
   written once more, and says the same.
-- A zombie writes an older record: it says fewer partitions, never more than there were.
+- A zombie writes an older record: it says fewer partitions, never more than there were. So the
+  greatest number counts, as long as compaction leaves its record.
 - The state topic loses the record: less is known, as before it was written.
 
 `map-lost` (`generations.losing_map`) says the same of all partitions of a topic, when the map topic
@@ -60,7 +61,7 @@ def is_mapped_row(key: bytes, flow: str) -> bool:
 
 
 def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> MappedCopies:
-    """What is noted of a flow, from (key, value) in log order."""
+    """What is noted of a flow, from (key, value) in any order."""
     out = MappedCopies()
     for key, value in records:
         if key is None or value is None:
@@ -69,7 +70,8 @@ def mapped_copies(flow: str, records: Iterable[tuple[bytes | None, bytes | None]
         if parts[1] != flow:
             continue
         if parts[2] == _KIND:
-            out.partitions[TopicId(parts[3]), TopicId(parts[4])] = int(fields["partitions"])
+            copy, count = (TopicId(parts[3]), TopicId(parts[4])), int(fields["partitions"])
+            out.partitions[copy] = max(count, out.partitions.get(copy, 0))
         elif parts[2] == _LOST:
             out.lost |= set(map(TopicId, fields["targets"]))
     return out

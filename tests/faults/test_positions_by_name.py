@@ -1,0 +1,104 @@
+"""A topic is made anew under its name: no position of the former one is taken for one of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.client import eventually
+from tests.support.groups import commit, committed
+from tests.support.led_flow import led_flow
+from tests.support.rig import Rig
+from tests.support.topics import create_topic, delete_topic
+from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.control.duties.offset_syncs import OffsetSyncs
+from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
+from twinlog.control.duties.source_group import GroupCommits
+from twinlog.mirror.map.offset_map import ChunkRow, PartitionMap, Run, Term
+from twinlog.mirror.names.filters import offset_syncs_topic
+from twinlog.survey.map_reader import Maps
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+
+def anew(rig: Rig, side: str) -> None:
+    cluster, topic = (rig.source, rig.topic) if side == "source" else (rig.target, rig.remote)
+    delete_topic(cluster, topic)
+    create_topic(cluster, topic)
+
+
+def led_to(led: LedFlow, offset: int) -> LedFlow:
+    """The same flow, whose lane has copied its only partition as far as that."""
+    (view,) = led.partitions()
+    view = replace(view, next_upstream=offset, next_downstream=offset, source_end=offset)
+    topic, term = view.source.topic, Term(1, 0)
+    known = PartitionMap(key=view.map_key, topic=topic)
+    runs = (Run(0, 0, 0),)
+    known.apply(ChunkRow(key=view.map_key, term=term, chunk=0, topic=topic, runs=runs))
+    maps = Maps({view.map_key: known}, {}, 8)
+    return replace(led, partitions=lambda: (view,), read_map=lambda: maps)
+
+
+@pytest.mark.witness("a position by name is no start in a topic made anew")
+def test_late_commit_of_a_former_topic_is_no_start(rig: Rig) -> None:
+    """Kafka drops the offsets of a deleted topic; one that a leader commits a moment later stays,
+    and would skip the first records of the new topic.
+    """
+    group = f"mm1-{rig.alias}"
+    keys = {"twinlog.source.group.id": group}
+    rig.create()
+    rig.put(range(20))
+    rig.copy_once(keys)
+    anew(rig, "source")
+    rig.put(range(100, 150))
+    commit(rig.source, group, rig.topic, 20)
+    delete_topic(rig.target, rig.remote)  # as SOURCE_RECREATED says, the export apart
+    rig.copy_once(keys)
+    assert rig.numbers() == list(range(100, 150))
+
+
+@pytest.mark.witness("positions are written between the topics of the copy alone")
+def test_position_of_a_former_topic_is_written_nowhere(rig: Rig) -> None:
+    position_is_written_nowhere(rig, "source")
+
+
+def test_position_in_a_former_remote_topic_is_written_nowhere(rig: Rig) -> None:
+    position_is_written_nowhere(rig, "target")
+
+
+def position_is_written_nowhere(rig: Rig, side: str) -> None:
+    group = f"mm1-{rig.alias}"
+    rig.create()
+    create_topic(rig.target, rig.remote)
+    led, _ = led_flow(rig.config({"twinlog.source.group.id": group}))
+    before, later = led_to(led, 20), led_to(led, 25)
+    config = led.config.offset_syncs
+    assert config is not None
+
+    def synced() -> int:
+        with ClusterClient(led.source) as source:
+            return len([*read_to_end(source, offset_syncs_topic(led.config, config), 0)])
+
+    def told(flow: LedFlow) -> None:
+        GroupCommits(flow).round()
+        syncs = OffsetSyncs(flow, config)
+        syncs.round()
+        syncs.close()
+
+    def confirmed_now(flow: LedFlow) -> list[PartitionView]:
+        with ClusterClient(led.source) as source, ClusterClient(led.target) as target:
+            return confirmed(flow.partitions(), source, target)
+
+    told(before)
+    assert committed(rig.source, group, rig.topic) == 20
+    assert (count := synced())
+    assert confirmed_now(before)
+    anew(rig, side)
+    if side == "source":
+        eventually(lambda: committed(rig.source, group, rig.topic) == -1)
+    told(later)
+    assert committed(rig.source, group, rig.topic) == (-1 if side == "source" else 20)
+    assert synced() == count
+    assert confirmed_now(later) == []
