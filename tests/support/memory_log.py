@@ -269,7 +269,8 @@ class LaggingLog(MemoryLog):
     def ends(self) -> LogEnds:
         # a class with slots is made anew by its decorator: no bare super() here
         ends = MemoryLog.ends.__get__(self)
-        return replace(ends, high_watermark=self.end - self.behind)
+        found: LogEnds = replace(ends, high_watermark=self.end - self.behind)
+        return found
 
 
 def _with_bits(batch: bytearray, bits: int) -> bytearray:
