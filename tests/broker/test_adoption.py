@@ -23,7 +23,7 @@ from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
 from twinlog.control.adopt import adoption
 from twinlog.control.duties.mm2_positions import Mm2Positions
-from twinlog.errors import AdoptionRefused
+from twinlog.errors import AdoptionRefused, Fate, PartitionError
 from twinlog.mirror.names.naming import DefaultReplicationPolicy, offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -73,6 +73,96 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
     left.note(5)
     assert left.adopt().code == ""
     assert left.values() == values([*wrote, *range(14, 30)]), "nothing is repaired"
+
+
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+@pytest.mark.witness("what MirrorMaker 2 copied and cannot be taken over does not begin anew")
+def test_behind_an_application_s_record_nothing_begins_anew(left: Left) -> None:
+    left.policy = IDENTITY
+    left.write_file()
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing([*range(10), 77]))
+    left.note(9)
+    found = left.adopt()
+    assert (found.state, found.code) == ("FAILED", "MM2_PLACE_UNKNOWN"), found.message
+    assert "do not delete it" in found.message
+    assert left.values() == values([*range(10), 77])
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted", "not noted"])
+def test_what_was_deleted_on_the_target_was_copied_all_the_same(left: Left, *, noted: bool) -> None:
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    if noted:
+        left.note(9)
+    delete_records(left.target, left.remote, before=10)
+    found = left.adopt()
+    assert found.code == ("" if noted else "MM2_PLACE_UNKNOWN"), found.message
+    assert left.values() == (values(range(10, 30)) if noted else [])
+
+
+def test_by_key_nothing_that_mirror_maker_2_copied_begins_anew(left: Left) -> None:
+    left.policy = IDENTITY
+    left.write_file("twinlog.target.partitions = keyed")
+    create_topic(left.target, left.remote, 3)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    found = left.adopt()
+    assert (found.state, found.code) == ("FAILED", "PARTITIONS_DIFFER"), found.message
+    assert sorted(v for n in range(3) for v in left.values(n) if v) == sorted(values(range(10)))
+
+
+def has_no_leader(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """The first questions to a source's leader are answered as of a partition without one."""
+    ask, asked = adoption.Adopter._offsets, []
+
+    def once(self: adoption.Adopter, tp: TopicPartition, when: int) -> tuple[int]:
+        asked.append(tp)
+        if len(asked) <= times:
+            raise PartitionError(f"{tp}: no leader", code="NO_LEADER", fate=Fate.RETRIABLE)
+        return ask(self, tp, when)
+
+    monkeypatch.setattr(adoption.Adopter, "_offsets", once)
+
+
+@pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
+def test_an_error_that_passes_is_no_reason_to_begin_anew(
+    left: Left, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    left.policy = policy
+    left.write_file()
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    has_no_leader(monkeypatch, 2)
+    found = left.adopt()
+    assert (found.state, found.code) == ("FAILED", "NO_LEADER"), found.message
+    assert left.values() == values(range(10))
+    monkeypatch.undo()
+    monkeypatch.setattr(adoption, "QUIET_S", 0.2)
+    has_no_leader(monkeypatch, 3)
+    with Mirror(left.file, adopt_mm2=True) as mirror:
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
+        mirror.stop()
+    assert left.values() == values(range(30)), "it is looked at again, and adopted"
+
+
+def test_a_topic_that_is_found_later_is_adopted(left: Left) -> None:
+    """It was not there in the first look."""
+    left.write_file("refresh.topics.interval.seconds = 1")
+    delete_topic(left.source, left.topic)
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    with Mirror(left.file, adopt_mm2=True) as mirror:
+        eventually(lambda: mirror.snapshots, what="the flow runs")
+        create_topic(left.source, left.topic)
+        produce(left.source, left.topic, outgoing(range(30)))
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
+        mirror.stop()
+    assert left.values() == values(range(30))
 
 
 def test_killed_before_it_noted_anything(left: Left) -> None:
@@ -138,21 +228,22 @@ def test_records_of_somebody_else_are_not_taken_over(
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing([*range(10), 77]))
     left.note(9)
-    assert left.adopt().code == "FOREIGN_DATA"
+    assert left.adopt().code == "MM2_PLACE_UNKNOWN"
     assert left.values() == values([*range(10), 77])
     assert left.noted() == [9]
     assert "its last record, at offset 10, is none of" in caplog.text
 
 
-def test_records_that_the_source_deleted_before_they_were_copied(
-    left: Left, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
+def test_records_that_the_source_deleted_before_they_were_copied(left: Left, policy: str) -> None:
+    left.policy = policy
+    left.write_file()
     create_topic(left.target, left.remote)
     produce(left.target, left.remote, outgoing(range(10)))
     left.note(9)
     delete_records(left.source, left.topic, before=15)
-    assert left.adopt().code == "FOREIGN_DATA"
-    assert "[SOURCE_TRUNCATED]" in caplog.text
+    assert left.adopt().code == "SOURCE_TRUNCATED"
+    assert left.values() == values(range(10))
     left.write_file("twinlog.source.loss = accept")
     assert left.adopt().code == ""
     assert left.values() == values([*range(10), *range(15, 30)])
@@ -219,19 +310,18 @@ def test_topic_that_was_made_anew_since_begins_where_our_copy_began(left: Left) 
 
 
 def test_topics_placed_by_key_are_left_to_their_own_start(left: Left) -> None:
-    """MirrorMaker 2 places nothing by key: what lies there is not looked through for its records,
-    and the copy begins behind it.
+    """What lies there is not looked through for records of a MirrorMaker 2 that noted nothing: the
+    copy begins behind it.
     """
     remote_partitions = 3
-    left.policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    left.policy = IDENTITY
     left.write_file("twinlog.target.partitions = keyed")
     create_topic(left.target, left.remote, remote_partitions)
     produce(left.target, left.remote, outgoing([77]))
-    left.note(9)
     assert left.adopt().code == ""
     copied = [values_of for n in range(remote_partitions) for values_of in left.values(n)]
     assert Counter(copied) == Counter([b"v77", *values(range(30))])
-    assert left.noted() == [9, 29], "all of it is there: MirrorMaker 2 may go on behind it"
+    assert left.noted() == [29], "all of it is there: MirrorMaker 2 may go on behind it"
 
 
 def test_process_that_lost_the_lead_notes_nothing_at_its_end(

@@ -208,7 +208,7 @@ class Assignments:
             term=take.term,
             runs=runs,
             producer_id=self._work.producer_id,
-            mark=None if take.mark is None else take.mark._replace(is_final=found.taken_over),
+            mark=found.mark(take.mark),
             fingerprint=take.fingerprints.get(runs[-1].ordinal),
             # even when there is nothing to copy yet: the very first row, and what the map had wrong
             dirty=not take.runs or bool(found.jumps),

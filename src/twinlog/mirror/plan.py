@@ -11,6 +11,16 @@ FOREVER: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a partition that has no row in the offset map must not begin as a new one."""
+
+    code: str
+    message: str
+    is_retriable: bool
+    """It may pass: topics are looked for again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
     """One partition that is to be mirrored, as topic discovery found it."""
 
@@ -36,3 +46,10 @@ class PartitionPlan:
     """The state topic knows that its copy had a row in the offset map (`mirror.state.mapped`)."""
     begin_at: int = -1
     """Upstream offset at which a partition starts that was never copied; -1: as configured."""
+    refusal: Refusal | None = None
+    """It was copied before, by a MirrorMaker 2 (`control.adopt.take_over`)."""
+
+    @property
+    def may_pass(self) -> bool:
+        """A look for topics may find that it may begin."""
+        return self.refusal is not None and self.refusal.is_retriable

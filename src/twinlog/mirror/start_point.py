@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.mirror.map.offset_map import Run
+from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.wire.recompress import Recompression
 
 EXPIRY_MARGIN_MS: Final = 3_600_000
@@ -50,6 +50,15 @@ class StartPoint:
     """Runs before `ordinal` that the map has wrong: others wrote between our records, or were
     first.
     """
+
+    def mark(self, known: Mark | None) -> Mark | None:
+        """The mark with which the copy begins; `known`: the map's, from before the look.
+
+        A final one is where this look found our end: an older one says less.
+        """
+        if self.taken_over:
+            return Mark(self.ordinal, self.k + self.ordinal, is_final=True)
+        return None if known is None else known._replace(is_final=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from twinlog.control.lanes.partitions import Partition
-from twinlog.control.lanes.takes import former_targets, put_off, take_of
-from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
-from twinlog.mirror.plan import PartitionPlan
+from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.lanes.takes import former_targets, may_begin, put_off, take_of
+from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, PartitionMap, Run, Term, fold
+from twinlog.mirror.plan import PartitionPlan, Refusal
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
 
 LATEST = StartAt(StartKind.LATEST)
@@ -30,6 +30,28 @@ def partition(*, begin_at: int = -1, waits: bool = True) -> Partition:
         ),
         wait_until=now + (60 if waits else -1),
     )
+
+
+REFUSAL = Refusal(code="MM2_PLACE_UNKNOWN", message="said", is_retriable=False)
+
+
+def test_who_is_refused_does_not_begin_and_says_why() -> None:
+    free, refused, passing = partition(), partition(), partition()
+    refused.plan = replace(refused.plan, refusal=REFUSAL)
+    passing.plan = replace(passing.plan, refusal=replace(REFUSAL, is_retriable=True))
+    assert may_begin([free, refused, passing], {}) == [free]
+    assert [one.placement for one in (refused, passing)] == [Placement.FAILED, Placement.PENDING]
+    assert [one.plan.may_pass for one in (free, refused, passing)] == [False, False, True]
+    assert refused.failure is not None
+    assert (refused.failure.code, refused.failure.message) == ("MM2_PLACE_UNKNOWN", "said")
+
+
+def test_a_row_of_the_map_counts_more_than_a_refusal_that_is_older() -> None:
+    one = partition()
+    one.plan = replace(one.plan, refusal=REFUSAL)
+    key = PartitionKey(one.plan.source_topic_id, one.plan.target_topic_id, 0)
+    row = ChunkRow(key=key, term=Term(1, -1), chunk=0, topic="orders", runs=(Run(0, 7, 7),))
+    assert may_begin([one], fold([row])) == [one]
 
 
 @pytest.mark.parametrize("start", [LATEST, StartAt(StartKind.TIMESTAMP, 1_793_491_200_000)])

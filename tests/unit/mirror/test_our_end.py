@@ -463,6 +463,42 @@ def test_a_stranger_behind_us_and_more_at_the_source() -> None:
     assert copy.starts() == "TAKEN_OVER"
 
 
+@pytest.mark.parametrize("between", [STRANGER, OTHER_FLOW], ids=["stranger", "other flow"])
+def test_what_is_called_final_is_where_the_look_found_our_end(between: int) -> None:
+    copy = Copy(Kind.SHARED, made=8)
+    copy.ours(0, 5)
+    copy.marked()
+    copy.theirs(1, between)
+    copy.ours(5, 3)
+    copy.theirs(1)
+    copy.forgotten()
+    found = copy.starts()
+    assert isinstance(found, StartPoint)
+    assert (found.ordinal, found.taken_over) == (8, True)
+    copy.mark = found.mark(copy.mark)
+    assert copy.mark == Mark(8, 9, is_final=True)
+    assert resumes(copy.starts()) == (8, 8)
+
+
+def test_a_copy_that_was_taken_over_passes_no_open_transaction() -> None:
+    copy = Copy(Kind.SHARED, made=10)
+    copy.rules = replace(copy.rules, read_committed=True)
+    copy.ours(0, 10)
+    copy.marked()
+    copy.theirs(5)
+    copy.source.write([record(number) for number in range(10, 13)], producer_id=5)
+    found = copy.starts()
+    assert isinstance(found, StartPoint)
+    assert (found.taken_over, found.upstream) == (True, 10)
+    copy.source.finish(5, NOW, commit=False)
+    found = copy.starts()
+    assert isinstance(found, StartPoint)
+    assert (found.taken_over, found.upstream) == (True, 14), "markers are passed"
+    copy.source.write([record(14)], producer_id=5)
+    copy.source.finish(5, NOW, commit=True)
+    assert copy.starts() == "TAKEN_OVER"
+
+
 def test_a_stranger_means_nothing_in_a_keyed_topic() -> None:
     copy = Copy(Kind.KEYED)
     copy.ours(0, 10)

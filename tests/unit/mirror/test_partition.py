@@ -145,6 +145,21 @@ def test_higher_offset_than_k_promises_is_extra_records() -> None:
     assert f"[{K}, {K + 3})" in copy.trouble.message
 
 
+@pytest.mark.parametrize("alone", [True, False], ids=["own", "shared"])
+@pytest.mark.parametrize("distance", [-3, 7])
+def test_a_repeat_is_one_wherever_it_lies(*, alone: bool, distance: int) -> None:
+    """A lane thought dead wrote these sequences, behind records of others: not our records."""
+    copy = a_copy(alone=alone)
+    copy.on_fetched(fetched(batch(0, 5)), (), NOW)
+    sent(copy)
+    copy.on_produced(
+        error=0, base_offset=K + distance, log_append_time_ms=NOW - 5000, message=None, now_ms=NOW
+    )
+    assert copy.trouble is not None
+    assert copy.trouble.code == "OTHER_WRITER"
+    assert copy.acked_ordinal == 0
+
+
 def test_answer_of_a_repeat_that_we_did_not_send_means_another_writer() -> None:
     copy = a_copy()
     copy.on_fetched(fetched(batch(0, 1, timestamp=NOW - 5)), (), NOW)

@@ -11,8 +11,8 @@ In order, and only while we lead the flow:
    with what MirrorMaker 2's offset syncs tell of the records before it (`mirror.map.mm2_offsets`).
 
 From the row on it is a partition like any other: what stands before it in the target is not ours,
-and whoever writes behind it is noticed. A partition whose place is not found is left as it is, with
-a line that says why.
+and whoever writes behind it is noticed. A partition whose place is not found does not begin,
+and says why (`control.adopt.take_over`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.logs.offsets import EARLIEST, LATEST, Isolation, list_offsets
 from twinlog.cluster.topics.internal_log import append, ends_of_logs
 from twinlog.config.flow.offset_storage import OffsetStorage
-from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.control.adopt.mm2_positions import Positions, read_positions
 from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
 from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
@@ -99,8 +99,8 @@ class Adoption:
     """What is taken over from a MirrorMaker 2."""
 
     partitions: tuple[Adopted, ...] = ()
-    problems: tuple[TwinlogError, ...] = ()
-    """Of partitions that cannot be."""
+    refused: Mapping[TopicPartition, TwinlogError] = field(default_factory=dict)
+    """Why others cannot be, by source partition."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -113,7 +113,7 @@ class Adoption:
         for one in self.partitions:
             yield from one.lines()
         yield from self.notes
-        for problem in self.problems:
+        for problem in self.refused.values():
             yield f"not taken over from MirrorMaker 2: {problem}"
 
     def rows(self, generation: int, producer_id: int) -> Iterator[ChunkRow]:
@@ -169,6 +169,8 @@ class Adopter:
     committed: bool
     """MirrorMaker 2 copied no records of transactions that were rolled back."""
     accept_loss: bool = False
+    is_shared: bool = False
+    """Topics keep their names: they are applications' as well."""
     _source_may_lack: set[str] = field(default_factory=set)
     """Topics that are compacted, among those that are taken over."""
     _target_may_lack: set[str] = field(default_factory=set)
@@ -185,11 +187,13 @@ class Adopter:
             for plan in plans
             if self._is_due(plan, maps, positions, starts[plan.target], ends[plan.target])
         ]
-        problems: list[TwinlogError] = []
+        refused: dict[TopicPartition, TwinlogError] = {}
+        for plan in plans:
+            if plan.targets and self._is_anew(plan, maps) and plan.source in positions.noted:
+                refused[plan.source] = self._by_key(plan, positions.noted[plan.source])
         if due:
-            strange = self._refuse_growing(due, maps, positions, ends)
-            problems += strange.values()
-            due = [plan for plan in due if plan.source not in strange]
+            refused |= self._refuse_growing(due, maps, positions, ends)
+            due = [plan for plan in due if plan.source not in refused]
         if due:
             topics = ({plan.source.topic for plan in due}, {plan.target.topic for plan in due})
             self._source_may_lack = may_lack_offsets(self.source, topics[0])
@@ -208,14 +212,14 @@ class Adopter:
                     )
                 )
             except TwinlogError as error:
-                problems.append(error)
+                refused[plan.source] = error
         notes = [
             f"{self.flow}: offset syncs of MirrorMaker 2 are not known, so groups behind the place "
             f"of the take-over are translated to the beginning of the remote topic: {unread}"
         ]
         return Adoption(
             partitions=tuple(adopted),
-            problems=tuple(problems),
+            refused=refused,
             notes=tuple(notes if unread else ()),
         )
 
@@ -242,15 +246,28 @@ class Adopter:
             if plan.targets:
                 return False  # MirrorMaker 2 places nothing by key
             if end > start or plan.source not in positions.noted:
-                return end > start
-            # what is noted of a partition that we copied before is from us, and says nothing of a
-            # target topic that was made anew since
-            return not any(
-                one.runs and (one.topic, key.partition) == plan.source for key, one in maps.items()
-            )
+                return end > 0  # what it held may be deleted, and was copied all the same
+            return self._is_anew(plan, maps)
         ours_from = max(start, known.runs[0].downstream)
         begin = max(ours_from, end - TAIL_RECORDS)
         return begin < end and self._is_anothers(plan.target, begin, end, known.producers)
+
+    def _is_anew(self, plan: PartitionPlan, maps: Maps) -> bool:
+        """No partition of this name was ever ours. Else what is noted of it is from us, and says
+        nothing of a target topic that was made anew since.
+        """
+        return not any(
+            one.runs and (one.topic, key.partition) == plan.source for key, one in maps.items()
+        )
+
+    def _by_key(self, plan: PartitionPlan, noted: int) -> PartitionError:
+        return PartitionError(
+            f"{plan.source}: MirrorMaker 2 copied it up to offset {noted} and kept its partitions; "
+            f"by key (twinlog.target.partitions) all of it would come to {plan.target.topic} a "
+            "second time: give that topic as many partitions as the source's, or leave the topic "
+            "out of the flow with topics.exclude",
+            code="PARTITIONS_DIFFER",
+        )
 
     def _is_anothers(self, tp: TopicPartition, begin: int, end: int, ours: set[int]) -> bool:
         """The last data in a topic that we wrote to before is not ours."""
@@ -333,7 +350,9 @@ class Adopter:
                 f"no position of {plan.source}"
             )
             raise PartitionError(
-                with_flow(mm2_place_unknown(what, plan.target), self.flow),
+                with_flow(
+                    mm2_place_unknown(what, plan.target), self.flow, is_shared=self.is_shared
+                ),
                 code="MM2_PLACE_UNKNOWN",
             )
         return Adopted(
@@ -397,7 +416,8 @@ class Adopter:
             "else wrote to it, or the source's log was written anew"
         )
         raise PartitionError(
-            with_flow(mm2_place_unknown(what, plan.target), self.flow), code="MM2_PLACE_UNKNOWN"
+            with_flow(mm2_place_unknown(what, plan.target), self.flow, is_shared=self.is_shared),
+            code="MM2_PLACE_UNKNOWN",
         )
 
     def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:
@@ -420,6 +440,7 @@ def adopter_of(
         syncs=SyncsTopic.of(flow),
         committed=flow.isolation_level is IsolationLevel.READ_COMMITTED,
         accept_loss=flow.accept_source_loss,
+        is_shared=flow.policy.kind is PolicyKind.IDENTITY,
     )
 
 

@@ -30,7 +30,7 @@ def check_adoption(
     plans = [
         plan
         for name, remote_name in remote.items()
-        for plan in _plans(here[name], there[remote_name])
+        for plan in _plans(here[name], there[remote_name], by_key=setup.config.keyed_partitions)
     ]
     map_topic = offset_map_topic(setup.config.flow.source)
     found = target.metadata([map_topic]).topics[map_topic]
@@ -42,15 +42,17 @@ def check_adoption(
         for problem in report.problems
         if problem.code != "FOREIGN_DATA" or not problem.message.startswith(tuple(taken))
     ]
-    report.problems += [Problem.of(problem) for problem in adoption.problems]
+    report.problems += [Problem.of(problem) for problem in adoption.refused.values()]
     report.changes += _changes(adoption.partitions)
     report.notes += [line for one in adoption.partitions for line in one.lines()]
 
 
-def _plans(here: TopicMetadata, there: TopicMetadata) -> Iterator[PartitionPlan]:
+def _plans(here: TopicMetadata, there: TopicMetadata, *, by_key: bool) -> Iterator[PartitionPlan]:
     """Of the partitions that both topics have."""
     if here.error or there.error:
         return
+    count = len(there.partitions)
+    targets = count if by_key and count != len(here.partitions) else 0
     for partition in range(min(len(here.partitions), len(there.partitions))):
         yield PartitionPlan(
             source=TopicPartition(here.name, partition),
@@ -58,6 +60,7 @@ def _plans(here: TopicMetadata, there: TopicMetadata) -> Iterator[PartitionPlan]
             source_topic_id=here.topic_id,
             target_topic_id=there.topic_id,
             limit_bytes=0,
+            targets=targets,
         )
 
 

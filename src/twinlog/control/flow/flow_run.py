@@ -32,7 +32,7 @@ from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import UNREACHABLE, LaneKey, Partition, Placement
 from twinlog.control.lanes.takes import (
     in_messages,
-    placed_as_before,
+    may_begin,
     put_off,
     runs_for_each,
     take_of,
@@ -332,7 +332,10 @@ class FlowRun:
                 unmapped(partition, error)
             elif not put_off(partition, maps, self._start_of(partition.plan)):
                 cold.append(partition)
-        self._give(placed_as_before(cold, maps), current, maps)
+        begin = may_begin(cold, maps)
+        let_in = {one.plan.source for one in begin}
+        self.wants_discovery |= any(p.plan.may_pass for p in cold if p.plan.source not in let_in)
+        self._give(begin, current, maps)
 
     def _start_of(self, plan: PartitionPlan) -> StartAt:
         return self._start.at(plan.source, is_new=plan.is_new)

@@ -30,7 +30,7 @@ from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
 from twinlog.config.flow.start import Starts
-from twinlog.control.adopt.adoption import NOTHING, Adoption, adopter_of, write_rows
+from twinlog.control.adopt.take_over import TakeOver
 from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.flow.claims import FlowClaims
@@ -136,6 +136,7 @@ class FlowSetup:
     _probed: Capabilities | None = None
     _told: set[str] = field(default_factory=set)
     _is_let_in: bool = False
+    _take_over: TakeOver | None = None
 
     def __post_init__(self) -> None:
         self.questions = SourceQuestions(self.source, self.config)
@@ -208,7 +209,12 @@ class FlowSetup:
                 require_nothing_copied(target, map_topic, known.plans)
             map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
             map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
-            adoption = self._adoption(source, target, map_reader)
+            take_over = self._take_over = TakeOver(
+                flow=self.config, storage=self.adopts, clients=self._clients,
+                map_reader=map_reader, tell_once=self.tell_once, once=once,
+            )  # fmt: skip
+            left = [] if self.adopts is None else self._discover(source, target).plans
+            adoption = take_over.look(left)
             ids = source_id, target_id
             claim, clean = self.claims.claim(
                 target, ids, map_reader, seen=history, anew=adoption.begins_again
@@ -217,8 +223,7 @@ class FlowSetup:
             # and where lanes of the generation before us may still write, it waits for them
             ended = claim.generation if clean else None
             self._stay_fenced(news_of.read(), once=once, ended=ended)
-            rows = adoption.rows(claim.generation, claim.producer_id)
-            write_rows(target, map_topic, map_partitions, rows)
+            take_over.write(adoption, claim)
             capabilities = self._capabilities(target, factor)
             found = self._discover(source, target, create=pause is None)
             if once:
@@ -294,17 +299,6 @@ class FlowSetup:
         self.membership = take_part(self.membership, self.target, self.config)
         wait_to_lead(self.membership, self.config, once=once)
 
-    def _adoption(
-        self, source: ClusterClient, target: ClusterClient, map_reader: MapReader
-    ) -> Adoption:
-        if self.adopts is None:
-            return NOTHING
-        adopter = adopter_of(self.config, self.adopts, source, target)
-        adoption = adopter.look(self._discover(source, target).plans, map_reader.read())
-        for line in adoption.said():
-            self.tell_once(line)
-        return adoption
-
     def _capabilities(self, target: ClusterClient, factor: int) -> Capabilities:
         if self._probed is None:
             self._probed = self._probe(target, factor)
@@ -377,6 +371,8 @@ class FlowSetup:
         plans = self.newcomers.marked(found.plans, found.source_topics)
         plans = with_fan_producers(target, self.name, plans) if create else plans
         found.plans = with_rows(plans, self._mapped)
+        if self._take_over is not None:
+            found.plans = self._take_over.judged(found.plans)
         return found
 
     def _work(

@@ -108,6 +108,23 @@ def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
     return True
 
 
+def may_begin(partitions: Iterable[Partition], maps: Maps) -> list[Partition]:
+    """Those that have a row, or whose plan lets them begin without; the others say why they cannot.
+
+    A row is ours from its first moment on, whatever a plan says that is older.
+    """
+    rows = {key[:3] for key, known in maps.items() if known.runs}
+    out = []
+    for partition in placed_as_before(partitions, maps):
+        refusal = partition.plan.refusal
+        if refusal is None or _key(partition.plan)[:3] in rows:
+            out.append(partition)
+        else:
+            is_retriable = refusal.is_retriable
+            partition.troubled(refusal.code, refusal.message, retriable=is_retriable)
+    return out
+
+
 def placed_as_before(partitions: Iterable[Partition], maps: Maps) -> list[Partition]:
     """Those whose topic is still placed as when its copy began; the others stop.
 

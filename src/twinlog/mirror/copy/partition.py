@@ -357,11 +357,15 @@ class PartitionCopy:
             else:
                 self._trouble(refused, now_ms)
             return
-        expected = self._k + batch.ordinal
-        if base_offset != expected:
-            self._off_by(batch, base_offset - expected, now_ms)
+        distance = base_offset - (self._k + batch.ordinal)
+        # first of all: what an earlier lane wrote may lie anywhere, and be other records than ours
+        if self._is_repeat(log_append_time_ms, batch, now_ms):
+            self._trouble(refusals.other_writer(self.target, batch), now_ms)
             return
-        if self._splitter.refused or self._is_repeat(log_append_time_ms, batch, now_ms):
+        if distance:
+            self._off_by(batch, distance, now_ms)
+            return
+        if self._splitter.refused:
             self._trouble(refusals.other_writer(self.target, batch), now_ms)
             return
         self._clean(batch, base_offset, now_ms)

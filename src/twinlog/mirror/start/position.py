@@ -24,7 +24,7 @@ from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror import findings
 from twinlog.mirror.map.accepted_records import Stretch, Walk, last_stretch, pending, walk
 from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
-from twinlog.mirror.ports import LogEnds, LogView, ProducerTail
+from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.both_logs import BothLogs
 from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import Place, next_upstream
@@ -42,7 +42,7 @@ from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
 from twinlog.mirror.start.tail_place import TailCheck
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import sequence_of, sequences_ahead
+from twinlog.model import StartAt, StartKind, sequence_of, sequences_ahead
 from twinlog.wire.records import Record
 
 
@@ -309,20 +309,29 @@ class Look:
             )
         upstream = next_upstream(runs, ours.ordinal, self.here.log_start)
         if ours.foreign is not None:
+            stable = self._stable_end()  # before the look: what is below it is decided
             self._check_taken_over(upstream, ours.foreign)
         checked = self._check_source(upstream)
         last = self._check_last(ours)
         if last is None and self.request.lost is not None:
             raise not_disproved(self.request.lost, source=self.request.source)
         if ours.foreign is not None:
-            # markers, nothing that is copied
-            checked = max(checked, self.here.high_watermark)
+            # markers, nothing that is copied; an open transaction may bring records yet
+            checked = max(checked, stable)
         jumps = with_jumps(runs, ours.jumps, ours.ordinal)
         if last is not None and last.upstream >= checked:
             checked = last.upstream + 1
             jumps = (*jumps, Run(ours.ordinal - 1, last.upstream, ours.downstream - 1))
         epoch = -1 if last is None or last.upstream != checked - 1 else last.leader_epoch
         return Place(checked, epoch, jumps, 0 if last is None else 1)
+
+    def _stable_end(self) -> int:
+        """Below it nothing of the source is open any more, for a copy of what is committed."""
+        high, tp = self.here.high_watermark, self.request.source
+        if not self.rules.read_committed:
+            return high
+        ends = self.logs.source.begins({tp: StartAt(StartKind.LATEST)}, read_committed=True)
+        return min(high, answer_of(ends, tp, self.logs.source))
 
     def _check_taken_over(self, upstream: int, foreign: int) -> None:
         """Others wrote behind our last record: the copy has ended, and the source as well?"""
