@@ -21,6 +21,7 @@ class FlowState(StrEnum):
     STOPPED = "STOPPED"
     FAILED = "FAILED"
     NOT_RUNNING = "NOT_RUNNING"
+    UNKNOWN = "UNKNOWN"
 
 
 class PartitionState(StrEnum):
@@ -73,8 +74,15 @@ FLOW_STATES: Final = {
         "finish what they sent"
     ),
     FlowState.STOPPED: "it has ended in order",
-    FlowState.FAILED: "it could not be started, and trying again cannot help",
-    FlowState.NOT_RUNNING: "`status FILE` found no mirror here and asked the clusters",
+    FlowState.FAILED: (
+        "it could not be started, and waiting does not help; the reason says what to do, and a "
+        "mirror without `--once` tries again within 30 s"
+    ),
+    FlowState.NOT_RUNNING: "`status FILE` asked the clusters: nobody runs it",
+    FlowState.UNKNOWN: (
+        "`status FILE` could not ask a cluster, or cannot tell whether the flow runs; the reason "
+        "says why"
+    ),
 }
 
 PARTITION_STATES: Final = {

@@ -21,7 +21,8 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.metrics import TimingMetrics
 
-FLOW_STATES: Final = tuple(one for one in FlowState if one is not FlowState.NOT_RUNNING)
+OFFLINE: Final = (FlowState.NOT_RUNNING, FlowState.UNKNOWN)
+FLOW_STATES: Final = tuple(one for one in FlowState if one not in OFFLINE)
 
 MEDIA_TYPE: Final = "application/openmetrics-text"
 OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
