@@ -38,6 +38,7 @@ class PartitionState(StrEnum):
     FAILED = "FAILED"
     TAKEN_OVER = "TAKEN_OVER"
     RELEASED = "RELEASED"
+    SOURCE_DELETED = "SOURCE_DELETED"
     NEW = "NEW"
     BEHIND = "BEHIND"
 
@@ -99,6 +100,10 @@ PARTITION_STATES: Final = {
         "identity policy: others write to the topic now, the copy has ended (see below)"
     ),
     PartitionState.RELEASED: "its topic is no longer selected, or was released",
+    PartitionState.SOURCE_DELETED: (
+        "its topic was deleted at the source, or our user may not see it any more (DESCRIBE): both "
+        "look the same. The copy is kept, and nothing is copied to it"
+    ),
     PartitionState.NEW: "`status FILE`: nothing of it was copied yet",
     PartitionState.BEHIND: "`status FILE`: records wait to be copied",
 }

@@ -19,6 +19,7 @@ from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.trouble import WRONG, FlowTrouble
 from twinlog.control.lanes.partitions import Partition
+from twinlog.control.lanes.wanted import see_source
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.watch.groups_report import GroupsReport
@@ -27,6 +28,7 @@ from twinlog.control.watch.state_since import FlowSince
 from twinlog.control.watch.verified import VerifiedReport, with_differences
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.quantities import first_few, plural
 
 LOOK_AGAIN_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
@@ -167,6 +169,20 @@ class ManagedFlow:
         self.next_try = time.monotonic() + pause_s
         if not is_final:
             self.trouble.set_up_failed(error)
+
+    def see_source(self, run: FlowRun) -> None:
+        """A look for topics has ended: those that the source does not show any more are told."""
+        topics = frozenset() if self.prepared is None else self.prepared.source_topics
+        gone = see_source(run.partitions.values(), topics, run.intents.released)
+        if gone:
+            self.log.warning(
+                "%s (%s) deleted at %s, or not visible any more (DESCRIBE); kept on %s: %s",
+                plural(len(gone), "topic"),
+                first_few(gone),
+                self.setup.config.flow.source,
+                self.setup.config.flow.target,
+                first_few(gone.values()),
+            )
 
     def has_lost_lead(self) -> None:
         """Another process may lead: the run ends, and it is set up again."""
