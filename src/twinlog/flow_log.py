@@ -60,4 +60,5 @@ class FlowLog:
         if code := code or code_among(values):
             fields["code"] = code
         text = message % values if values else message
+        text = text.removeprefix(f"{self._flow}: ")  # an error may name it
         self._log.log(level, "%s: %s", self._flow, text, extra=fields, exc_info=is_bug)

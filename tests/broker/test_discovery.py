@@ -4,6 +4,7 @@ with.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -291,15 +292,23 @@ def test_a_smaller_remote_topic_is_grown_and_a_larger_one_is_left_alone(
 
 
 @pytest.mark.witness("a deletion is never passed on")
-def test_a_deletion_is_never_passed_on(follower: Follower) -> None:
+def test_a_deletion_is_told_and_never_passed_on(
+    follower: Follower, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("first", "second"):
         create_topic(follower.source, follower.topic(name))
         follower.put(name, 1)
-    with follower.mirror(SOON) as mirror:
+    with caplog.at_level(logging.WARNING), follower.mirror(SOON) as mirror:
         follower.arrived("first", {0: 5})
         follower.arrived("second", {0: 5})
         delete_topic(follower.source, follower.topic("first"))
-        mirror.eventually(lambda parts: "RELEASED" in {p.state for p in parts})
+        mirror.eventually(lambda parts: "SOURCE_DELETED" in {p.state for p in parts})
+        (gone,) = [p for p in mirror.snapshots[0].partitions if p.state == "SOURCE_DELETED"]
+        assert (gone.topic, gone.code) == (follower.topic("first"), "")
+        assert follower.remote("first") in gone.message
+        assert gone.since_ms > 0
+        told = [r.getMessage() for r in caplog.records if "deleted at" in r.getMessage()]
+        assert [follower.remote("first") in line for line in told] == [True], "once"
         mirror.stop()
     assert {follower.remote("first"), follower.remote("second")} <= follower.remotes()
     assert end_offsets(follower.target, follower.remote("first")) == {0: 5}

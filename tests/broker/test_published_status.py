@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from dataclasses import replace
@@ -21,8 +22,10 @@ from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.load import load
 from twinlog.control.check.offline_status import offline_status
+from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.mirror.names.naming import STATUS_TOPIC
+from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
+from twinlog.mirror.state.generations import winning_claims
 from twinlog.mirror.state.published import PublishedStatus, published_status
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -122,6 +125,29 @@ def test_only_what_the_present_leader_wrote_a_moment_ago_counts(flow: Flow) -> N
     assert flow.seen().state is FlowState.RUNNING
     flow.write(replace(row, generation=row.generation + 1, at_ms=now_ms - row.lives_ms - 1))
     assert flow.seen().state is FlowState.NOT_RUNNING
+
+
+def test_takeover_that_ended_in_order_is_no_kill(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late requests of the process before it may arrive: its generation is not closed."""
+    with monkeypatch.context() as patched:
+        patched.setattr(FlowClaims, "end", lambda *_: None)
+        with EmittingMirror(flow.file) as killed:
+            eventually(lambda: flow.seen().state is FlowState.RUNNING)
+            killed.stop()
+    with EmittingMirror(flow.file) as heir:
+        eventually(lambda: flow.seen().state is FlowState.RUNNING)
+        eventually(lambda: flow.seen().generation == 1)
+        heir.stop()
+    with ClusterClient(settings_for(flow.target.bootstrap)) as client:
+        rows = read_to_end(client, STATE_TOPIC, 0)
+        history = winning_claims((row.key, row.value) for row in rows)[flow.name]
+    assert not history.is_closed
+    found = flow.seen()
+    assert (found.state, found.generation) == (FlowState.NOT_RUNNING, 1)
+    where = f"{socket.gethostname()} (process {os.getpid()})"
+    assert found.reason == f"it last ran on {where} and ended in order"
 
 
 def test_a_row_that_cannot_be_read_is_said_beside_what_the_clusters_show(flow: Flow) -> None:

@@ -259,14 +259,14 @@ def test_rights_that_are_taken_and_given_back_stop_one_topic_for_so_long(
         for operations in (["read"], ["describe"]):  # without both it looks as if it were deleted
             forbid(source, READER, operations, topic=bad)
             produce(source, bad, records(10))
-            told = {("FAILED", "TOPIC_UNAUTHORIZED"), ("RELEASED", "")}
+            told = {("FAILED", "TOPIC_UNAUTHORIZED"), ("SOURCE_DELETED", "")}
             # a lane that misses it first says TOPIC_MISSING, until somebody looks for topics
             mirror.eventually(lambda parts: states(parts)[bad] in told)  # noqa: B023
             before = end_offsets(target, f"A.{fresh_topic}")[0]
             produce(source, fresh_topic, records(10))
             wanted = before + 10
             eventually(lambda: end_offsets(target, f"A.{fresh_topic}")[0] == wanted)  # noqa: B023
-        mirror.eventually(lambda parts: states(parts)[bad] == ("RELEASED", ""))
+        mirror.eventually(lambda parts: states(parts)[bad] == ("SOURCE_DELETED", ""))
         allow(source, READER, ["read", "describe"], topic=bad)
         mirror.eventually(lambda parts: states(parts)[bad] == healthy)
         assert len(mirror.leases.jobs) == 1, "no new lease was needed"

@@ -332,7 +332,9 @@ def test_source_topic_that_was_deleted(rig: Rig, monkeypatch: pytest.MonkeyPatch
         neighbours.go_on()
         # nor does the lane that comes next wait for what is not there
         kill(mirror.leases.pids())
-        mirror.eventually(lambda parts: [p.state for p in of(parts, rig.topic)] == ["RELEASED"])
+        mirror.eventually(
+            lambda parts: [p.state for p in of(parts, rig.topic)] == ["SOURCE_DELETED"]
+        )
         neighbours.go_on()
         assert rig.numbers() == list(range(5))
         # it is looked for before the next refresh is due, 600 s after the start

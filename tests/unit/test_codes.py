@@ -182,10 +182,11 @@ def test_the_words_of_states_stay_what_they_are() -> None:
     assert {state.value for state in FlowState} == {
         *("STARTING", "RUNNING", "PARTLY_FAILED", "STANDBY", "DEGRADED", "THROTTLED"),
         *("PAUSED", "FENCED", "STOPPING", "STOPPED", "FAILED", "NOT_RUNNING"),
+        "UNKNOWN",
     }
     assert {state.value for state in PartitionState} == {
         *("PENDING", "STARTING", "COPYING", "AT_END", "DRAINING", "DONE", "RETRYING", "FAILED"),
-        *("PAUSED", "TAKEN_OVER", "RELEASED", "NEW", "BEHIND"),
+        *("PAUSED", "TAKEN_OVER", "RELEASED", "SOURCE_DELETED", "NEW", "BEHIND"),
     }
 
 

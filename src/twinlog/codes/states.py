@@ -21,6 +21,7 @@ class FlowState(StrEnum):
     STOPPED = "STOPPED"
     FAILED = "FAILED"
     NOT_RUNNING = "NOT_RUNNING"
+    UNKNOWN = "UNKNOWN"
 
 
 class PartitionState(StrEnum):
@@ -37,6 +38,7 @@ class PartitionState(StrEnum):
     FAILED = "FAILED"
     TAKEN_OVER = "TAKEN_OVER"
     RELEASED = "RELEASED"
+    SOURCE_DELETED = "SOURCE_DELETED"
     NEW = "NEW"
     BEHIND = "BEHIND"
 
@@ -73,8 +75,15 @@ FLOW_STATES: Final = {
         "finish what they sent"
     ),
     FlowState.STOPPED: "it has ended in order",
-    FlowState.FAILED: "it could not be started, and trying again cannot help",
-    FlowState.NOT_RUNNING: "`status FILE` found no mirror here and asked the clusters",
+    FlowState.FAILED: (
+        "it could not be started, and waiting does not help; the reason says what to do, and a "
+        "mirror without `--once` tries again within 30 s"
+    ),
+    FlowState.NOT_RUNNING: "`status FILE` asked the clusters: nobody runs it",
+    FlowState.UNKNOWN: (
+        "`status FILE` could not ask a cluster, or cannot tell whether the flow runs; the reason "
+        "says why"
+    ),
 }
 
 PARTITION_STATES: Final = {
@@ -91,6 +100,10 @@ PARTITION_STATES: Final = {
         "identity policy: others write to the topic now, the copy has ended (see below)"
     ),
     PartitionState.RELEASED: "its topic is no longer selected, or was released",
+    PartitionState.SOURCE_DELETED: (
+        "its topic was deleted at the source, or our user may not see it any more (DESCRIBE): both "
+        "look the same. The copy is kept, and nothing is copied to it"
+    ),
     PartitionState.NEW: "`status FILE`: nothing of it was copied yet",
     PartitionState.BEHIND: "`status FILE`: records wait to be copied",
 }

@@ -129,9 +129,9 @@ def test_status_without_a_mirror(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert run(["status"]) == 0
+    assert run(["status"]) == 3
     assert capsys.readouterr().out.startswith("no mirror runs here")
-    assert run(["status", "--format", "json"]) == 0
+    assert run(["status", "--format", "json"]) == 3
     assert json.loads(capsys.readouterr().out) == {
         "command": "status",
         "version": 1,

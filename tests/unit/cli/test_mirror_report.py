@@ -88,6 +88,22 @@ def test_the_error_of_a_whole_flow_is_said_once_with_its_code() -> None:
     assert found.flows[0]["failed"][0]["topic"] is None
 
 
+@pytest.mark.parametrize("state", ["DEGRADED", "FAILED"])
+def test_flow_that_could_not_begin_until_the_end_has_failed(state: str) -> None:
+    why = "the source is another cluster [CLUSTER_CHANGED]"
+    away = flow(state=state, reason=why, code="CLUSTER_CHANGED", generation=-1)
+    found = report(away, once=False)
+    assert found.exit_code == 1
+    assert list(found.lines()) == []
+    assert list(found.flow_failures()) == [f"A->B: {why}"]
+
+
+def test_whoever_stood_by_has_not_failed() -> None:
+    found = report(flow(state="STANDBY", reason="east leads it", generation=-1), once=False)
+    assert found.exit_code == 0
+    assert list(found.lines()) == ["A->B: STANDBY: east leads it"]
+
+
 def test_a_flow_without_topics_says_so() -> None:
     assert "no topic of the source matches" in next(iter(report(flow()).lines()))
 

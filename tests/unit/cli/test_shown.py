@@ -132,12 +132,12 @@ def test_status_shows_names_and_messages_as_they_are_and_obeys_none(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     StatusFile(tmp_path / "mm2.properties").write([evil_flow()])
-    assert run(["status"]) == 0
+    assert run(["status"]) == 1
     text = capsys.readouterr().out
     assert_harmless(text)
     assert text.count(HARMLESS) >= 7
     assert MARKUP in text, "no name is taken for markup"
-    assert run(["status", "--format", "json"]) == 0
+    assert run(["status", "--format", "json"]) == 1
     (mirror,) = json.loads(capsys.readouterr().out)["mirrors"]
     assert list(mirror["flows"][0]["skipped_groups"]) == [EVIL], "programs get it exactly"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.commands.status import rows, since
+from twinlog.cli.commands.status import exit_code, rows, since
 from twinlog.cli.main import run
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.control.watch.verified import Verified
@@ -41,6 +41,43 @@ def test_since_names_the_day_when_it_was_another() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d \(2 d\)", since(now - 48 * HOUR_MS, now))
 
 
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (("RUNNING",), 0),
+        (("RUNNING", "STANDBY", "PAUSED", "THROTTLED", "STARTING"), 0),
+        (("FENCED",), 0),
+        (("DEGRADED",), 1),
+        (("RUNNING", "FAILED"), 1),
+        (("PARTLY_FAILED",), 1),
+        (("NOT_RUNNING",), 0),
+        (("UNKNOWN",), 3),
+        (("UNKNOWN", "DEGRADED"), 1),
+        ((), 3),
+    ],
+)
+def test_exit_code_says_whether_all_is_well(states: tuple[str, ...], code: int) -> None:
+    flows = [flow(partition(), state=state).as_json() for state in states]
+    mirror = {"pid": 7, "config": "f", "written_ms": 1000, "flows": flows}
+    assert exit_code([mirror] if flows else [], 2000) == code
+
+
+@pytest.mark.parametrize(("lag", "code"), [(0, 0), (1, 1), (-1, 1)])
+def test_flow_that_nobody_runs_is_well_while_nothing_waits(lag: int, code: int) -> None:
+    idle = flow(partition(), partition(number=1, lag=lag), state="NOT_RUNNING").as_json()
+    assert exit_code([{"pid": None, "config": "f", "written_ms": 0, "flows": [idle]}], 1) == code
+
+
+def test_exit_code_of_what_is_wrong_below_the_flow() -> None:
+    failed = flow(partition(state="FAILED"), state="THROTTLED").as_json()
+    mirror = {"pid": 7, "config": "f", "written_ms": 1000, "flows": [failed]}
+    assert exit_code([mirror], 2000) == 1
+    silent = mirror | {"flows": [flow().as_json()]}
+    assert exit_code([silent], 2000) == 0
+    assert exit_code([silent], 60_000) == 1, "the process has said nothing for a minute"
+    assert exit_code([silent | {"pid": None}], 60_000) == 0, "as the clusters have it"
+
+
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The status file of a mirror that is this process."""
@@ -57,7 +94,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["status", str(running)]) == 0
+    assert run(["status", str(running)]) == 1
     text = capsys.readouterr().out
     assert "A->B  PARTLY_FAILED  since" in text
     assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +0\.8 s +100", text)
@@ -83,7 +120,7 @@ def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
 
 
 def test_a_running_mirror_as_json(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["status", "--format", "json"]) == 0
+    assert run(["status", "--format", "json"]) == 1
     (mirror,) = json.loads(capsys.readouterr().out)["mirrors"]
     assert mirror["config"] == str(running)
     assert mirror["flows"][0]["partitions"][0]["lag"] == 12
@@ -102,7 +139,7 @@ def test_what_a_mirror_has_verified_is_shown(
     line = "different: orders-0 [17, 18) / A.orders-0 [17, 18)"
     found = replace(found, differences=2, first_differences=(line,), is_complete=False)
     StatusFile(running).write([flow(partition(), verified=found)])
-    assert run(["status", str(running)]) == 0
+    assert run(["status", str(running)]) == 1
     text = capsys.readouterr().out
     assert "2 ranges differ [COPY_DIFFERS]" in text
     assert f"    {line}\n" in text

@@ -160,6 +160,7 @@ def test_another_trouble_in_between_is_no_all_clear(told: Told) -> None:
     assert told.all_clear == []
     assert told.trouble.now is not None
     assert told.trouble.now.reason == "another cluster answers [CLUSTER_CHANGED]"
+    assert told.state == "FAILED", "waiting does not help"
     assert told.lines[-1].count("A->B") == 1
 
 

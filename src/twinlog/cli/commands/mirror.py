@@ -219,7 +219,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     for line in report.flow_failures():
         write_line(line, sys.stderr)
     if once:
-        ran = {flow.flow for flow in result.flows if flow.state is not FlowState.FAILED}
+        ran = {flow.flow for flow in result.flows if not never_began(flow)}
         _say_who_holds_back([one for one in config.flows if str(one.flow) in ran], wrong)
     if output.is_for_programs:
         write_object(output, "mirror", JSON_VERSION, {"flows": report.flows}, report.errors())
@@ -273,7 +273,7 @@ class MirrorReport:
             for part in flow.partitions
             if self._is_failed(part)
         ]
-        if flow.state is FlowState.FAILED:
+        if never_began(flow):
             # the flow as a whole: no partition is to blame
             message = flow.reason.removesuffix(f" [{flow.code}]")
             failed.append({"topic": None, "partition": None, "code": flow.code, "message": message})
@@ -292,8 +292,8 @@ class MirrorReport:
     def lines(self, *, only_failed: bool = False) -> Iterator[str]:
         """A line for every flow that ran; what failed in it was said when it happened."""
         for flow, snapshot in zip(self.flows, self._result.flows, strict=True):
-            if snapshot.state is not FlowState.FAILED and (flow["failed"] or not only_failed):
-                yield _flow_line(flow)
+            if not never_began(snapshot) and (flow["failed"] or not only_failed):
+                yield _flow_line(flow, snapshot)
 
     def errors(self) -> Iterator[dict[str, Any]]:
         """What failed, for programs."""
@@ -303,13 +303,23 @@ class MirrorReport:
                 yield error_object(one["code"], f"{flow['flow']}{where}: {one['message']}")
 
     def flow_failures(self) -> Iterator[str]:
-        """A line for every flow that could not run."""
+        """A line for every flow that could not run, or could not any more."""
         for flow in self._result.flows:
-            if flow.state is FlowState.FAILED:
+            if never_began(flow):
                 yield f"{flow.flow}: {flow.reason.removeprefix(f'{flow.flow}: ')}"
 
 
-def _flow_line(flow: dict[str, Any]) -> str:
+def never_began(flow: FlowSnapshot) -> bool:
+    """What kept it from running was there until the end."""
+    return flow.state is FlowState.FAILED or (
+        flow.state is FlowState.DEGRADED and flow.generation < 0
+    )
+
+
+def _flow_line(flow: dict[str, Any], snapshot: FlowSnapshot) -> str:
+    if snapshot.generation < 0:  # another process led it, or it was only being set up
+        reason = f": {snapshot.reason}" if snapshot.reason else ""
+        return f"{flow['flow']}: {snapshot.state}{reason}"
     seconds = flow["seconds"]
     line = (
         f"{flow['flow']}: {count(flow['records'])} records, {size(flow['bytes'])} "

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
 
 JSON_VERSION: Final = 1
+NOBODY_KNOWS: Final = 3
+NOT_WELL: Final = frozenset(
+    {
+        *(FlowState.FAILED, FlowState.DEGRADED, FlowState.PARTLY_FAILED),
+        FlowState.STOPPED,
+    }
+)
 STALE_MS: Final = 10_000
 """Beyond the time after which a mirror writes its numbers again: it hangs."""
 
@@ -50,6 +57,9 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
     Without FILE: all mirrors that run on this machine under your user. With FILE, and no mirror
     running it, the two clusters of each flow are asked how far the copy got. In place of FILE the
     flags of MirrorMaker 1 may be given.
+
+    It ends with 0 where all is well, 1 where something is not (or records wait and nobody runs the
+    flow), 2 for wrong usage, and 3 where nobody knows.
 
     \b
     twinlog status
@@ -93,8 +103,27 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
         write_all(_parts(mirrors))
         if is_quiet():
             write_warnings(_what_is_wrong(mirrors))
-    states = {flow["state"] for one in mirrors for flow in one["flows"]}
-    return 1 if FlowState.FAILED in states else 0
+    return exit_code(mirrors, int(time.time() * 1000))
+
+
+def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
+    """0 all is well, 1 something is not, 3 nobody knows."""
+    known = list(mirrors)
+    flows = [flow for one in known for flow in one["flows"]]
+    silent = any(now_ms - one["written_ms"] > STALE_MS for one in known if one["pid"] is not None)
+    failed = any(part["state"] == PartitionState.FAILED for f in flows for part in f["partitions"])
+    if silent or failed or any(map(_is_not_well, flows)):
+        return 1
+    is_unknown = not known or any(flow["state"] == FlowState.UNKNOWN for flow in flows)
+    return NOBODY_KNOWS if is_unknown else 0
+
+
+def _is_not_well(flow: Mapping[str, Any]) -> bool:
+    """Something is wrong with it, or nobody runs it while there is something to copy, or may be."""
+    is_idle = flow["state"] == FlowState.NOT_RUNNING
+    waits = is_idle and any(part["lag"] != 0 for part in flow["partitions"])
+    differs = bool((flow.get("verified") or {}).get("differences"))
+    return waits or differs or flow["state"] in NOT_WELL
 
 
 def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -183,7 +212,8 @@ def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[Text]:
 def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
     if one["pid"] is None:
         return text(
-            f"{one['config']}: no mirror runs it on this host; as the clusters have it", style="dim"
+            f"{one['config']}: no mirror of this user runs it here; as the clusters have it",
+            style="dim",
         )
     age_ms = now_ms - one["written_ms"]
     line: list[Piece] = [f"{one['config']}: process {one['pid']}"]

@@ -110,7 +110,7 @@ class FailureLines:
             (flow.flow, part.topic)
             for flow in flows
             for part in flow.partitions
-            if part.state is not PartitionState.RELEASED
+            if part.state not in (PartitionState.RELEASED, PartitionState.SOURCE_DELETED)
         }
         said: dict[tuple[str, str, bool], dict[str, float]] = {}
         for key in ended:

@@ -14,6 +14,7 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.cluster.topics.producer_expiry import EXPIRY_CONFIG
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.features import check_features
+from twinlog.control.check.last_run import lives_here
 from twinlog.control.check.report import FlowReport, Plan, Problem, TopicReport
 from twinlog.control.check.starts import TopicBegin, topic_begins
 from twinlog.control.check.syncs import check_syncs
@@ -23,7 +24,7 @@ from twinlog.errors import PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.findings import Span, foreign_data, with_flow
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_topic
-from twinlog.mirror.state.generations import winning_claims
+from twinlog.mirror.state.generations import Claim, winning_claims
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.absent_topics import (
@@ -281,9 +282,7 @@ class _Look:
         last = None if history is None else history.latest
         if last is not None and history is not None and not history.is_closed:
             self._report.notes.append(
-                f"generation {last.generation} of this flow has not ended in order: it runs on "
-                f"{last.host} "
-                f"(process {last.pid}), or was killed"
+                f"generation {last.generation} of this flow is not closed: {_where(last)}"
             )
 
     def foreign_data(self) -> None:
@@ -360,6 +359,14 @@ class _Look:
                 "trouble; set "
                 "twinlog.target.producer.id.expiration.ms to the brokers' value"
             )
+
+
+def _where(last: Claim) -> str:
+    lives = lives_here(last.host, last.pid, last.started_ms)
+    if lives is None:
+        return f"it runs on {last.host} (process {last.pid}), or its lanes were lost there"
+    what = "runs on this host" if lives else "of this host is gone; its lanes may send for a while"
+    return f"process {last.pid} {what}"
 
 
 def _partitions(topic: TopicReport) -> list[TopicPartition]:

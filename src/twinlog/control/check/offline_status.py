@@ -14,11 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.logs.start_offsets import Begin
+from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics import admin
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.check.last_run import last_run
 from twinlog.control.check.starts import begins_now
-from twinlog.control.check.told_status import state_rows, status_rows, told_now
+from twinlog.control.check.told_status import Rows, of_now, state_rows, status_rows
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.setups import flow_setup
 from twinlog.control.risk.loss import loss_of
@@ -28,15 +30,16 @@ from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, run_at
 from twinlog.mirror.map.runs import k_at
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
 from twinlog.mirror.state.intents import FlowIntents, Intent, flow_intents, promoted
-from twinlog.mirror.state.published import PublishedStatus
+from twinlog.mirror.state.published import PublishedStatus, published_status
 from twinlog.model import TopicPartition
 from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.map_reader import MapReader
+from twinlog.survey.rights import may
 from twinlog.survey.source_ends import isolation
 from twinlog.wire.record_batch import read_headers
 
@@ -46,7 +49,7 @@ MARKER_BYTES = 16_384
 
 
 def offline_status(config: MirrorConfig) -> list[FlowSnapshot]:
-    """Every flow; one whose clusters cannot be asked is FAILED with the reason."""
+    """Every flow; one whose clusters cannot be asked is UNKNOWN with the reason."""
     return [_flow(flow) for flow in config.flows]
 
 
@@ -60,8 +63,8 @@ def _flow(config: FlowConfig) -> FlowSnapshot:
             look = _Look(setup, source, target)
             return look.snapshot() if look.promotion is None else look.fenced(look.promotion)
     except TwinlogError as error:
-        failed = _snapshot(setup.name, FlowState.FAILED, str(error), None, ())
-        return replace(failed, code=error.code)
+        said = str(error).removeprefix(f"{setup.name}: ")
+        return replace(_snapshot(setup.name, FlowState.UNKNOWN, said, None, ()), code=error.code)
 
 
 def _snapshot(
@@ -119,7 +122,7 @@ class _Look:
         reason = promoted(self._setup.name, promotion)
         history = self._history
         if history is not None and history.latest is not None and not history.is_closed:
-            reason = f"{reason}; {_last_run(history)}, and has not said that its lanes ended"
+            reason = f"{reason}; generation {history.latest.generation} was not closed"
         return _snapshot(self._setup.name, FlowState.FENCED, reason, self._history, ())
 
     def snapshot(self) -> FlowSnapshot:
@@ -130,17 +133,20 @@ class _Look:
         parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
         parts += self._new(set(found.missing))
         parts.sort(key=lambda part: (part.topic, part.partition))
-        reason = _last_run(self._history)
-        if self._intents.pause is not None:
-            reason = f"paused {self._intents.pause}; {reason}"
-        seen = _snapshot(
-            self._setup.name, FlowState.NOT_RUNNING, reason, self._history, tuple(parts)
-        )
+        told, problem = None, ""
         try:
-            told = self._told(now_ms)
+            told = published_status(self._setup.name, self._status_rows(now_ms))
         except CorruptData as error:
-            return replace(seen, reason=f"{reason}; {error}")
-        return seen if told is None else _overlaid(seen, told)
+            problem = str(error)
+        tells = bool(self._flow.status_interval_seconds) and may(
+            self._there, STATUS_TOPIC, Operation.READ
+        )
+        state, ran = last_run(self._history, told, now_ms, tells=tells)
+        paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
+        reason = "; ".join(filter(None, (paused, ran, problem)))
+        seen = _snapshot(self._setup.name, state, reason, self._history, tuple(parts))
+        now = of_now(told, self._history, now_ms)
+        return seen if now is None else _overlaid(seen, now)
 
     def _ends(self, plans: list[PartitionPlan]) -> _Ends:
         sources, targets = [p.source for p in plans], [p.target for p in plans]
@@ -166,10 +172,9 @@ class _Look:
         rows = state_rows(self._target)
         return winning_claims(rows).get(self._setup.name), flow_intents(self._setup.name, rows)
 
-    def _told(self, now_ms: int) -> PublishedStatus | None:
-        """What the process that leads the flow, on whatever host, wrote a moment ago."""
-        rows = status_rows(self._target, self._there, now_ms)
-        return told_now(self._setup.name, rows, self._history, now_ms)
+    def _status_rows(self, now_ms: int) -> Rows:
+        """What processes that led the flow, on whatever host, wrote in the last minutes."""
+        return status_rows(self._target, self._there, now_ms)
 
     def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
         """Partitions of topics without a remote topic."""
@@ -345,13 +350,3 @@ def _part(  # noqa: PLR0913 (what is known of it)
         code="" if error is None else error.code,
         message="" if error is None else error.message,
     )
-
-
-def _last_run(history: FlowHistory | None) -> str:
-    latest = None if history is None else history.latest
-    if latest is None or history is None:
-        return "it has never run"
-    where = f"{latest.host} (process {latest.pid})"
-    if history.is_closed:
-        return f"it last ran on {where} and ended in order"
-    return f"it runs on {where}, or was killed there"

@@ -12,6 +12,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState
+from twinlog.control.check.last_run import lives_here
 from twinlog.errors import TwinlogError
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import FlowHistory, winning_claims
@@ -73,8 +74,18 @@ def told_now(
     flow: str, rows: Rows, history: FlowHistory | None, now_ms: int
 ) -> PublishedStatus | None:
     """What the leader of now says; None where it has ended, or has not written for too long."""
-    told = published_status(flow, rows)
+    return of_now(published_status(flow, rows), history, now_ms)
+
+
+def of_now(
+    told: PublishedStatus | None, history: FlowHistory | None, now_ms: int
+) -> PublishedStatus | None:
+    """The newest row, where who wrote it leads the flow now."""
     if told is None or told.state == FlowState.STOPPED or abs(now_ms - told.at_ms) > told.lives_ms:
+        return None
+    # a process of this host writes on time, or can be seen to be gone
+    is_late = now_ms - told.at_ms > 2 * told.every_ms
+    if is_late and lives_here(told.host, told.pid, told.at_ms) is False:
         return None
     # another took the lead since, and has not written yet
     latest = None if history is None else history.latest

@@ -44,8 +44,9 @@ def unreachable(seen: Observation) -> Iterator[Finding]:
 
 
 def not_running(seen: Observation) -> Iterator[Finding]:
-    """No process leads the flow."""
-    if seen.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
+    """No process leads the flow, as far as is known."""
+    is_unheard = seen.snapshot.state is FlowState.UNKNOWN and not seen.snapshot.code
+    if is_unheard or seen.snapshot.state in (FlowState.NOT_RUNNING, FlowState.STOPPED):
         waiting = f"{count(seen.lag)} records wait" if seen.lag else ""
         told = ("no process is heard to run it", waiting, seen.snapshot.reason)
         todo = f"twinlog mirror {quote(seen.file)}; where another host runs it, ask there"
@@ -55,7 +56,9 @@ def not_running(seen: Observation) -> Iterator[Finding]:
 def failed(seen: Observation) -> Iterator[Finding]:
     """The flow cannot run, or a cluster is away for it."""
     snapshot = seen.snapshot
-    if snapshot.state is FlowState.FAILED and not (seen.source.problem or seen.target.problem):
+    is_failed = snapshot.state is FlowState.FAILED
+    is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)
+    if (is_failed or is_unasked) and not (seen.source.problem or seen.target.problem):
         yield _certain("failed", snapshot.reason, _advice(snapshot.reason, snapshot.code))
     if snapshot.state is FlowState.DEGRADED:
         yield _certain("degraded", snapshot.reason, _advice(snapshot.reason))

@@ -46,6 +46,7 @@ USUAL: Final = frozenset(
     (
         *(PartitionState.PENDING, PartitionState.STARTING, PartitionState.COPYING),
         *(PartitionState.AT_END, PartitionState.DRAINING, PartitionState.RELEASED),
+        PartitionState.SOURCE_DELETED,  # a word that earlier releases cannot read
     )
 )
 

@@ -72,6 +72,7 @@ class PreparedFlow:
     generation: int
     plans: list[PartitionPlan]
     problems: list[TopicProblem]
+    source_topics: frozenset[str]
     clean: bool
     """The generation before ended in order: nobody else's requests are on their way."""
     start: Starts
@@ -89,7 +90,7 @@ class PreparedFlow:
 
     def discover(self) -> list[PartitionPlan]:  # again, for new topics and partitions
         found = self.setup.discover()
-        self.problems = found.problems
+        self.problems, self.source_topics = found.problems, frozenset(found.source_topics)
         return found.plans
 
     def read_map(self) -> Maps:
@@ -235,6 +236,7 @@ class FlowSetup:
                 generation=claim.generation,
                 plans=found.plans,
                 problems=found.problems,
+                source_topics=frozenset(found.source_topics),
                 clean=clean,
                 start=self.config.start,
                 guarantee=capabilities.guarantee,

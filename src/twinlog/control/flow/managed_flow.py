@@ -17,8 +17,9 @@ from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.leading import APART_S, SetupWaiting, StandingBy
 from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
 from twinlog.control.flow.steering import Steering
-from twinlog.control.flow.trouble import FlowTrouble
+from twinlog.control.flow.trouble import WRONG, FlowTrouble
 from twinlog.control.lanes.partitions import Partition
+from twinlog.control.lanes.wanted import see_source
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.source_watch import SourceWatch
 from twinlog.control.watch.groups_report import GroupsReport
@@ -27,11 +28,10 @@ from twinlog.control.watch.state_since import FlowSince
 from twinlog.control.watch.verified import VerifiedReport, with_differences
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.quantities import first_few, plural
 
 LOOK_AGAIN_S: Final = 0.5
 MAX_SETUP_PAUSE_S: Final = 30.0
-
-WRONG: Final = frozenset({FlowState.FAILED, FlowState.DEGRADED})
 
 log = logging.getLogger(__name__)
 
@@ -172,6 +172,20 @@ class ManagedFlow:
         if not is_final:
             self.trouble.set_up_failed(error)
 
+    def see_source(self, run: FlowRun) -> None:
+        """A look for topics has ended: those that the source does not show any more are told."""
+        topics = frozenset() if self.prepared is None else self.prepared.source_topics
+        gone = see_source(run.partitions.values(), topics, run.intents.released)
+        if gone:
+            self.log.warning(
+                "%s (%s) deleted at %s, or not visible any more (DESCRIBE); kept on %s: %s",
+                plural(len(gone), "topic"),
+                first_few(gone),
+                self.setup.config.flow.source,
+                self.setup.config.flow.target,
+                first_few(gone.values()),
+            )
+
     def has_lost_lead(self) -> None:
         """Another process may lead: the run ends, and it is set up again."""
         membership = self.setup.membership
@@ -239,19 +253,20 @@ class ManagedFlow:
         if self.error is not None:
             state = FlowState.FAILED
         error = self.error or (None if trouble is None else trouble.error)
-        is_degraded, now_ms = state is FlowState.DEGRADED, int(time.time() * 1000)
+        waits = self.error is None and state in WRONG
+        now_ms = int(time.time() * 1000)
         due_ms = now_ms + int(1000 * (self.next_try - time.monotonic()))
         return FlowSnapshot(
             flow=self.setup.name,
             state=state,
-            reason="" if error is None else str(error),
+            reason="" if error is None else str(error).removeprefix(f"{self.setup.name}: "),
             guarantee="",
             generation=-1,
             lanes=0,
             since_ms=self.since.flow.see(state, now_ms),
-            partitions=kept_rows(self.former, trouble, now_ms) if is_degraded else (),
+            partitions=kept_rows(self.former, trouble, now_ms) if waits else (),
             code=error.code if error is not None and state in WRONG else "",
-            next_try_ms=due_ms if is_degraded and not self.is_trying else 0,
+            next_try_ms=due_ms if waits and not self.is_trying else 0,
             errors=dict(self.errors),
             clusters=self.setup.clusters,
         )

@@ -11,6 +11,7 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.lanes.wanted import vanished
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.loss import excess, loss_ms_of, loss_of, loss_records_of
 from twinlog.control.risk.retention import outlook_of, warnings
@@ -34,6 +35,7 @@ AT_REST: Final = frozenset(
         PartitionState.DONE,
         PartitionState.PAUSED,
         PartitionState.RELEASED,
+        PartitionState.SOURCE_DELETED,
         PartitionState.TAKEN_OVER,
     }
 )
@@ -74,7 +76,7 @@ def partition_snapshot(
         records=partition.total_records,
         bytes=partition.total_bytes,
         code="" if failure is None else failure.code,
-        message="" if failure is None else failure.message,
+        message=vanished(partition) if failure is None else failure.message,
         since_ms=since_ms if failure is None else failure.since_ms,
         loss_records=loss_records_of(partition),
         loss_ms=loss_ms_of(partition, now_ms),
@@ -102,9 +104,16 @@ def partition_state(partition: Partition, lag: int) -> PartitionState:
         return PartitionState.PAUSED
     if partition.placement is Placement.PENDING and partition.failure is not None:
         return PartitionState.RETRYING
+    return _over(partition) or STATE_OF[partition.placement]
+
+
+def _over(partition: Partition) -> PartitionState | None:
+    """How the copy ended, where its placement alone does not say it."""
+    if partition.placement is Placement.RELEASED and partition.vanished_ms:
+        return PartitionState.SOURCE_DELETED
     if partition.placement is Placement.DONE and partition.is_taken_over:
         return PartitionState.TAKEN_OVER
-    return STATE_OF[partition.placement]
+    return None
 
 
 def problem_snapshots(

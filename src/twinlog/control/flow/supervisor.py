@@ -260,6 +260,7 @@ class Supervisor:
                 pacer=pacer_of(flow.setup.config),
             )
             flow.run.go_on_from(flow.former)
+            flow.see_source(flow.run)
             flow.duties = self._duties(flow, flow.run, prepared)
             flow.follow(flow.run, flow.duties, prepared, once=self._once)
             if not self._once:
@@ -297,6 +298,7 @@ class Supervisor:
             if not flow.has_looked(run, failed=False):
                 return
             run.set_plans(plans)
+            flow.see_source(run)
             now, pause_s = time.monotonic(), flow.setup.refresh_s
             # what is gone may be given back: for a while it is looked for more often
             lost = run.lost_topics_at is not None and now - run.lost_topics_at < pause_s

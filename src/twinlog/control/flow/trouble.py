@@ -18,11 +18,19 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.codes import FlowState
 from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
 from twinlog.control.lanes.lanes import Lane
-from twinlog.errors import ClusterError, Disconnected, NotLeader, TwinlogError, Unreachable
+from twinlog.errors import (
+    ClusterError,
+    Disconnected,
+    Fate,
+    NotLeader,
+    TwinlogError,
+    Unreachable,
+)
 from twinlog.flow_log import FlowLog
 from twinlog.quantities import duration
 
 ONE_LINE_EVERY_S: Final = 60.0
+WRONG: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
 AWAY: Final = frozenset({Unreachable.code, Disconnected.code})
 A_CODE: Final = re.compile(r" \[([A-Z][A-Z0-9_]*)\]$")
 
@@ -32,7 +40,8 @@ class Trouble:
     """What holds the flow up now."""
 
     state: FlowState
-    """DEGRADED; or STANDBY and FENCED, where nothing is wrong."""
+    """DEGRADED; FAILED, where waiting does not help; or STANDBY and FENCED, where nothing is wrong.
+    """
     error: TwinlogError
     since_ms: int
     """When the first sign of it came; the wall's clock."""
@@ -45,6 +54,10 @@ class Trouble:
     def is_outage(self) -> bool:
         """A cluster does not answer."""
         return self.error.code in AWAY
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.state in WRONG
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +81,7 @@ class FlowTrouble:
         if isinstance(error, Fenced):
             self.rests(FlowState.FENCED, error)
         elif isinstance(error, StandingBy):
-            if self.now is not None and self.now.state is FlowState.DEGRADED:
+            if self.now is not None and self.now.is_wrong:
                 self.is_over()  # both were asked before
             self.rests(FlowState.STANDBY, error)
         else:
@@ -79,7 +92,8 @@ class FlowTrouble:
     def lead_lost(self, problem: TwinlogError | None) -> None:
         """`problem`: why the group was not heard, where that is known."""
         if problem is None or problem.code not in AWAY:
-            problem = NotLeader("the lead was lost: its lanes drain, then it stands by")
+            said = "the lead was lost: its lanes drain, then it stands by"
+            problem = NotLeader(said, fate=Fate.RETRIABLE)
         self._degraded(problem)
 
     def see_lanes(self, lanes: Iterable[Lane]) -> None:
@@ -89,13 +103,14 @@ class FlowTrouble:
         if reason:
             found = A_CODE.search(reason)
             code = Unreachable.code if found is None else found.group(1)
-            self._degraded(ClusterError(A_CODE.sub("", reason), code=code))
+            message = A_CODE.sub("", reason)
+            self._degraded(ClusterError(message, code=code, fate=Fate.RETRIABLE))
         elif any(lane.is_ready and lane.reached_at > self._seen_at for lane in known):
             self.is_over()
 
     def is_over(self) -> None:
         """Both clusters have answered."""
-        if self.now is not None and self.now.state is FlowState.DEGRADED and self._told:
+        if self.now is not None and self.now.is_wrong and self._told:
             lasted = duration(self.clock.monotonic() - self._began)
             if self._was_away:
                 self.log.info("both clusters can be reached again, after %s", lasted)
@@ -121,19 +136,21 @@ class FlowTrouble:
     def _degraded(self, error: TwinlogError) -> None:
         """A line at once for each code, and one a minute."""
         now, before = self.clock.monotonic(), self.now
-        if before is None or before.state is not FlowState.DEGRADED:
+        if before is None or not before.is_wrong:
             self.forget()
             self._began, since_ms = now, self.clock.wall_ms()
         else:
             since_ms = before.since_ms
         self._seen_at = now
-        self.now = Trouble(state=FlowState.DEGRADED, error=self._plain(error), since_ms=since_ms)
+        passes = error.fate is Fate.RETRIABLE
+        state = FlowState.DEGRADED if passes else FlowState.FAILED
+        self.now = Trouble(state=state, error=self._plain(error), since_ms=since_ms)
         self._was_away = self._was_away or self.now.is_outage
         if error.code in self._told and now - self._told_at <= ONE_LINE_EVERY_S:
             return
         self._told_at = now
         self._told = [*(code for code in self._told if code != error.code), error.code]
-        self.log.warning("DEGRADED: %s; trying again", self.now.error)
+        self.log.warning("%s: %s; trying again", state, self.now.error)
 
     def _plain(self, error: TwinlogError) -> TwinlogError:
         """Whoever shows it names the flow."""

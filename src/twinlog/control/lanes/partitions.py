@@ -39,6 +39,9 @@ RETRY_FAILED_S: Final = 25.0
 REPORT_IS_FRESH_S: Final = 2.5
 """Lanes report what changed once a second."""
 
+DELETED_SHOWN_S: Final = 7 * 86_400.0
+"""One whose copy is left without a source is shown for so long."""
+
 RELEASED_SHOWN_S: Final = 3600.0
 """A partition that is not mirrored any more is shown for so long: topics come and go for years."""
 
@@ -80,6 +83,10 @@ class Partition:
     """Others may write to its target topic, too."""
     is_wanted: bool = True
     """False when its topic was taken off the list: it is released and kept for show."""
+    vanished_ms: int = 0
+    """Wall clock: since when it is not wanted because the source does not show its topic; 0: that
+    is not why, or it is wanted.
+    """
     is_paused: bool = False
     """Somebody wants that it is not copied now."""
     placement: Placement = Placement.PENDING
@@ -419,7 +426,8 @@ class Partition:
         """Released so long ago that nobody asks for it."""
         if self.is_wanted or self.placement is not Placement.RELEASED:
             return False
-        return self.clock.monotonic() - self.left_at > RELEASED_SHOWN_S
+        shown_s = DELETED_SHOWN_S if self.vanished_ms else RELEASED_SHOWN_S
+        return self.clock.monotonic() - self.left_at > shown_s
 
     def is_due(self, now: float) -> bool:
         """Nobody has it and its time has come."""

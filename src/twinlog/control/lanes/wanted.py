@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.errors import TwinlogError
@@ -59,6 +59,30 @@ def unwanted(partition: Partition) -> None:
     partition.failure = None  # whatever it was, it is nobody's concern any more
     if partition.lane is None:
         partition.leave(Placement.RELEASED)
+
+
+def see_source(
+    partitions: Iterable[Partition], topics: Container[str], released: Container[str]
+) -> dict[str, str]:
+    """Which topics the source shows now. Returns remote topics by the source topics that it shows
+    no more since this look, of those that were copied.
+    """
+    gone: dict[str, str] = {}
+    for one in partitions:
+        topic = one.plan.source.topic
+        if one.is_wanted or topic in topics or topic in released:
+            one.vanished_ms = 0
+        elif not one.vanished_ms:
+            one.vanished_ms = one.clock.wall_ms()
+            gone[topic] = one.plan.target.topic
+    return gone
+
+
+def vanished(partition: Partition) -> str:
+    """What became of one whose topic the source does not show any more; empty for all others."""
+    if partition.placement is not Placement.RELEASED or not partition.vanished_ms:
+        return ""
+    return f"deleted at the source, or not visible any more; {partition.plan.target.topic} is kept"
 
 
 def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:

@@ -16,7 +16,10 @@ CODE: Final = "RPO_EXCEEDED"
 MOST_OF_IT: Final = 0.8
 """Of the records that wait: a partition that has so many is what the others do not wait for."""
 
-NOT_AT_RISK: Final = (PartitionState.RELEASED, PartitionState.DONE, PartitionState.TAKEN_OVER)
+NOT_AT_RISK: Final = (
+    *(PartitionState.RELEASED, PartitionState.SOURCE_DELETED),
+    *(PartitionState.DONE, PartitionState.TAKEN_OVER),
+)
 UNSEEN_MS: Final = 30_000
 """A source that was not seen for so long may have what nobody knows of."""
 

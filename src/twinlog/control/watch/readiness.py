@@ -31,6 +31,7 @@ AT_END: Final = frozenset(
         PartitionState.DONE,
         PartitionState.TAKEN_OVER,
         PartitionState.RELEASED,
+        PartitionState.SOURCE_DELETED,
         PartitionState.PAUSED,
     }
 )

@@ -43,6 +43,7 @@ _STATES: Final = {
     FlowState.FENCED: "STOPPED",
     FlowState.FAILED: "FAILED",
     FlowState.NOT_RUNNING: "UNASSIGNED",
+    FlowState.UNKNOWN: "UNASSIGNED",
     FlowState.STANDBY: "UNASSIGNED",
     FlowState.STOPPED: "UNASSIGNED",
 }

@@ -21,7 +21,8 @@ from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.metrics import TimingMetrics
 
-FLOW_STATES: Final = tuple(one for one in FlowState if one is not FlowState.NOT_RUNNING)
+OFFLINE: Final = (FlowState.NOT_RUNNING, FlowState.UNKNOWN)
+FLOW_STATES: Final = tuple(one for one in FlowState if one not in OFFLINE)
 
 MEDIA_TYPE: Final = "application/openmetrics-text"
 OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
@@ -94,8 +95,8 @@ class _Series:
             self._add(metrics.PARTITION_ERROR, (*upstream, part.code), 1)
         self._add(metrics.RECORDS, upstream, part.records)
         self._add(metrics.BYTES, upstream, part.bytes)
-        if part.state is PartitionState.RELEASED:
-            return  # its topic was taken off the list: nobody looks at its end any more
+        if part.state in (PartitionState.RELEASED, PartitionState.SOURCE_DELETED):
+            return  # nobody looks at its end any more
         if part.lag >= 0:
             self._add(metrics.LAG_RECORDS, upstream, part.lag)
             self._add(metrics.CONSUMER_LAG, (client_id(flow), *upstream[2:]), part.lag)

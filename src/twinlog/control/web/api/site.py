@@ -114,7 +114,7 @@ class Site:
             return known
         at = time.monotonic()
         (found,) = await self.questions.run(lambda: offline_status(config))
-        if found.state is FlowState.FAILED and found.code and not found.where:
+        if found.state is FlowState.UNKNOWN and found.code and not found.where:
             raise ClusterError(found.reason.removesuffix(f" [{found.code}]"), code=found.code)
         parts = Parts(partitions=found.partitions, at=at, is_here=False)
         self._asked[name] = parts

@@ -1,0 +1,100 @@
+"""Whether a flow runs, by what it left on the target and by its process on this host."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.support.snapshots import PUBLISHED
+from twinlog.codes import FlowState
+from twinlog.control.check.last_run import last_run, lives_here
+from twinlog.control.check.told_status import of_now
+from twinlog.mirror.state.generations import Claim, FlowHistory
+from twinlog.mirror.state.published import PublishedStatus
+
+HERE = socket.gethostname()
+NOW_MS = PUBLISHED.at_ms + 200_000
+
+
+def history(*, host: str = "east-1", pid: int = 77, is_closed: bool = False) -> FlowHistory:
+    claim = Claim(
+        flow="A->B",
+        generation=4,
+        claimant="c",
+        producer_id=1,
+        meaning="m",
+        host=host,
+        pid=pid,
+        started_ms=int(time.time() * 1000),
+        source_cluster_id="s",
+        target_cluster_id="t",
+    )
+    return FlowHistory(latest=claim, is_closed=is_closed)
+
+
+@pytest.fixture
+def gone() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "tells", "state", "said"),
+    [
+        (None, None, True, "NOT_RUNNING", "it has never run"),
+        (history(is_closed=True), None, False, "NOT_RUNNING", "ended in order"),
+        (history(), replace(PUBLISHED, state="STOPPED"), True, "NOT_RUNNING", "ended in order"),
+        (history(), PUBLISHED, True, "NOT_RUNNING", "which has said nothing for 3 min 20 s"),
+        (history(), None, True, "NOT_RUNNING", "which has said nothing: killed, or cut off"),
+        (history(), None, False, "UNKNOWN", "ask on that host"),
+    ],
+)
+def test_of_another_host(
+    known: FlowHistory | None, told: PublishedStatus | None, tells: bool, state: str, said: str
+) -> None:
+    found = last_run(known, told, NOW_MS, tells=tells)
+    assert found.state == state
+    assert said in found.text
+    assert "it runs on" not in found.text
+
+
+def test_the_end_of_the_generation_before_is_not_its_own() -> None:
+    before = replace(PUBLISHED, state="STOPPED", generation=3)
+    assert "ended in order" not in last_run(history(), before, NOW_MS, tells=True).text
+
+
+def test_process_of_this_host_that_is_gone_was_killed(gone: int) -> None:
+    found = last_run(history(host=HERE, pid=gone), None, NOW_MS, tells=False)
+    assert found.state is FlowState.NOT_RUNNING
+    assert found.text == (
+        f"it last ran on {HERE} (process {gone}): that process is gone, and did not say that it "
+        "ended"
+    )
+
+
+def test_process_of_this_host_that_lives_may_run_it() -> None:
+    found = last_run(history(host=HERE, pid=os.getpid()), None, NOW_MS, tells=True)
+    assert found.state is FlowState.UNKNOWN
+    assert f"process {os.getpid()} of this host leads it" in found.text
+
+
+def test_number_that_another_process_has_now_is_no_life() -> None:
+    assert lives_here(HERE, os.getpid(), int(time.time() * 1000)) is True
+    assert lives_here(HERE, os.getpid(), 1_000_000_000_000) is False
+    assert lives_here("elsewhere", os.getpid(), 0) is None
+
+
+def test_row_of_a_process_that_is_gone_counts_until_its_next_is_due(gone: int) -> None:
+    row = replace(PUBLISHED, host=HERE, pid=gone)
+    soon, late = row.at_ms + row.every_ms, row.at_ms + 3 * row.every_ms
+    assert of_now(row, None, soon) is row
+    assert of_now(row, None, late) is None
+    assert of_now(PUBLISHED, None, late) is PUBLISHED, "on another host it may only be slow"
