@@ -3,6 +3,7 @@
 The library knows nothing of Python, so one wheel of a platform serves every Python. Without a C
 compiler the wheel is made all the same, for any platform: Twinlog then uses the kernels' twin in
 Python, and says so. TWINLOG_KERNELS=compiled makes that an error, for whoever publishes wheels.
+A source distribution has the source alone: pyproject.toml names this hook for wheels only.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
             eventually(lambda: other.state.role is Role.STANDBY)
             expel(target, f"twinlog-{flow.setup.name}", ours.state.member_id)
             eventually(lambda: other.state.role is Role.LEADING)
-            eventually(lambda: flow.run is None and "standing by" in flow.degraded)
+            eventually(lambda: flow.run is None and flow.is_standing_by)
             mirror.stop()
         finally:
             other.leave()

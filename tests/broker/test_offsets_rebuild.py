@@ -422,11 +422,37 @@ def test_emptied_targets_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str
     assert "[0, 10), were deleted there" in is_refused(rig, capsys, "REBUILD_EMPTIED")
 
 
-def test_shared_topics_are_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_identity_topics(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    """What others wrote lies in front of the copy; the copy is found, and resumes."""
     rig.prefixed = False
     rig.create()
-    assert run(["offsets", "rebuild", str(rig.config()), "--dry-run"]) == 1
-    assert "REBUILD_UNSUPPORTED" in capsys.readouterr().err
+    create_topic(rig.target, rig.remote)
+    produce(rig.target, rig.remote, [Outgoing(value=b"mine")] * 3)
+    rig.put(range(10))
+    rig.copy_once()
+    rig.put(range(10, 20))
+    rig.copy_once()
+    lose_map(rig)
+    rig.put(range(20, 30))
+    assert rebuild(rig, capsys)["first_target_offset"] == 3
+    assert tuple(rig.map().runs) == (Run(0, 0, 3),)
+    rig.copy_once()
+    copied = [record.value for record in read_all(rig.target, rig.remote)][3:]
+    assert copied == [rig.record(n).value for n in range(30)]
+
+
+def test_identity_topic_that_others_wrote_to_since_is_refused(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(10))
+    rig.copy_once()
+    lose_map(rig)
+    produce(rig.target, rig.remote, [Outgoing(value=b"mine")])
+    assert "the batch at offset 10 was not written by this flow" in is_refused(
+        rig, capsys, "REBUILD_FOREIGN"
+    )
 
 
 def test_topics_that_are_placed_by_key_are_refused(

@@ -82,6 +82,7 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         f"{name}.enabled = true\ntopics = {topic}\nreplication.factor = 1\n"
         "emit.heartbeats.enabled = false\nemit.offset-syncs.enabled = false\n"
         "heartbeats.replication.enabled = false\ntwinlog.status.interval.seconds = 1\n"
+        "twinlog.rpo.seconds = 3600\ntwinlog.verify = full\n"
     )
     create_topic(source_cluster, topic, 2)
     records = [Outgoing(value=b"x", partition=number % 2) for number in range(10)]
@@ -100,6 +101,12 @@ def test_any_process_answers_for_the_flow_and_steers_it(
         assert (led["toldBy"], "(process " in told["toldBy"]) == ("here", True)
         assert told["sinceMs"] == led["sinceMs"]
         assert (told["records"], told["partitions"], told["problem"]) == (10, 2, "")
+        eventually(
+            lambda: (flow_of(other)["lag"], flow_of(other)["lagUnknownPartitions"]) == (0, 0)
+        )
+        assert told["loss"]["objectiveMs"] == 3_600_000
+        for rest in (leader, other):
+            eventually(lambda rest=rest: flow_of(rest)["verified"]["records"] == 10)  # type: ignore[misc]
         eventually(lambda: states(other, path) == AT_END)
         # a dry run writes nothing; a pause is one intent, whoever says it again
         reason = "brokers are upgraded"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from tests.support.client import read_all
 from tests.support.rig import Rig
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import TwinlogError
+from twinlog.lane.loop import HURRY_S
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import encode_batch
@@ -84,6 +87,53 @@ def test_batches_of_single_records_are_joined(rig: Rig) -> None:
     rig.copy_once()  # without the key: what was joined is found, and the copy goes on behind it
     rig.same()
     rig.offsets_are_exact()
+
+
+COUNTS_ANSWERS = """
+from twinlog.wire.requests.fetch import FetchSession
+parsed = FetchSession.parse
+def count(self, view):
+    answer = parsed(self, view)
+    if any(one.records for one in answer.partitions):
+        with open({path!r}, "a") as file:
+            file.write("x")
+    return answer
+FetchSession.parse = count
+"""
+"""A byte for each Fetch answer with records, in a file."""
+
+
+@pytest.mark.parametrize(
+    ("keys", "are_few"),
+    [
+        ({"fetch.min.bytes": "1000000"}, True),
+        ({"fetch.min.bytes": "1000000", "fetch.max.wait.ms": "5"}, False),
+        ({}, False),
+    ],
+    ids=["min", "min-short", "default"],
+)
+def test_small_batches_wait_at_the_source_until_they_are_many(
+    rig: Rig, keys: dict[str, str], are_few: bool, tmp_path: Path
+) -> None:
+    rig.create()
+    rig.put([0])
+    counter = tmp_path / "answers"
+    with rig.mirror(
+        keys={f"{rig.alias}.consumer.{name}": value for name, value in keys.items()},
+        prelude=COUNTS_ANSWERS.format(path=str(counter)),
+    ):
+        rig.copied(1)
+        numbers, calm = itertools.count(1), time.monotonic() + HURRY_S
+        while time.monotonic() < calm:  # a lane that was given something does not wait
+            rig.put([next(numbers)])
+        before, began = counter.stat().st_size, time.monotonic()
+        for number in itertools.islice(numbers, 200):
+            rig.put([number])
+        rig.copied(next(numbers))
+        answers, took = counter.stat().st_size - before, time.monotonic() - began
+    # what is less than fetch.min.bytes waits for half a second
+    assert (answers <= took / 0.5 + 4) is are_few, (answers, took)
+    rig.same()
 
 
 def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:

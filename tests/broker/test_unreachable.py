@@ -17,7 +17,7 @@ from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic
 from twinlog.cli.commands.mirror import MirrorReport
 from twinlog.control.check import mirror_check
-from twinlog.control.flow import flow_run, managed_flow, supervisor
+from twinlog.control.flow import flow_run, supervisor, trouble
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.process.run import MirrorResult
 from twinlog.sandbox import LocalCluster
@@ -33,7 +33,7 @@ MAX_PAUSE_S = 3.0
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for minutes here."""
     monkeypatch.setattr("twinlog.control.flow.flow_setup.REACHED_WITHIN_S", 0.2)
-    monkeypatch.setattr("twinlog.control.flow.supervisor.MAX_SETUP_PAUSE_S", 0.8)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", 0.8)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def config(
 def test_the_promised_times() -> None:
     gives_up = (supervisor.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, mirror_check.GIVES_UP_S)
     assert set(gives_up) == {MINUTE_S}
-    assert managed_flow.ONE_LINE_EVERY_S == MINUTE_S
+    assert trouble.ONE_LINE_EVERY_S == MINUTE_S
 
 
 @pytest.mark.witness("a mirror waits for a cluster that cannot be reached")
@@ -69,8 +69,8 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
 ) -> None:
     file, remote, door = config
     monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.0)
-    monkeypatch.setattr("twinlog.control.flow.managed_flow.ONE_LINE_EVERY_S", 2.0)
-    monkeypatch.setattr("twinlog.control.flow.supervisor.MAX_SETUP_PAUSE_S", MAX_PAUSE_S)
+    monkeypatch.setattr("twinlog.control.flow.trouble.ONE_LINE_EVERY_S", 2.0)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", MAX_PAUSE_S)
     tries: list[float] = []
     prepare = FlowSetup.prepare
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,17 +14,25 @@ import pytest
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.eventually import eventually
 from tests.support.rest import Rest, rest_of
-from tests.support.snapshots import flow, partition
+from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
+from twinlog.control.check.told_status import Told
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.address import Address
 from twinlog.control.web.api import leaders
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
+from twinlog.mirror.state.published import Proof
+
+IS_NEEDED = os.environ.get("TWINLOG_BROWSER") == "needed"
+"""In continuous integration: a test that is skipped there would be seen by nobody."""
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: scripts/browser installs it"),
+    pytest.mark.skipif(
+        CHROMIUM is None and not IS_NEEDED, reason="no Chromium here: scripts/browser installs it"
+    ),
     pytest.mark.xdist_group("browser"),
 ]
 
@@ -130,6 +141,49 @@ def test_topics_are_filtered_sorted_and_paged(rest: Rest, browser: Browser) -> N
         "document.activeElement.dispatchEvent(new Event('input'))"
     )
     page.shows("0 partitions")
+
+
+def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {"": IntentKind.PAUSE, "a.b": IntentKind.PAUSE, "gone": IntentKind.RELEASE}
+    rows = [
+        Intent(flow="A->B", kind=kind, topic=topic, is_set=True, who="ann", at_ms=1).encode()
+        for topic, kind in kinds.items()
+    ]
+    told = Told(status=None, intents=flow_intents("A->B", rows))
+    monkeypatch.setattr(leaders, "told_of", lambda flows, *_: dict.fromkeys(flows, told))
+    states = {"a.b": "PAUSED", "axb": "PAUSED", "gone": "RELEASED"}
+    parts = [partition(topic, state=state) for topic, state in states.items()]
+    monitor.update([flow(*parts, state="PAUSED"), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    labels = "[...document.querySelectorAll('td button')].map((one) => one.ariaLabel).sort()"
+    wanted = ["Pause axb", "Resume a.b", "Resume gone"]
+    eventually(lambda: page.run(labels) == wanted, what="a button for each topic")
+
+
+def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
+    rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor.update([flow(state="STANDBY", generation=-1), flow(flow="C->B", state="STANDBY")])
+    proof = Proof(mode="full", at_ms=1, records=123, differences=0, is_complete=True)
+
+    def told(flows: list[str], *_: object) -> dict[str, Told]:
+        now_ms = int(time.time() * 1000)
+        row = replace(PUBLISHED, at_ms=now_ms, lag=4321, lag_unknown=0, proof=proof)
+        return dict.fromkeys(flows, Told(status=row, intents=FlowIntents()))
+
+    monkeypatch.setattr(leaders, "told_of", told)
+    page = browser.open(f"http://{rest.address}/page/")
+    page.shows("4,321", "main table")
+    page.shows("123 records equal, all that is copied", "main table")
+    page.shows("not at this pace", "main table")
+    page.go(f"http://{rest.address}/page/{PLACES['Compare']}")
+    page.shows("123 records equal, all that is copied")
+    proof = replace(proof, differences=2)
+    page.go(f"http://{rest.address}/page/")
+    page.shows("Look at A->B (its copy differs)", "#verdict")
+    page.shows("2 ranges differ", "main table")
 
 
 def test_a_code_says_what_to_do(rest: Rest, monitor: Monitor, browser: Browser) -> None:

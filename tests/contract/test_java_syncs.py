@@ -159,7 +159,7 @@ def test_the_same_configs_are_set_and_taken_away(jvm: Any, tmp_path: Path, defau
     sources = getattr(admin, "ConfigEntry$ConfigSource").values()
     numbers = {
         "DYNAMIC_TOPIC_CONFIG": 1,
-        "DYNAMIC_BROKER_CONFIG": 2,
+        # not DYNAMIC_BROKER_CONFIG, which it copies: that depends on the broker that answers
         "DYNAMIC_DEFAULT_BROKER_CONFIG": 3,
         "STATIC_BROKER_CONFIG": 4,
         "DEFAULT_CONFIG": 5,
@@ -183,7 +183,7 @@ def test_the_same_configs_are_set_and_taken_away(jvm: Any, tmp_path: Path, defau
         assert entry.is_default == (entry.source == 5)
         assert wanted_configs(chosen, [entry]) == _mirror_makers_configs(admin, theirs, java)
         compared += 1
-    assert compared == 60
+    assert compared == 48
 
 
 def _mirror_makers_configs(admin: Any, connector: Connector, java: Any) -> dict[str, str | None]:

@@ -28,6 +28,7 @@ CONFIG: Final = {
     "log.initial.task.delay.ms": "500",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "group.min.session.timeout.ms": "1000",
 }
 SOON_BACK: Final = {"broker.session.timeout.ms": "2500", "broker.heartbeat.interval.ms": "300"}
 """A broker that was killed may come back when its session is over. Of sources only: the targets are

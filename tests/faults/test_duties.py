@@ -4,12 +4,20 @@ copy of something, and was emptied by a retention that came from the source.
 
 from __future__ import annotations
 
+import signal
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.support.circle_of_flows import IDENTITY, Circle
 from tests.support.client import Outgoing, eventually, produce, read_all
-from tests.support.rig import DAY_MS, Rig
+from tests.support.groups import commit, committed
+from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
+from tests.support.rig import DAY_MS, Rig, kill
+from tests.support.rounds import Rounds
 from tests.support.topics import (
     alter_topic_configs,
     create_topic,
@@ -17,7 +25,12 @@ from tests.support.topics import (
     partition_count,
     topic_configs,
 )
+from twinlog.cli.main import run
 from twinlog.codes import PartitionState
+from twinlog.control.duties import config_sync
+from twinlog.control.duties.config_sync import ConfigSync
+from twinlog.sandbox import LocalCluster
+from twinlog.survey import copied_topics
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -95,3 +108,182 @@ def test_topic_of_somebody_else(rig: Rig) -> None:
     assert partition_count(rig.target, rig.remote) == 2
     assert topic_configs(rig.target, rig.remote) == FOR_EVER
     assert [one.value for one in read_all(rig.target, rig.remote)] == [b"theirs"] * 10
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
+    """Of the sync of configs."""
+    return Rounds(monkeypatch, ConfigSync, "round", lambda _: "round")
+
+
+@pytest.mark.witness("between two lanes nothing is done to a topic", case="topic pause")
+@pytest.mark.parametrize("between", ["lease change", "killed lane", "topic pause", "flow pause"])
+def test_topic_that_clients_went_over_to_while_no_lane_watches(
+    rig: Rig, rounds: Rounds, between: str
+) -> None:
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(20))
+    lease_s = 4.0 if between == "lease change" else 300.0
+    with rig.mirror(keys=SYNC, lease_s=lease_s) as mirror:
+        rig.copied(20)
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
+        kind, _, verb = between.partition(" ")
+        if verb == "pause":
+            file = str(rig.config(SYNC))
+            assert (
+                run([kind, "pause", file, *(["--topics", rig.topic] if kind == "topic" else ())])
+                == 0
+            )
+            mirror.eventually(lambda parts: [p.state for p in parts] == ["PAUSED"])
+        produce(rig.target, rig.topic, [Outgoing(key=b"f", value=b"app")] * 10)
+        if verb != "pause":
+            mirror.eventually(lambda parts: [p.state for p in parts] == ["TAKEN_OVER"])
+        alter_topic_configs(rig.source, rig.topic, {RETENTION: "1000"})
+        if between == "lease change":
+            leases = len(mirror.leases.jobs)
+            eventually(lambda: len(mirror.leases.jobs) > leases + 1, what="two lease changes")
+        elif between == "killed lane":
+            kill(mirror.leases.pids())
+        elif between == "flow pause":
+            assert run(["flow", "resume", file]) == 0
+        if between != "topic pause":
+            mirror.eventually(lambda parts: [p.state for p in parts] == ["TAKEN_OVER"])
+        rounds.pass_by("round", 3)
+        mirror.stop()
+    assert RETENTION not in topic_configs(rig.target, rig.topic)
+    assert len(read_all(rig.target, rig.topic)) == 30
+
+
+@pytest.mark.parametrize(
+    "keyed",
+    [
+        pytest.param(
+            False,
+            id="identity",
+            marks=pytest.mark.witness(
+                "an application's topic of that name is neither grown nor emptied"
+            ),
+        ),
+        pytest.param(True, id="keyed"),
+    ],
+)
+def test_topic_with_records_of_others(
+    rig: Rig, rounds: Rounds, caplog: pytest.LogCaptureFixture, *, keyed: bool
+) -> None:
+    """The copy goes into it, as wanted; what was there keeps its life and its partitions."""
+    rig.prefixed = False
+    create_topic(rig.target, rig.topic, 2, configs=FOR_EVER)
+    old_ms = rig.began_ms - 30 * DAY_MS
+    theirs = [Outgoing(key=b"x", value=b"theirs", timestamp=old_ms, partition=0)] * 10
+    produce(rig.target, rig.topic, theirs)
+    create_topic(rig.source, rig.topic, 3, configs={RETENTION: "3600000"})
+    ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 2) for n in range(30)]
+    produce(rig.source, rig.topic, ours)
+    keys = {"twinlog.target.partitions": "keyed"} if keyed else {}
+    with rig.mirror(keys=SYNC | keys) as mirror:
+        eventually(lambda: len(read_all(rig.target, rig.topic)) == 40)
+        mirror.look_for_topics()
+        rounds.pass_by("round", 3)
+        parts = mirror.eventually(lambda parts: len(parts) == 3)
+        assert [p.code for p in parts] == ["", "", "" if keyed else "TARGET_TOPIC_TOO_SMALL"]
+        mirror.stop()
+    assert partition_count(rig.target, rig.topic) == 2
+    assert topic_configs(rig.target, rig.topic) == FOR_EVER
+    told = [one.getMessage() for one in caplog.records]
+    assert keyed or any("keeps what it has, since others write to it" in line for line in told)
+
+
+def test_two_flows_into_one_topic_do_not_fight_over_its_retention(
+    fault_source: LocalCluster,
+    source_cluster: LocalCluster,
+    fault_target: LocalCluster,
+    tmp_path: Path,
+    rounds: Rounds,
+) -> None:
+    here = {"A": fault_source, "B": source_cluster}
+    circle = Circle(tmp_path, [*here.values(), fault_target])
+    topic = circle.topic()
+    for cluster, retention in zip(here.values(), ("-1", "3600000"), strict=True):
+        create_topic(cluster, topic, configs={RETENTION: retention})
+        produce(cluster, topic, [Outgoing(value=b"%d" % n) for n in range(20)])
+    with ExitStack() as stack:
+        for at, alias in enumerate(here):
+            config = circle.file(
+                {alias: at, "T": 2},
+                [f"{alias}->T"],
+                name=alias,
+                replication_policy_class=IDENTITY,
+                sync_topic_configs_interval_seconds="1",
+            )
+            mirror = stack.enter_context(Mirror(config, lanes=1))
+            mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
+        seen = set()
+        for _ in range(6):
+            rounds.pass_by("round", 1)
+            seen.add(topic_configs(fault_target, topic).get(RETENTION))
+    assert seen == {"-1"}
+
+
+def test_source_topic_that_is_created_again_between_two_questions(
+    rig: Rig, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose ids were compared, and whose configs are read then."""
+    create_topic(rig.source, rig.topic, configs=FOR_EVER)
+    rig.put(range(20), age_ms=30 * DAY_MS)
+    is_armed = False
+    ask = copied_topics.still_there
+
+    def ask_then_recreate(*arguments: object) -> dict[str, str]:
+        nonlocal is_armed
+        found = ask(*arguments)  # type: ignore[arg-type]
+        if is_armed and found:
+            is_armed = False
+            delete_topic(rig.source, rig.topic)
+            create_topic(rig.source, rig.topic, configs={RETENTION: "1000"})
+        return found
+
+    monkeypatch.setattr(config_sync, "still_there", ask_then_recreate)
+    with rig.mirror(keys=SYNC) as mirror:
+        rig.copied(20)
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
+        is_armed = True
+        mirror.eventually(lambda parts: [p.code for p in parts] == ["SOURCE_RECREATED"])
+        rounds.pass_by("round", 2)
+        mirror.stop()
+    assert topic_configs(rig.target, rig.remote) == FOR_EVER
+    assert len(read_all(rig.target, rig.remote)) == 20
+
+
+@pytest.mark.witness("a frozen leader that wakes up changes nothing of what was promoted")
+def test_frozen_leader_of_topics_that_were_promoted_meanwhile(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(20))
+    group = f"app-{rig.alias}"
+    commit(rig.source, group, rig.topic, 7)
+    file = rig.config(
+        SYNC
+        | {
+            "sync.group.offsets.enabled": "true",
+            "sync.group.offsets.interval.seconds": "1",
+            "emit.checkpoints.interval.seconds": "1",
+            "refresh.groups.interval.seconds": "1",
+            "groups": group,
+        }
+    )
+    with Driver(file, lanes=1) as driver:
+        driver.until("RUNNING")
+        rig.copied(20)
+        eventually(lambda: committed(rig.target, group, rig.remote) == 7)
+        driver.signal(signal.SIGSTOP)
+        try:
+            assert run(["flow", "promote", str(file)]) == 0
+            produce(rig.target, rig.remote, [Outgoing(key=b"f", value=b"app")] * 10)
+            commit(rig.target, group, rig.remote, 0)
+            alter_topic_configs(rig.source, rig.topic, {RETENTION: "1000"})
+        finally:
+            driver.signal(signal.SIGCONT)
+        driver.until("FENCED")
+    assert RETENTION not in topic_configs(rig.target, rig.remote)
+    assert committed(rig.target, group, rig.remote) == 0
+    assert len(read_all(rig.target, rig.remote)) == 30

@@ -12,9 +12,11 @@ import pytest
 from tests.support.client import eventually
 from tests.support.load import Load
 from tests.support.mirror_process import Driver
+from tests.support.monitor import LOCAL, ask
 from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic, end_offsets
+from twinlog.control.web.address import Address
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -35,6 +37,12 @@ def flow(
 
 def arrived(rig: Rig) -> int:
     return sum(end_offsets(rig.target, rig.remote).values())
+
+
+def leader_at(address: Address) -> tuple[str, int]:
+    """Who tells of the flow there, and which generation leads it."""
+    (one,) = ask(address, "/api/v1/flows").json["flows"]
+    return one["toldBy"], one["generation"]
 
 
 def finish(rig: Rig, load: Load) -> None:
@@ -60,10 +68,15 @@ def test_driver_killed_and_a_new_one_started(flow: Rig) -> None:
 
 def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> None:
     config = flow.config()
-    with Load(flow.source, flow.topic, partitions=PARTITIONS) as load, Driver(config) as first:
+    with (
+        Load(flow.source, flow.topic, partitions=PARTITIONS) as load,
+        Driver(config, listen=LOCAL) as first,
+    ):
         eventually(lambda: first.state.records > 500)
-        with Driver(config) as second:
+        # as two services on one host, whose files name one address
+        with Driver(config, listen=first.served()) as second:
             second.until("STANDBY")
+            assert second.address is None
             assert "standing by: another process leads this flow" in second.state.reason
             assert not second.state.lanes
             first.kill()
@@ -71,6 +84,8 @@ def test_second_mirror_stands_by_and_takes_over_within_seconds(flow: Rig) -> Non
                 eventually(lambda: second.state.generation >= 1, what="the second one's lead")
             assert since.seconds < TAKES_OVER_S + 5
             eventually(lambda: second.state.records > 0, what="records of the second mirror")
+            assert second.served() == first.address
+            assert leader_at(second.served()) == ("here", second.state.generation)
             finish(flow, load)
     flow.same()
 

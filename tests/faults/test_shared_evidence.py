@@ -11,9 +11,11 @@ import signal
 from collections.abc import Mapping
 
 import pytest
+from confluent_kafka import TopicPartition as GroupAt
 
 from tests.support import raw
 from tests.support.client import eventually
+from tests.support.groups import commit_all
 from tests.support.mirror_process import Driver
 from tests.support.rig import MAP_PARTITIONS, OLD, Rig
 from tests.support.topics import (
@@ -67,6 +69,26 @@ def test_lost_rows_are_never_a_second_copy(kind: tuple[Rig, Mapping[str, str]]) 
     code, message = rig.fail_once(keys)
     assert code == "MAP_MISSING", message
     assert rig.on_target() == before
+
+
+@pytest.mark.witness("H03: in the way of MirrorMaker 1 lost rows are MAP_MISSING, too")
+def test_lost_rows_are_no_reason_to_begin_where_the_group_stands(rig: Rig) -> None:
+    rig.prefixed = False
+    rig.create()
+    group = f"g-{rig.topic}"
+    keys = {
+        f"{rig.flow}.twinlog.source.group.id": group,
+        f"{rig.flow}.twinlog.source.group.commit.interval.ms": "600000",
+    }
+    commit_all(rig.source, group, [GroupAt(rig.topic, 0, 5)])
+    rig.put(range(10))
+    rig.copy_once(keys)
+    assert rig.numbers() == list(range(5, 10))
+    commit_all(rig.source, group, [GroupAt(rig.topic, 0, 5)])
+    lose_rows(rig)
+    code, message = rig.fail_once(keys)
+    assert code == "MAP_MISSING", message
+    assert rig.numbers() == list(range(5, 10))
 
 
 def test_rows_are_known_as_lost_when_the_target_is_empty_and_has_forgotten_us(rig: Rig) -> None:

@@ -112,7 +112,7 @@ def tell(verdict: Verdict, seconds: float) -> None:
 def gate(more: Sequence[str]) -> int:
     """In a fixed order, so that a run can be repeated."""
     began = time.monotonic()
-    arguments = [*TOGETHER, GATE, "-p", "no:randomly", *more]
+    arguments = [*TOGETHER, GATE, "-p", "no:randomly", "--durations=30", *more]
     verdict = judged(run_pytest, arguments, REPORTS)
     tell(verdict, time.monotonic() - began)
     return verdict.exit_code

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 import os
+import re
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from tests.support.command import Command, all_gone
 from tests.support.eventually import eventually
+from tests.support.monitor import ask
+from twinlog.control.web.address import parse_listen
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
 
@@ -59,6 +64,31 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+class Page:
+    """What the demo, or a mirror of it, serves at the address that it prints."""
+
+    def __init__(self, command: Command) -> None:
+        eventually(lambda: "http://" in command.stdout)
+        found = re.search(r"http://(\S+?:\d+)", command.stdout)
+        address = None if found is None else parse_listen(found[1])
+        assert address is not None
+        self.address = address
+
+    @property
+    def flow(self) -> Any:
+        (flow,) = ask(self.address, "/api/v1/flows").json["flows"]
+        return flow
+
+    def wish(self, what: str) -> None:
+        path = f"/api/v1/flows/eu-%3Eus/{what}"
+        connection = http.client.HTTPConnection(*self.address, timeout=30)
+        try:
+            connection.request("POST", path, "{}", {"Content-Type": "application/json"})
+            assert connection.getresponse().status == 200
+        finally:
+            connection.close()
+
+
 def left_in(folder: Path) -> list[str]:
     """What is still there, but for the JVM's own and the (empty) folder of status files."""
     found = [path for path in folder.rglob("*") if path.is_file()]
@@ -85,11 +115,41 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path, scratch: Path) -> Non
     with Command(tmp_path / "run", "demo") as demo:
         eventually(lambda: "identical: " in demo.stdout)
         traces = Traces(demo, scratch)
+        page = Page(demo)
+        assert ask(page.address, "/page/").status == 200
+        page.wish("pause")
+        eventually(lambda: page.flow["state"] == "PAUSED")
+        eventually(lambda: page.flow["loss"]["records"] > 0, what="what would be lost grows")
+        page.wish("resume")
+        eventually(lambda: page.flow["state"] == "RUNNING")
         os.killpg(demo.pid, signal.SIGINT)  # as a terminal does it: to everybody in the group
         assert demo.wait() == 0
     assert demo.stdout.splitlines()[-1] == "source and target are identical"
     assert traces.are_gone()
     assert left_in(scratch) == []
+
+
+@pytest.mark.long
+def test_a_standby_takes_over_at_the_same_address(tmp_path: Path, scratch: Path) -> None:
+    """As `docs/control-plane.md` has it, with the mirrors of a newcomer."""
+    with Command(tmp_path / "demo", "demo", "--no-mirror", "--rate", "100") as demo:
+        eventually(lambda: "twinlog mirror " in demo.stdout)
+        found = re.search(r"^twinlog mirror (\S+)$", demo.stdout, re.MULTILINE)
+        assert found is not None
+        with Command(tmp_path / "1", "mirror", found[1], "--listen", "127.0.0.1:0") as first:
+            page = Page(first)
+            eventually(lambda: page.flow["state"] == "RUNNING")
+            again = ("mirror", found[1], "--listen", str(page.address))
+            with Command(tmp_path / "2", *again) as second:
+                eventually(lambda: "CANNOT_LISTEN" in second.stderr)
+                eventually(lambda: "standing by" in second.stderr)
+                os.killpg(first.pid, signal.SIGKILL)
+                eventually(lambda: f"http://{page.address} serves" in second.stdout)
+                eventually(lambda: (page.flow["state"], page.flow["toldBy"]) == ("RUNNING", "here"))
+                assert page.flow["generation"] == 1
+                demo.terminate()
+                assert demo.wait() == 0, "all arrived"
+                assert demo.stdout.splitlines()[-1] == "source and target are identical"
 
 
 def test_a_signal_while_the_clusters_start(tmp_path: Path, scratch: Path) -> None:

@@ -34,6 +34,7 @@ def led_flow(config: Path) -> tuple[LedFlow, list[str]]:
         partitions=lambda: tuple(_begun(setup)),
         read_map=lambda: Maps({}, {}, 8),
         snapshot=snapshots.flow,
+        may_act=lambda: True,
         tell_once=lambda line: None if line in told else told.append(line),
     )
     return led, told

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -28,7 +28,7 @@ from twinlog.wire.record_batch import (
 from twinlog.wire.records import Record, decode_batch
 from twinlog.wire.varint import read_varint
 
-__all__ = ["Answer", "MemoryLog", "MemoryView", "RolledBack"]
+__all__ = ["Answer", "LaggingLog", "MemoryLog", "MemoryView", "RolledBack"]
 
 OUT_OF_ORDER: Final = 45
 TOO_LARGE: Final = 10
@@ -229,7 +229,7 @@ class MemoryLog:
                 f"offset {offset} is not in [{self.log_start}, {self.end}]",
                 code="OFFSET_OUT_OF_RANGE",
             )
-        end = self.end if below is None else below
+        end = self.ends.high_watermark if below is None else below
         found = [
             one.data
             for one in self.batches
@@ -255,6 +255,21 @@ class MemoryLog:
             log_end=self.end,
             leader_epoch=self.epoch,
         )
+
+
+class LaggingLog(MemoryLog):
+    """A log whose last records are on its leader alone: consumers do not get them."""
+
+    def __init__(self, of: MemoryLog, behind: int) -> None:
+        for name in MemoryLog.__slots__:
+            setattr(self, name, getattr(of, name))
+        self.behind = behind
+
+    @property
+    def ends(self) -> LogEnds:
+        # a class with slots is made anew by its decorator: no bare super() here
+        ends = MemoryLog.ends.__get__(self)
+        return replace(ends, high_watermark=self.end - self.behind)
 
 
 def _with_bits(batch: bytearray, bits: int) -> bytearray:
@@ -301,7 +316,10 @@ class MemoryView:
         return {tp: begin(self._logs[tp], start) for tp, start in starts.items()}
 
     def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
-        return {tp: RawRecords(records=self._logs[tp].read(at)) for tp, at in offsets.items()}
+        return {tp: self._read(self._logs[tp], at) for tp, at in offsets.items()}
+
+    def _read(self, log: MemoryLog, offset: int) -> RawRecords:
+        return RawRecords(records=log.read(offset), high_watermark=log.ends.high_watermark)
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int

@@ -14,6 +14,11 @@ from typing import Final, NamedTuple, Self
 
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
+from twinlog.cli.terminal.monitoring import watched
+from twinlog.config.load import load
+from twinlog.control.web.address import Address, parse_listen
+from twinlog.control.web.holder import Holder
+from twinlog.control.web.server import WebServer
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -32,12 +37,16 @@ class State(NamedTuple):
 class Driver:
     """Such a process, seen from the test."""
 
-    def __init__(self, config: Path, *, lanes: int = 2) -> None:
+    def __init__(self, config: Path, *, lanes: int = 2, listen: Address | None = None) -> None:
         self.state = State()
+        self.address: Address | None = None
+        """Where it serves HTTP, once it does."""
+        where = [] if listen is None else [str(listen)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.mirror_process", str(config), str(lanes)],
+            [sys.executable, "-m", "tests.support.mirror_process", str(config), str(lanes), *where],
             stdout=subprocess.PIPE,
             cwd=ROOT,
+            env=os.environ | {"XDG_RUNTIME_DIR": str(config.parent)},
             text=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -49,6 +58,14 @@ class Driver:
             if line.startswith("["):
                 state, reason, generation, records, lanes = json.loads(line)
                 self.state = State(state, reason, generation, records, tuple(lanes))
+            elif line.startswith("http://"):
+                self.address = parse_listen(line.removeprefix("http://").split()[0])
+
+    def served(self) -> Address:
+        """Where; waits for it."""
+        eventually(lambda: self.address, what="an address of HTTP")
+        assert self.address is not None
+        return self.address
 
     def until(self, state: str) -> State:
         eventually(lambda: self.state.state == state, what=f"{state}, not {self.state}")
@@ -83,11 +100,20 @@ class Driver:
                 self.kill()
 
 
-def main(config: str, lanes: str) -> None:
+def main(config: str, lanes: str, listen: str = "") -> None:
     """Run until SIGTERM."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with Mirror(Path(config), lanes=int(lanes)) as mirror:
+    file, address = Path(config), parse_listen(listen or "off")
+    holder = Holder(load(file))
+
+    def served(server: WebServer) -> None:
+        print(server.line, flush=True)  # noqa: T201 (its parent reads it)
+
+    with (
+        watched(file, address, stop, served, holder=holder) as watch,
+        Mirror(file, lanes=int(lanes), on_snapshot=watch.update) as mirror,
+    ):
         last = ""
         while not stop.wait(0.1):
             (flow,) = mirror.supervisor.snapshots()

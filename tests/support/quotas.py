@@ -1,13 +1,21 @@
-"""Quotas that a broker keeps for one client id."""
+"""Quotas that a broker keeps for one client id, in force when `quota` returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.support.eventually import eventually
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.quotas import CLIENT_ID, set_quotas
+from twinlog.cluster.topics.quotas import CLIENT_ID, client_quotas, set_quotas
 
 
 def quota(client: ClusterClient, client_id: str, values: Mapping[str, float | None]) -> None:
     """Set quotas by their keys, as `producer_byte_rate`; None lifts one."""
-    set_quotas(client, ((CLIENT_ID, client_id),), values)
+    entity = ((CLIENT_ID, client_id),)
+    set_quotas(client, entity, values)
+
+    def in_force() -> bool:
+        found = {one.key: one.value for one in client_quotas(client, entity)}
+        return all(found.get(key) == value for key, value in values.items())
+
+    eventually(in_force, what="the quota")

@@ -70,7 +70,6 @@ def rest_of(
     """Served as `twinlog mirror` serves it."""
     events, holder = EventLog(file), Holder(config)
     server = web_server(monitor, address, holder, Sources(events=events, file=file))
-    assert server is not None
     logging.getLogger().addHandler(events)
     server.start()
     try:

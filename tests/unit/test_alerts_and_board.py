@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -113,14 +112,3 @@ def anchors(page: Path) -> set[str]:
 def test_the_page_names_every_alert() -> None:
     page = (ROOT / "docs" / "monitoring.md").read_text()
     assert {alert for alert in ALERTS if f"`{alert}`" not in page} == set()
-
-
-def test_the_wheel_carries_what_is_to_be_deployed() -> None:
-    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
-    carried = hatch["build"]["targets"]["wheel"]["shared-data"]
-    files = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
-    expected = {
-        str(path.relative_to(ROOT)): f"share/twinlog/{path.relative_to(ROOT / 'deploy')}"
-        for path in files
-    }
-    assert carried == expected

@@ -145,7 +145,7 @@ PARTITION_CODES: Final = (
     ),
     Condition(
         codes=("START_BEYOND_END",),
-        meaning="an offset of `twinlog.start` is not in the source's log yet",
+        meaning="an offset of `twinlog.start`, or of the source's group, is beyond the log",
         advice="correct it, or write `latest`",
         retry=Retry.LATER,
     ),

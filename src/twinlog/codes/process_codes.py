@@ -313,7 +313,7 @@ PROCESS_CODES: Final = (
     ),
     Condition(
         codes=("REBUILD_UNSUPPORTED",),
-        meaning="`offsets rebuild`: the identity policy, or a topic that is placed by key",
+        meaning="`offsets rebuild`: a topic that is placed by key among several partitions",
         advice="copy it under another name",
     ),
     Condition(
@@ -375,9 +375,12 @@ PROCESS_CODES: Final = (
         codes=("CANNOT_LISTEN",),
         meaning=(
             "the address of `/metrics` and REST is taken, or not of this machine; the copy "
-            "continues"
+            "continues, and the address is tried again every second"
         ),
-        advice="name another with `--listen`, or `off`",
+        advice=(
+            "nothing where it is that of the process that is stood by for; else name another with "
+            "`--listen`, or `off`"
+        ),
     ),
     Condition(
         codes=("TIMED_OUT",),

@@ -69,7 +69,8 @@ FLOW_STATES: Final = {
         "whatever restarts; the reason says who wanted it, when and why"
     ),
     FlowState.STOPPING: (
-        "a signal came, `--once` is done, or it was promoted; its lanes finish what they sent"
+        "a signal came, `--once` is done, or it was promoted, changed or handed over; its lanes "
+        "finish what they sent"
     ),
     FlowState.STOPPED: "it has ended in order",
     FlowState.FAILED: "it could not be started, and trying again cannot help",

@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from twinlog.codes import FlowState
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.process.run import MirrorOptions, run_mirror
 from twinlog.control.watch.rates import Rates, TopicRate
@@ -50,6 +51,17 @@ class DemoOptions:
     """None: until it is stopped."""
     records_per_s: float = 500.0
     seed: int = 1
+    mirrors: bool = True
+    """False: whoever looks runs `twinlog mirror` himself, as often as he likes."""
+
+
+class Serve(Protocol):
+    """Serves page, REST and metrics of a mirror while the block lasts."""
+
+    def __call__(
+        self, file: Path, config: MirrorConfig, served: Callable[[str], None]
+    ) -> AbstractContextManager[Callable[[list[FlowSnapshot]], None]]:
+        """`served` is told the address of the page; the function takes what the mirror reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +82,9 @@ class DemoResult:
         return check.is_identical and complete
 
 
-def run_demo(options: DemoOptions, stop: threading.Event, view: DemoView) -> DemoResult:
+def run_demo(
+    options: DemoOptions, stop: threading.Event, view: DemoView, serve: Serve
+) -> DemoResult:
     """The demo from start to end."""
     confluent()  # before anything is started: without it there is no demo
     with ExitStack() as parts:
@@ -79,7 +93,7 @@ def run_demo(options: DemoOptions, stop: threading.Event, view: DemoView) -> Dem
             return _nothing()
         source, target = clusters
         create_topics(source.bootstrap, PARTITIONS, TOPIC_CONFIGS)
-        demo = _Demo(source, target, options)
+        demo = _Demo(source, target, options, serve)
         parts.callback(demo.close)
         return demo.run(stop, view)
 
@@ -121,8 +135,12 @@ def _clusters(
 class _Demo:
     """Everything between the clusters."""
 
-    def __init__(self, source: LocalCluster, target: LocalCluster, options: DemoOptions) -> None:
+    def __init__(
+        self, source: LocalCluster, target: LocalCluster, options: DemoOptions, serve: Serve
+    ) -> None:
         self._options = options
+        self._serve = serve
+        self._page = ""
         self._errors: list[BaseException] = []
         self._stop_mirror = threading.Event()
         self._flows: list[FlowSnapshot] = []
@@ -137,16 +155,19 @@ class _Demo:
         self._mirror = threading.Thread(target=self._run_mirror, name="demo-mirror", daemon=True)
 
     def run(self, stop: threading.Event, view: DemoView) -> DemoResult:
-        self._mirror.start()
         self._checker.start()
-        self._turn(
-            stop, view, "Starting the mirror (Spark takes some seconds) ...", self._is_running
-        )
+        if self._options.mirrors:
+            self._mirror.start()
+            self._turn(
+                stop, view, "Starting the mirror (Spark takes some seconds) ...", self._is_running
+            )
         if stop.is_set():
             return _nothing()
         self._began = time.monotonic()
         self._shop.start()
         phase = f"Mirroring a shop's orders from {SOURCE} to {TARGET}; Ctrl-C ends it"
+        if not self._options.mirrors:
+            phase = f"A shop's orders wait in {SOURCE} to be mirrored to {TARGET}; Ctrl-C ends it"
         self._turn(stop, view, phase, self._is_over)
         seconds = time.monotonic() - self._began
         self._shop.stop()
@@ -210,6 +231,7 @@ class _Demo:
     def _state(self, phase: str) -> DemoState:
         return DemoState(
             phase=phase,
+            hint=self._hint,
             flow=FLOW,
             flow_state=self._flows[0].state if self._flows else "",
             elapsed_s=time.monotonic() - self._began if self._began else 0.0,
@@ -218,19 +240,34 @@ class _Demo:
             check=self._checker.state,
         )
 
+    @property
+    def _hint(self) -> str:
+        """What to do next."""
+        if not self._options.mirrors:
+            return f"twinlog mirror {self._config}"
+        return f"{self._page} says whether all is well" if self._page else ""
+
     def _run_mirror(self) -> None:
+        config = load(self._config, environment={})
         try:
-            run_mirror(
-                load(self._config, environment={}),
-                self._config,
-                MirrorOptions(
-                    lease_s=LEASE_S, stop=self._stop_mirror, on_snapshot=self._on_snapshot
-                ),
-            )
+            with self._serve(self._config, config, self._on_served) as watch:
+
+                def on_snapshot(flows: list[FlowSnapshot]) -> None:
+                    watch(flows)
+                    self._on_snapshot(flows)
+
+                run_mirror(
+                    config,
+                    self._config,
+                    MirrorOptions(lease_s=LEASE_S, stop=self._stop_mirror, on_snapshot=on_snapshot),
+                )
             if not self._stop_mirror.is_set():
                 self._errors.append(TwinlogError("the demo's mirror ended by itself"))
         except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
             self._errors.append(error)
+
+    def _on_served(self, page: str) -> None:
+        self._page = page
 
     def _on_snapshot(self, flows: list[FlowSnapshot]) -> None:
         self._flows = flows

@@ -25,6 +25,8 @@ class DemoState:
     """One moment of the demo."""
 
     phase: str
+    hint: str = ""
+    """What else to look at, or to run."""
     flow: str = ""
     flow_state: str = ""
     elapsed_s: float = 0.0
@@ -48,15 +50,18 @@ class PlainView:
     ) -> None:
         self._write = write
         self._clock = clock
-        self._phase = ""
+        self._phase = self._hint = ""
         self._last = clock()
 
     def show(self, state: DemoState) -> None:
         now = self._clock()
+        if state.hint != self._hint:
+            self._hint = state.hint
+            self._write(state.hint)
         if state.phase != self._phase:
             self._phase, self._last = state.phase, now
             self._write(state.phase)
-        elif state.topics and now - self._last >= PLAIN_EVERY_S:
+        elif (state.topics or state.check.compared) and now - self._last >= PLAIN_EVERY_S:
             self._last = now
             for topic in state.topics:
                 self._write(_topic_line(topic))
@@ -97,9 +102,10 @@ def check_text(check: CheckState) -> Text:
 
 def demo_table(state: DemoState) -> RenderableType:
     """The whole picture for a terminal."""
-    heading = Text.assemble((state.phase, "bold"))
+    heading = Text.assemble((state.phase, "bold"), f"\n{state.hint}" if state.hint else "")
     if not state.topics:
-        return heading
+        # somebody else mirrors, or nobody does yet
+        return Group(heading, check_text(state.check)) if state.check.compared else heading
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("topic")
     for name in ("copied", "records/s", "MB/s", "lag (records)", "lag (s)"):

@@ -294,6 +294,7 @@ class Starter:
             fingerprints=take.fingerprints,
             our_producers=frozenset((*take.our_producers, self._rules.producer_id)),
             start=take.start,
+            group_at=take.group_at,
             began_at=take.began_at,
             former=take.former,
             is_another=take.is_another,

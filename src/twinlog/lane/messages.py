@@ -78,6 +78,8 @@ class TakePartition:
     """It may refuse single records for another reason: compaction, limits of timestamps."""
     start: StartAt
     """Used once, when there is no row."""
+    group_at: int
+    """Where the source's consumer group stands, which counts instead; -1: nowhere."""
     began_at: int
     """Where the copy began in a target topic that was deleted since; -1 when there was none."""
     former: tuple[int, ...]

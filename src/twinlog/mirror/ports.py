@@ -40,6 +40,8 @@ class RawRecords:
     """Batches as fetched, with what the broker said beside them."""
 
     records: memoryview
+    high_watermark: int
+    """Consumers read below it only: an empty answer says nothing of what lies above."""
 
 
 class LogView(Protocol):

@@ -102,7 +102,9 @@ class Guard(Protocol):
         there: ClusterMetadata,
     ) -> Verdict: ...
 
-    def why_not_grown(self, topic: TopicMetadata, remote: TopicMetadata) -> TwinlogError | None: ...
+    def why_not_grown(
+        self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
+    ) -> TwinlogError | None: ...
 
     def planned(
         self, target: ClusterClient, verdict: Verdict, plans: Iterable[PartitionPlan]
@@ -326,7 +328,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
         return
     elif not flow.new_topics.enabled:
         raise target_topic_too_small(flow, remote, len(known.partitions), wanted)
-    elif guard is not None and (error := guard.why_not_grown(topic, known)) is not None:
+    elif guard is not None and (error := guard.why_not_grown(topic, known, target)) is not None:
         raise error
     elif create:
         admin.create_partitions(target, remote, wanted)

@@ -17,7 +17,7 @@ class Said:
         self.now = 0.0
         self._failures = FailureLines(self.lines.append)
 
-    def after(self, seconds: float, *parts: PartitionSnapshot, **changes: str) -> list[str]:
+    def after(self, seconds: float, *parts: PartitionSnapshot, **changes: Any) -> list[str]:
         """The lines that this moment adds."""
         self.now += seconds
         before = len(self.lines)
@@ -111,3 +111,17 @@ def test_different_reasons_and_a_few_topics_keep_their_own_lines() -> None:
     said = Said()
     lines = said.after(1, *(bad(0, topic=f"t{n}") for n in range(3)), bad(1, code="DIVERGED"))
     assert len(lines) == 4
+
+
+def test_topics_of_a_flow_between_two_runs_are_not_released() -> None:
+    said = Said()
+    said.after(1, bad(0, code="UNREACHABLE"))
+    assert said.after(60, generation=-1, state="DEGRADED") == []
+    assert said.after(60, partition()) == ["A->B: orders: UNREACHABLE is over after 2 min"]
+
+
+def test_whoever_stands_by_says_nothing_of_what_another_leads() -> None:
+    said = Said()
+    said.after(1, bad(0))
+    assert said.after(60, generation=-1, state="STANDBY") == []
+    assert said.after(60, partition()) == []

@@ -67,6 +67,21 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     assert all(line == line.rstrip() for line in text.splitlines())
 
 
+@pytest.mark.parametrize(("every_ms", "is_told"), [(None, True), (1000, True), (60_000, False)])
+def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
+    running: Path, capsys: pytest.CaptureFixture[str], every_ms: int | None, *, is_told: bool
+) -> None:
+    (file,) = running.parent.glob("twinlog/*.json")
+    value = json.loads(file.read_text())
+    value["written_ms"] -= 20_000
+    value["every_ms"] = every_ms
+    if every_ms is None:
+        del value["every_ms"]  # an earlier release
+    file.write_text(json.dumps(value))
+    assert run(["status", str(running)]) == 0
+    assert ("silent for 20 s" in capsys.readouterr().out) == is_told
+
+
 def test_a_running_mirror_as_json(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--format", "json"]) == 0
     (mirror,) = json.loads(capsys.readouterr().out)["mirrors"]

@@ -81,6 +81,8 @@ ANOTHER = {
     "lanes.memory_bytes": {"twinlog.lane.memory.bytes": "7000000"},
     "tuning.fetch_bytes": {"A.consumer.fetch.max.bytes": "7000"},
     "tuning.partition_fetch_bytes": {"A.consumer.max.partition.fetch.bytes": "7000"},
+    "tuning.fetch_least_bytes": {"A.consumer.fetch.min.bytes": "7000"},
+    "tuning.fetch_wait_ms": {"A.consumer.fetch.max.wait.ms": "70"},
     "tuning.request_bytes": {"B.producer.max.request.size": "7000"},
     "tuning.join_bytes": {"A->B.producer.override.batch.size": "7000"},
     "tuning.rack": {"A.consumer.client.rack": "east-1"},

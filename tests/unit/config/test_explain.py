@@ -15,13 +15,14 @@ from twinlog.cli.main import run
 from twinlog.cli.terminal.explanation import explanation_parts
 from twinlog.config.advice.explanation import ExplainedFlow, ExplainedKey, explain, without_meaning
 from twinlog.config.flow.schema import MirrorConfig
-from twinlog.config.keys.client_keys import CLIENT_KEYS, is_connection_key
+from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
 from twinlog.config.keys.client_meanings import MEANING_OF
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.keys.key_types import Support
 from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
 from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
 from twinlog.config.load import load
+from twinlog.wire.compression import GZIP_LEVEL, ZSTD_LEVEL
 
 SECRET = "s3cr3t-value"
 
@@ -103,6 +104,10 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
             "compressed keep their codec; B.twinlog.compression = enforce encodes all",
         ),
         (
+            ["B.producer.max.request.size = 157286400"],
+            "B.producer.max.request.size: 157286400 is cut to 67108864 (64 MiB): brokers read",
+        ),
+        (
             ["A.admin.bootstrap.servers = x:1"],
             "A.admin.bootstrap.servers is where the source's topics are looked at, "
             "A.bootstrap.servers where its records are",
@@ -115,9 +120,14 @@ def test_where_our_ways_differ(read: Loader, lines: list[str], told: str) -> Non
 
 def test_what_the_file_decides_does_not_differ(read: Loader) -> None:
     lines = explained(
-        read("A.consumer.isolation.level = read_uncommitted", "B.producer.acks = all")
+        read(
+            "A.consumer.isolation.level = read_uncommitted",
+            "B.producer.acks = all",
+            "B.producer.max.request.size = 67108864",
+        )
     ).differences
-    assert not any("isolation" in line or "acks" in line for line in lines)
+    decided = ("isolation", "acks", "max.request.size")
+    assert not any(word in line for line in lines for word in decided)
 
 
 def test_no_secret_is_shown(read: Loader) -> None:
@@ -137,6 +147,28 @@ def test_every_key_of_workers_and_clients_has_a_meaning() -> None:
         told = {name for one, name in MEANING_OF if one is role}
         assert told == {key for key in keys if not is_connection_key(key)}
     assert {row.support for row in MEANING_OF.values()} == set(Support)
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ("send.buffer.bytes receive.buffer.bytes", "grow with the link"),
+        ("reconnect.backoff.ms retry.backoff.max.ms", "doubles with each failure"),
+        ("metadata.max.age.ms", "refresh.topics.interval.seconds"),
+        ("metadata.recovery.strategy", "bootstrap.servers are always tried"),
+        ("connections.max.idle.ms", "stay open"),
+        ("client.dns.lookup", "tried in turn"),
+        ("socket.connection.setup.timeout.ms", "10 s for all"),
+    ],
+)
+def test_what_a_client_may_not_set_has_a_reason_of_its_own(keys: str, why: str) -> None:
+    rows = [MEANING_OF[role, key] for role in CLIENT_KEYS for key in keys.split()]
+    assert {(row.support, why in row.meaning) for row in rows} == {(Support.NO_MEANING, True)}
+
+
+def test_levels_of_codecs_say_which_are_taken() -> None:
+    row = MEANING_OF[Role.PRODUCER, "compression.gzip.level"]
+    assert f"{GZIP_LEVEL} for gzip, {ZSTD_LEVEL} for zstd" in row.meaning
 
 
 @pytest.fixture

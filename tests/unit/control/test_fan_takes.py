@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from twinlog.control.check.offline_status import fan_position
+from twinlog.control.duties.own_topics import whole
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.takes import placed_as_before, take_of
 from twinlog.mirror.copy.fan_out import read_to
@@ -75,6 +77,27 @@ def test_each_branch_gets_its_own_map_from_the_mark_on() -> None:
     assert (first.mark, first.our_producers) == (Mark(10, 95), (6,))
     assert second.target == TopicPartition("orders", 1)
     assert second.mark == Mark(0, 60)
+
+
+def test_where_a_group_stands_is_no_earlier_life_of_the_copy() -> None:
+    one = a_partition(0)
+    one.plan = replace(one.plan, begin_at=40, had_row=True)
+    take = take_of(one, {}, EARLIEST)
+    assert (take.group_at, take.began_at, take.had_row) == (40, -1, True)
+
+
+def test_rows_of_other_branches_are_no_earlier_life_of_the_copy() -> None:
+    known = a_map((branch(0), (read_to(0, 100),), None))
+    assert take_of(a_partition(2), known, EARLIEST).began_at == -1
+    elsewhere = branch(0)._replace(target_topic_id=TopicId("c" * 32))
+    known = a_map((elsewhere, (read_to(0, 100),), None))
+    assert take_of(a_partition(2), known, EARLIEST).began_at == 100
+
+
+def test_a_keyed_partition_has_its_rows_when_each_branch_has_one() -> None:
+    keys = [branch(0), KEY._replace(partition=5), KEY._replace(partition=6, branch=1, branches=2)]
+    assert whole(keys) == {(SOURCE, TARGET, 5)}
+    assert whole([*keys, branch(1)]) == {(SOURCE, TARGET, 4), (SOURCE, TARGET, 5)}
 
 
 def test_it_never_comes_from_a_map_of_another_number_of_partitions() -> None:

@@ -104,7 +104,7 @@ class Flow:
         found = flow_snapshot(
             self.driver.run,
             "exact",
-            "",
+            None,
             [],
             Counter(),
             self._since,
@@ -455,6 +455,6 @@ def test_a_flow_whose_source_nobody_asks_claims_nothing() -> None:
     """With `--once`."""
     flow = Flow()
     far_behind(flow)
-    found = flow_snapshot(flow.driver.run, "exact", "", [], Counter(), FlowSince())
+    found = flow_snapshot(flow.driver.run, "exact", None, [], Counter(), FlowSince())
     assert (found.loss_records, found.loss_ms, found.loss_unknown) == (-1, -1, 0)
     assert (found.rpo_excess, found.state) == ("", FlowState.RUNNING)

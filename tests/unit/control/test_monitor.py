@@ -5,16 +5,21 @@ from __future__ import annotations
 import gzip
 import socket
 from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from threading import enumerate as threads
 from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.support.certificates import shared_authority
-from tests.support.monitor import Series, ask, labels, series, served
+from tests.support.eventually import eventually
+from tests.support.monitor import LOCAL, Series, ask, labels, series, served
 from tests.support.settings import settings_for
 from tests.support.snapshots import flow, partition
 from twinlog import metrics
+from twinlog.cli.terminal import monitoring
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.monitor import Monitor
@@ -288,6 +293,18 @@ def test_a_supervisor_that_hangs_is_neither_healthy_nor_ready() -> None:
         assert ask(server.address, "/readyz").status == 503
 
 
+def test_a_supervisor_that_turns_without_new_numbers_is_healthy() -> None:
+    clock = Clock()
+    monitor = Monitor(clock=clock)
+    monitor.update([flow(partition())])
+    for _ in range(2):
+        clock.now += 14
+        monitor.turned()
+    assert (monitor.silent_s, monitor.age_s) == (None, 28)
+    clock.now += 16
+    assert monitor.silent_s == 16
+
+
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/api", "/status", "/../metrics"])
 def test_there_is_nothing_else(path: str) -> None:
     with served(Monitor()) as server:
@@ -323,6 +340,58 @@ def test_a_taken_port_says_where_and_what_to_do() -> None:
         pytest.raises(CannotListen, match=r"127.0.0.1:\d+: .*in use.*--listen"),
     ):
         WebServer(Monitor(), server.address)
+
+
+def test_an_address_is_served_as_soon_as_who_had_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(monitoring, "BINDS_AGAIN_S", 0.01)
+    told: list[str] = []
+    with served(Monitor()) as first:
+        address = first.address
+        standby = monitoring.watched(
+            tmp_path / "mm2.properties", address, Event(), lambda one: told.append(one.line)
+        )
+        watch = standby.__enter__()
+    try:
+        eventually(lambda: told)
+        watch.update([flow(generation=7)])
+        found = series(ask(address, "/metrics").body)
+        assert found["twinlog_flow_generation", labels()] == 7
+    finally:
+        standby.__exit__(None, None, None)
+    assert told == [f"http://{address} serves /metrics, /healthz, /readyz"]
+    assert capsys.readouterr().err.count("[CANNOT_LISTEN]") == 1
+    with pytest.raises(ConnectionRefusedError):
+        ask(address, "/healthz")
+
+
+def test_an_address_that_comes_free_behind_the_end_is_left_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    made: list[WebServer] = []
+    is_taken, tries, ends = Event(), Event(), Event()
+
+    def late(monitor: Monitor, address: Address, *_: object) -> WebServer:
+        if not is_taken.is_set():
+            is_taken.set()
+            raise CannotListen("taken")
+        tries.set()
+        ends.wait()
+        made.append(WebServer(monitor, address))
+        return made[0]
+
+    monkeypatch.setattr(monitoring, "BINDS_AGAIN_S", 0.01)
+    monkeypatch.setattr(monitoring, "web_server", late)
+    with monitoring.watched(tmp_path / "mm2.properties", LOCAL, Event(), made.append):
+        eventually(tries.is_set)
+    ends.set()
+    eventually(lambda: not [one for one in threads() if one.name == "twinlog-listen"])
+    (server,) = made
+    with pytest.raises(ConnectionRefusedError):
+        ask(server.address, "/healthz")
 
 
 def test_where_it_is_named_and_nowhere_else() -> None:

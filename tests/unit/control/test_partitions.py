@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.driver import HandClock
 from twinlog.codes import NOT_OURS
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
     RETRY_FAILED_S,
     Failure,
+    LaneKey,
     Partition,
     Placement,
 )
@@ -149,19 +151,35 @@ def test_nobody_is_told_a_position_in_a_topic_created_since(*, is_planned: bool)
     assert view_of(partition).next_upstream == view_of(partition).source_end == -1
 
 
-def test_what_a_lane_has_begun_stays_ours_until_something_says_otherwise() -> None:
-    partition = a_partition()
+def test_what_a_lane_has_begun_is_ours_while_a_lane_has_it() -> None:
+    """Between two lanes nobody sees that clients have gone over to the target."""
+    clock = HandClock()
+    partition = replace(a_partition(), clock=clock)
     assert not view_of(partition).is_begun, "nobody has looked yet"
 
     def begin() -> None:
+        partition.lane, partition.placement = LaneKey(1, 0, 0), Placement.ASSIGNED
         partition.taken = partition.plan
         partition.on_progress(REPORT)
         assert view_of(partition).is_begun
 
     begin()
-    partition.progress = None  # given to another lane
-    partition.troubled("NO_LEADER", "its leader is away for hours", retriable=True)
+    partition.leave(Placement.PENDING)  # a lease change
+    assert not view_of(partition).is_begun
+
+    begin()
+    partition.lost_lane()
+    assert not view_of(partition).is_begun
+
+    begin()
+    partition.leave(Placement.DONE)  # `--once` syncs behind its end
     assert view_of(partition).is_begun
+
+    begin()
+    partition.troubled("RECORD_TOO_LARGE", "a config is its cure", retriable=False)
+    assert view_of(partition).is_begun
+    clock.now += LEFT_OUT_S
+    assert not view_of(partition).is_begun, "no lane could try it again"
 
     begin()
     partition.troubled("SOURCE_DIVERGED", "the source lost records", retriable=False)

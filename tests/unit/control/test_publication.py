@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.support.snapshots import flow, partition
 from twinlog.control.duties.publication import LONGEST_TEXT, published
-from twinlog.mirror.state.published import MOST_UNUSUAL, published_status
+from twinlog.control.watch.verified import Verified
+from twinlog.mirror.state.published import MOST_UNUSUAL, Proof, published_status
 
 
 def test_partitions_that_are_simply_copied_are_only_counted() -> None:
@@ -29,6 +30,28 @@ def test_partitions_that_are_simply_copied_are_only_counted() -> None:
     assert (found.reason, found.loss_records, found.loss_ms, found.loss_unknown) == (
         ("why", 50, 700, 1)
     )
+
+
+def test_what_waits_the_objective_and_the_last_proof_are_told() -> None:
+    found = published(
+        flow(
+            partition(lag=7),
+            partition(number=1, lag=5),
+            partition(number=2, lag=-1),
+            rpo_ms=30_000,
+            rpo_excess="é" * 5 * LONGEST_TEXT,
+            verified=Verified(mode="full", at_ms=9, records=80, differences=1, is_complete=True),
+        ),
+        every_ms=5000,
+    )
+    assert (found.lag, found.lag_unknown, found.rpo_ms) == (12, 1, 30_000)
+    assert len(found.rpo_excess) == LONGEST_TEXT
+    assert found.proof == Proof(mode="full", at_ms=9, records=80, differences=1, is_complete=True)
+    assert published_status("A->B", [found.encode()]) == found
+
+
+def test_a_row_is_as_old_as_the_numbers_in_it() -> None:
+    assert published(flow(taken_ms=77), every_ms=5000).at_ms == 77
 
 
 def test_ten_thousand_paused_partitions_hide_no_trouble_and_fit_into_a_small_row() -> None:

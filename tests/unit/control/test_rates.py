@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.snapshots import flow, partition
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.readiness import Readiness
-from twinlog.control.watch.series.readings import PartitionRates
+from twinlog.control.watch.series.readings import PartitionRates, Rate
 
 
 def test_rate_over_the_last_seconds_only() -> None:
@@ -43,6 +43,17 @@ def test_a_count_that_falls_is_no_negative_rate() -> None:
 def test_topics_of_one_name_in_two_flows_are_apart() -> None:
     found = Rates().update(0.0, [flow(partition()), flow(partition(), flow="B->A")])
     assert [topic.flow for topic in found] == ["A->B", "B->A"]
+
+
+def test_rates_of_partitions_are_asked_of_what_was_seen_within_a_minute() -> None:
+    rates, first = PartitionRates(), partition(records=0, bytes=0)
+    assert rates.rate(0.0, "A->B", first) == Rate(), "never seen"
+    rates.update(0.0, [flow(first)])
+    assert rates.rate(0.0, "A->B", first) == Rate(), "seen once"
+    rates.update(20.0, [flow(partition(records=200, bytes=4000))])
+    assert rates.rate(20.0, "A->B", partition(records=200, bytes=4000)) == Rate(10.0, 200.0)
+    rates.update(100.0, [flow(partition(records=200, bytes=4000))])
+    assert rates.rate(100.0, "A->B", partition(records=200, bytes=4000)) == Rate()
 
 
 def test_topics_that_left_are_forgotten() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.support.rest import Rest, rest_of
-from tests.support.snapshots import flow, partition
+from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
 from twinlog.codes import CONDITIONS
 from twinlog.config.load import load
@@ -26,6 +27,7 @@ from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.web.api import answers, leaders, shown, stream
 from twinlog.flow_log import FlowLog
+from twinlog.mirror.state.published import Proof
 
 A_B = "/api/v1/flows/A-%3EB"
 PASSWORD = "swordfish-1"
@@ -128,6 +130,21 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
         assert [one.partition for one in shown.page(parts, query)[1]] == [1, 0]
     found = shown._seen(flow(*parts), 0, 0.0)
     assert (found["lag"], found["lag_unknown_partitions"]) == (5, 1)
+
+
+def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None:
+    proof = Proof(mode="full", at_ms=5, records=9, differences=0, is_complete=True)
+    told = replace(PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
+    found = shown._told(told, PUBLISHED.at_ms)
+    assert (found["lag"], found["lag_unknown_partitions"]) == (12, 1)
+    assert (found["loss"].objective_ms, found["loss"].excess) == (1000, "why")
+    assert found["verified"] == answers.Verified(
+        mode="full", at_ms=5, records=9, differences=0, is_complete=True
+    )
+    earlier = shown._told(PUBLISHED, PUBLISHED.at_ms)
+    assert (earlier["lag"], earlier["lag_unknown_partitions"], earlier["verified"]) == (
+        (None, None, None)
+    )
 
 
 def test_partitions_that_no_cluster_tells_are_no_empty_page(rest: Rest) -> None:

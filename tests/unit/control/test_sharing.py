@@ -16,6 +16,7 @@ from twinlog.cluster.groups.member import (
     with_share,
     with_successor,
 )
+from twinlog.control.flow.leading import StandingBy
 from twinlog.control.flow.managed_flow import ManagedFlow
 from twinlog.control.flow.sharing import Sharing
 from twinlog.mirror.state.intents import FlowIntents
@@ -66,7 +67,10 @@ class Process:
     def _flow(self, number: int, role: Role, others: Sequence[bytes]) -> ManagedFlow:
         setup: Any = SimpleNamespace(name=f"A{number}->B", membership=Group(role, others))
         run: Any = Run() if role is Role.LEADING else None
-        return ManagedFlow(setup=setup, run=run, is_standing_by=run is None)
+        flow = ManagedFlow(setup=setup, run=run)
+        if run is None:
+            flow.trouble.set_up_failed(StandingBy("standing by"))
+        return flow
 
     def others(self, *others: bytes) -> None:
         for flow in self.flows:

@@ -35,7 +35,7 @@ def since() -> FlowSince:
 
 
 def shown(driver: Driver, since: FlowSince, *problems: TopicProblem) -> FlowSnapshot:
-    return flow_snapshot(driver.run, "exact", "", problems, Counter(), since)
+    return flow_snapshot(driver.run, "exact", None, problems, Counter(), since)
 
 
 def test_partition_in_one_state_shows_when_that_began(

@@ -64,7 +64,7 @@ LIMITED = flow_intents(
 
 
 def snapshot(driver: Driver) -> FlowSnapshot:
-    return flow_snapshot(driver.run, "exact", "", (), Counter(), FlowSince())
+    return flow_snapshot(driver.run, "exact", None, (), Counter(), FlowSince())
 
 
 def states(driver: Driver) -> dict[TopicPartition, PartitionState]:

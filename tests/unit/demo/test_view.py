@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -46,6 +47,27 @@ def test_the_picture_has_every_number() -> None:
     assert "topic copied records/s MB/s lag (records) lag (s)" in lines
     assert "orders 1,200 220 1.25 15 1.2" in lines
     assert lines[-1] == "source and target are identical: 1,200 records compared, 15 on the way"
+
+
+def test_what_to_look_at_is_said_once_in_lines_and_stays_in_the_picture() -> None:
+    lines = list[str]()
+    view = PlainView(lines.append, clock=lambda: 0.0)
+    state = replace(MIRRORING, hint="http://127.0.0.1:1/page/ says whether all is well")
+    for one in (DemoState(phase="Starting"), state, state):
+        view.show(one)
+    assert lines == ["Starting", state.hint, "Mirroring"]
+    assert picture(state)[1] == state.hint
+
+
+def test_who_mirrors_it_himself_sees_what_was_compared() -> None:
+    now, lines = [0.0], list[str]()
+    view = PlainView(lines.append, clock=lambda: now[0])
+    state = DemoState(phase="Waiting", check=CheckState(compared=9))
+    for second in (0.0, 1.0, 6.0):
+        now[0] = second
+        view.show(state)
+    assert lines == ["Waiting", "source and target are identical: 9 records compared"]
+    assert picture(state) == lines
 
 
 def test_a_difference_is_shown_with_its_place() -> None:

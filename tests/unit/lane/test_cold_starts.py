@@ -136,6 +136,7 @@ def take(number: int, *, wait_ms: int = 0) -> TakePartition:
         stamps_own_time=False,
         is_picky=False,
         start=StartAt(),
+        group_at=-1,
         began_at=-1,
         former=(),
         is_another=False,

@@ -81,9 +81,10 @@ def test_mirror_makers_rules(folder: Path, given: TopicAcl, copied: TopicAcl | N
 
 def test_under_the_identity_policy_names_stay(folder: Path) -> None:
     found = rules(folder, IDENTITY, PREFIXED).wanted(
-        [acl("orders"), acl("*"), prefix("ord")], ["orders"]
+        [acl("orders"), acl("*", ALL), prefix("ord")], ["orders", "orders-2"]
     )
-    assert found == {acl("orders"), acl("*"), prefix("ord")}
+    all_of_it = {acl("orders", READ), acl("orders-2", READ)}
+    assert found == {acl("orders"), prefix("ord"), *all_of_it}, "no right to what is no copy"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from twinlog.config.regex.patterns import compile_names
 from twinlog.mirror.names.config_rules import (
     Difference,
     differences,
+    may_shorten_life,
     shortens_life,
     unknown_names,
     wanted_configs,
@@ -15,6 +18,16 @@ from twinlog.mirror.names.config_rules import (
 from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
 
 NAME = "retention.ms"
+
+
+def test_a_value_that_is_taken_away_may_shorten_life_as_the_targets_brokers_say() -> None:
+    """Their default may be an hour."""
+    gone = Difference(name=NAME, new=None, old="172800000", was_own=True)
+    assert (shortens_life(gone), may_shorten_life(gone)) == (False, True)
+    assert not may_shorten_life(replace(gone, new="172800001"))
+    assert not may_shorten_life(replace(gone, name="segment.bytes"))
+    tier = Difference(name="remote.storage.enable", new="false", old="true", was_own=True)
+    assert may_shorten_life(tier)
 
 
 def entry(
@@ -41,7 +54,7 @@ def chosen(*, copies_defaults: bool = False, exclude: str = "") -> ConfigPropert
     [
         (entry("1"), {NAME: "1"}),
         (entry(""), {NAME: ""}),
-        (entry("1", ConfigSource.DYNAMIC_BROKER), {NAME: "1"}),
+        (entry("1", ConfigSource.DYNAMIC_BROKER), {}),
         (entry("1", ConfigSource.DYNAMIC_DEFAULT_BROKER), {NAME: "1"}),
         (entry("1", ConfigSource.DEFAULT), {NAME: None}),
         (entry(None, ConfigSource.DEFAULT), {NAME: None}),
@@ -53,7 +66,9 @@ def chosen(*, copies_defaults: bool = False, exclude: str = "") -> ConfigPropert
     ids=str,
 )
 def test_which_sources_count(given: TopicConfigEntry, wanted: dict[str, str | None]) -> None:
-    """testConfigPropertyFiltering: only DEFAULT_CONFIG is a default; a broker file is left out."""
+    """testConfigPropertyFiltering: only DEFAULT_CONFIG is a default; a broker file is left out, and
+    what is set for one broker: another one would have answered something else.
+    """
     assert wanted_configs(chosen(), [given]) == wanted
 
 

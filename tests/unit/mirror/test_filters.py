@@ -159,7 +159,7 @@ DEFAULT_ENTRY = entry("a.default", source=ConfigSource.DEFAULT, is_default=True)
     ("given", "copied"),
     [
         (entry("retention.ms"), True),
-        (entry("dynamic.broker", source=ConfigSource.DYNAMIC_BROKER), True),
+        (entry("dynamic.broker", source=ConfigSource.DYNAMIC_BROKER), False),
         (entry("cluster.wide", source=ConfigSource.DYNAMIC_DEFAULT_BROKER), True),
         (DEFAULT_ENTRY, False),
         (entry("static", source=ConfigSource.STATIC_BROKER), False),

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.memory_log import MemoryLog, MemoryView
+from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.fan_out import read_to
 from twinlog.mirror.copy.partitioner import partition_of
@@ -134,9 +134,9 @@ class Counting(MemoryView):
 
     reads = 0
 
-    def read(self, offsets):  # type: ignore[no-untyped-def]
-        self.reads += len(offsets)
-        return {tp: RawRecords(records=self._logs[tp].read(at, 1)) for tp, at in offsets.items()}
+    def _read(self, log: MemoryLog, offset: int) -> RawRecords:
+        self.reads += 1
+        return RawRecords(records=log.read(offset, 1), high_watermark=log.ends.high_watermark)
 
 
 def resumes(found: StartPoint | str) -> tuple[int, int] | str:
@@ -193,10 +193,8 @@ def test_records_of_a_flow_of_ours_mean_nothing(shared: Copy) -> None:
 def test_what_others_write_need_not_be_on_enough_replicas(shared: Copy) -> None:
     shared.ours(0, 10)
     shared.marked()
-    mine, shared.target = shared.target, Lagging(shared.target)
-    mine.end = shared.target.end
     shared.theirs(3, OTHER_FLOW)
-    shared.target.behind = 3
+    shared.target = LaggingLog(shared.target, 3)
     found = shared.starts()
     assert resumes(found) == (10, 10)
     assert isinstance(found, StartPoint)
@@ -207,23 +205,37 @@ def test_what_is_ours_must_be_on_enough_replicas(copy: Copy) -> None:
     copy.ours(0, 10)
     copy.marked()
     copy.ours(10, 5)
-    copy.target = Lagging(copy.target)
-    copy.target.behind = 3
+    copy.target = LaggingLog(copy.target, 3)
     assert copy.starts() == "TARGET_UNDER_MIN_ISR"
 
 
-class Lagging(MemoryLog):
-    """A log whose last records are on its leader alone."""
+@pytest.mark.parametrize("forgotten", [False, True], ids=["remembered", "forgotten"])
+def test_what_nobody_can_read_yet_is_neither_there_nor_missing(
+    copy: Copy, *, forgotten: bool
+) -> None:
+    copy.ours(0, 10)
+    copy.marked()
+    copy.ours(10, 5)
+    copy.target = lagging = LaggingLog(copy.target, 5)
+    if forgotten:
+        copy.forgotten()
+    assert copy.starts() == "TARGET_UNDER_MIN_ISR"
+    lagging.behind = 0
+    assert resumes(copy.starts()) == (15, 15), "the in-sync replicas have them"
+    lagging.truncate(10)
+    copy.runs = copy.runs[:2]
+    assert resumes(copy.starts()) == (10, 10), "their leader is gone, and they with it"
 
-    def __init__(self, of: MemoryLog) -> None:
-        for name in MemoryLog.__slots__:
-            setattr(self, name, getattr(of, name))
-        self.behind = 0
 
-    @property
-    def ends(self):  # type: ignore[no-untyped-def]
-        ends = super().ends
-        return replace(ends, high_watermark=ends.log_end - self.behind)
+def test_what_others_write_above_the_high_watermark_keeps_a_forgotten_copy_waiting(
+    shared: Copy,
+) -> None:
+    shared.ours(0, 10)
+    shared.marked()
+    shared.theirs(3, OTHER_FLOW)
+    shared.target = LaggingLog(shared.target, 3)
+    shared.forgotten()
+    assert shared.starts() == "TARGET_UNDER_MIN_ISR", "they may be ours"
 
 
 # -- records of ours are missing, or come twice
@@ -346,6 +358,67 @@ def test_lost_rows_are_never_a_second_copy(copy: Copy) -> None:
     assert copy.starts() == "MAP_MISSING"
     copy.target.delete_before(10)
     assert copy.starts() == "MAP_MISSING"
+
+
+@pytest.mark.parametrize("place", ["group_at", "began_at"])
+def test_lost_rows_are_seen_wherever_a_copy_would_begin(copy: Copy, place: str) -> None:
+    """In the way of MirrorMaker 1 a copy begins where the source's group stands."""
+    copy.ours(0, 10)
+    copy.runs, copy.mark = (), None
+    where = {"group_at": 7} if place == "group_at" else {"began_at": 7}
+    copy.request = replace(copy.request, had_row=True, **where)  # type: ignore[arg-type]
+    assert copy.starts() == "MAP_MISSING"
+    copy.forgotten()
+    assert copy.starts() == "MAP_MISSING"
+
+
+def test_a_group_s_place_is_no_reason_why_our_id_is_listed(shared: Copy) -> None:
+    shared.ours(0, 10)
+    shared.runs, shared.mark = (), None
+    shared.request = replace(shared.request, group_at=7)
+    assert shared.starts() == "MAP_MISSING"
+
+
+def test_a_copy_begins_where_the_group_stands_and_not_beyond_the_end(copy: Copy) -> None:
+    copy.runs, copy.mark = (), None
+    copy.request = replace(copy.request, group_at=30)
+    assert resumes(copy.starts()) == (0, 30)
+    copy.request = replace(copy.request, group_at=31)
+    assert copy.starts() == "START_BEYOND_END"
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["listed", "forgotten"])
+def test_lost_rows_of_one_branch_are_no_branch_that_never_began(*, forgotten: bool) -> None:
+    first, second = Copy(Kind.KEYED), Copy(Kind.KEYED)
+    for one in (first, second):
+        one.ours(0, 10)
+        one.marked()
+    if forgotten:
+        second.forgotten()
+    targets = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    requests = [
+        replace(first.request, runs=first.runs, mark=first.mark, had_row=True),
+        replace(second.request, target=targets[1], had_row=True),
+    ]
+    here = MemoryView({HERE: first.source}, SOURCE_ID)
+    there = MemoryView(dict(zip(targets, (first.target, second.target), strict=True)), TARGET_ID)
+    with pytest.raises(TwinlogError) as found:
+        find_fan_start(requests, here, there, first.rules)
+    assert found.value.code == "MAP_MISSING"
+
+
+def test_a_branch_that_never_began_begins_with_the_others() -> None:
+    first = Copy(Kind.KEYED)
+    first.runs = (read_to(0, 4),)
+    targets = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    requests = [
+        replace(first.request, runs=first.runs, mark=Mark(0, 0)),
+        replace(first.request, target=targets[1], group_at=9),
+    ]
+    here = MemoryView({HERE: first.source}, SOURCE_ID)
+    there = MemoryView({tp: MemoryLog() for tp in targets}, TARGET_ID)
+    points = find_fan_start(requests, here, there, first.rules).points
+    assert [(one.ordinal, one.upstream) for one in points] == [(0, 4), (0, 4)]
 
 
 def test_our_listed_id_alone_says_that_rows_were_lost(copy: Copy) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.snapshots import PUBLISHED
 from twinlog.errors import CorruptData
 from twinlog.mirror.skips import Poison, Skip
-from twinlog.mirror.state.published import Behind, published_status
+from twinlog.mirror.state.published import Behind, Proof, published_status
 
 
 def test_what_was_written_comes_back() -> None:
@@ -25,6 +25,17 @@ def test_what_was_known_to_be_missing_comes_back_and_an_older_row_has_none() -> 
     assert published_status("A->B", [(key, value)]) == told
     older = {name: one for name, one in json.loads(value).items() if name != "behind"}
     assert published_status("A->B", [(key, json.dumps(older).encode())]) == PUBLISHED
+
+
+def test_an_earlier_release_tells_nothing_of_lag_objective_and_proof() -> None:
+    proof = Proof(mode="sample", at_ms=5, records=3, differences=0, is_complete=False)
+    told = replace(PUBLISHED, lag=3, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
+    key, value = told.encode()
+    assert published_status("A->B", [(key, value)]) == told
+    fields = json.loads(value)
+    for name in ("lag", "lag_unknown", "rpo_ms", "rpo_excess", "proof"):
+        del fields[name]
+    assert published_status("A->B", [(key, json.dumps(fields).encode())]) == PUBLISHED
 
 
 def test_the_newest_row_of_the_flow_counts() -> None:
@@ -69,6 +80,11 @@ def test_what_a_later_release_says_besides_is_left_out() -> None:
         changed(lanes=True),
         changed(unusual=7),
         changed(unusual=[{"topic": "pay"}]),
+        changed(lag="7"),
+        changed(proof={"mode": "full"}),
+        changed(
+            proof={"mode": "full", "at_ms": 1, "records": 1, "differences": 0, "is_complete": 1}
+        ),
         changed(v=99),
         changed(state="FLYING"),
         changed(since_ms=10**30),
@@ -83,6 +99,9 @@ def test_what_a_later_release_says_besides_is_left_out() -> None:
         "bool",
         "number",
         "fields",
+        "lag",
+        "proof",
+        "proof-type",
         "newer",
         "state",
         "time",

@@ -48,6 +48,14 @@ def asked(session: FetchSession) -> Any:
     return FetchRequest.decode(raw, version=session.version)
 
 
+def test_how_long_and_for_how_much_an_answer_waits() -> None:
+    session = a_session()
+    raw = b"".join(session.request(max_wait_ms=20, max_bytes=1 << 20, min_bytes=4_000))
+    request = FetchRequest.decode(raw, version=session.version)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (20, 4_000, 1 << 20)
+    assert asked(session).min_bytes == 1
+
+
 def offsets(request: Any) -> dict[int, int]:
     return {p.partition: p.fetch_offset for t in request.topics for p in t.partitions}
 

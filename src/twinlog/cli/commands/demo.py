@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +17,33 @@ from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import nowhere, write_line, write_warning
 from twinlog.cli.terminal.signals import stop_on_signals
 from twinlog.quantities import count, duration
+
+if TYPE_CHECKING:
+    from twinlog.config.flow.schema import MirrorConfig
+    from twinlog.control.watch.snapshot import FlowSnapshot
+
+
+@contextmanager
+def _served(
+    file: Path, config: MirrorConfig, served: Callable[[str], None]
+) -> Iterator[Callable[[list[FlowSnapshot]], None]]:
+    """On any free port; nothing is left behind."""
+    from twinlog.cli.terminal.monitoring import watched
+    from twinlog.control.watch.events import remove_events
+    from twinlog.control.web.address import Address
+    from twinlog.control.web.holder import Holder
+
+    try:
+        with watched(
+            file,
+            Address("127.0.0.1", 0),
+            threading.Event(),
+            lambda server: served(f"{server.origin}/page/"),
+            holder=Holder(config),
+        ) as watch:
+            yield watch.update
+    finally:
+        remove_events(file)
 
 
 @click.command("demo", cls=Command)
@@ -28,8 +60,15 @@ from twinlog.quantities import count, duration
     metavar="RECORDS",
     help="Records per second that the shop produces.",
 )
-def demo(seconds: float | None, rate: float) -> int:
+@option(
+    "--no-mirror",
+    is_flag=True,
+    help="Mirror it yourself, with the command that is printed: twice, and one stands by.",
+)
+def demo(seconds: float | None, rate: float, *, no_mirror: bool) -> int:
     """Start two local Kafka clusters, mirror a live stream between them, and compare both sides.
+
+    The address that it prints says whether all is well; there the flow can be paused.
 
     Ctrl-C ends it and leaves nothing behind: no process, no port, no folder. The exit code is 1
     when source and target are not identical at the end.
@@ -37,6 +76,7 @@ def demo(seconds: float | None, rate: float) -> int:
     \b
     twinlog demo
     twinlog demo --seconds 30 --rate 2000
+    twinlog demo --no-mirror
     """
     from twinlog.cli.terminal.progress import log_lines_above
     from twinlog.demo.run import DemoOptions, run_demo
@@ -47,7 +87,8 @@ def demo(seconds: float | None, rate: float) -> int:
         view_on(nowhere() if is_quiet() else sys.stdout) as view,
         log_lines_above(),
     ):
-        result = run_demo(DemoOptions(seconds=seconds, records_per_s=rate), stop, view)
+        options = DemoOptions(seconds=seconds, records_per_s=rate, mirrors=not no_mirror)
+        result = run_demo(options, stop, view, _served)
     if result.was_stopped_early:
         write_line("stopped before anything was produced; nothing is left behind")
         return 0

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from twinlog.config.flow.schema import FlowConfig, MirrorConfig
     from twinlog.control.process.run import MirrorResult
     from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+    from twinlog.control.web.server import WebServer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -174,14 +175,18 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     reload = None if once else threading.Event()
     vital = Vital()
     holder = Holder(config)
+
+    def served(server: WebServer) -> None:
+        write_line(server.line, people)
+
     with (
         stop_on_signals(reload) as stop,
-        watched(file, address, stop, people, vital, holder) as watch,
+        watched(file, address, stop, served, vital, holder) as watch,
         shown(once=once, stream=people) as progress,
     ):
 
         def on_snapshot(flows: list[FlowSnapshot]) -> None:
-            watch(flows)
+            watch.update(flows)
             progress.update(flows)
 
         gc.set_threshold(*COLLECTED_AFTER)
@@ -200,6 +205,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 reload=reload,
                 read_again=read,
                 on_snapshot=on_snapshot,
+                on_turn=watch.turned,
                 on_config=holder.hold,
                 vital=vital,
             ),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 JSON_VERSION: Final = 1
 STALE_MS: Final = 10_000
-"""A mirror writes its numbers once a second."""
+"""Beyond the time after which a mirror writes its numbers again: it hangs."""
 
 
 @click.command("status", cls=Command)
@@ -70,6 +70,7 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
             "pid": one.pid,
             "config": one.config,
             "written_ms": one.written_ms,
+            "every_ms": one.every_ms,
             "flows": one.flows,
         }
         for one in running_mirrors(file)
@@ -134,6 +135,7 @@ def _offline(file: Path, config: MirrorConfig) -> dict[str, Any]:
         "pid": None,
         "config": str(file.resolve()),
         "written_ms": int(time.time() * 1000),
+        "every_ms": 0,
         "flows": [flow.as_json() for flow in offline_status(config)],
     }
 
@@ -185,13 +187,14 @@ def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
         )
     age_ms = now_ms - one["written_ms"]
     line: list[Piece] = [f"{one['config']}: process {one['pid']}"]
-    if age_ms > STALE_MS:
+    if age_ms > STALE_MS + one["every_ms"]:
         line.append((f", silent for {duration(age_ms / 1000)}", "yellow"))
     return text(*line, style="dim")
 
 
 def _flow_lines(flow: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
     from twinlog.cli.terminal.progress import state_style
+    from twinlog.control.watch.snapshot import with_next_try
 
     line: list[Piece] = [
         (flow["flow"], "bold"),
@@ -211,7 +214,9 @@ def _flow_lines(flow: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
         ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
         yield text(f"  on {flow['where']}, as of {ago} ago", style="dim")
     if flow["reason"]:
-        yield text(f"  {flow['reason']}", style="yellow")
+        # a process of an earlier release does not say when it tries again
+        reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)
+        yield text(f"  {reason}", style="yellow")
     is_said = "RPO_EXCEEDED" in flow["reason"]
     if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
         yield text(f"  {loss_line(flow)}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from twinlog.codes import PartitionState
+from twinlog.control.watch.readiness import RESTING
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import duration, first_few, plural, ranges
 
@@ -91,7 +92,16 @@ class FailureLines:
         for group in fresh.values():
             for line in [_together(group)] if len(group) > TOPICS_EACH else map(str, group):
                 self._write(line)
-        self._say_ends(now, known, [key for key in self._open if key not in troubled])
+        self._forget_other_leaders(known)
+        # a flow between two runs shows not all that it mirrors
+        idle = {flow.flow for flow in known if flow.generation < 0}
+        over = [key for key in self._open if key not in troubled and key.flow not in idle]
+        self._say_ends(now, known, over)
+
+    def _forget_other_leaders(self, flows: Iterable[FlowSnapshot]) -> None:
+        """Whoever leads a flow now says what is wrong with it."""
+        resting = {flow.flow for flow in flows if flow.state in RESTING}
+        self._open = {key: since for key, since in self._open.items() if key.flow not in resting}
 
     def _say_ends(
         self, now: float, flows: Iterable[FlowSnapshot], ended: Iterable[FailureKey]

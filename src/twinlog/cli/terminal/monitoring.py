@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Final
 
 from twinlog import __version__
 from twinlog.cli.terminal.output import write_line
@@ -23,11 +23,22 @@ from twinlog.control.web.address import Address, CannotListen
 from twinlog.control.web.front import App
 from twinlog.control.web.holder import Holder
 from twinlog.control.web.server import WebServer
+from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 
 log = logging.getLogger(__name__)
 
-OnSnapshot = Callable[[list[FlowSnapshot]], None]
+BINDS_AGAIN_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What the supervisor says, once a second."""
+
+    update: Callable[[list[FlowSnapshot]], None]
+    """All flows as they are now."""
+    turned: Callable[[], None]
+    """It turned, and has no new numbers."""
 
 
 @contextmanager
@@ -35,11 +46,12 @@ def watched(
     config: Path,
     listen: Address | None,
     stop: threading.Event,
-    people: TextIO,
+    served: Callable[[WebServer], None],
     vital: Vital | None = None,
     holder: Holder | None = None,
-) -> Iterator[OnSnapshot]:
-    """Watch what is put into the function that is given; `stop` is set when the mirror ends.
+) -> Iterator[Watch]:
+    """Watch what is put into the functions that are given; `served` is told where HTTP is served,
+    `stop` is set when the mirror ends.
     `holder`: the configuration, for REST; without it there are metrics and probes alone.
     """
     monitor = Monitor(vital=vital)
@@ -57,17 +69,24 @@ def watched(
         notifier.update(flows)
         events.save()
 
+    def turned() -> None:
+        monitor.turned()
+        notifier.turned()
+        events.save()
+
     with ExitStack() as closing:
         events.start()
         closing.callback(events.stop)
         log.info("mirror_starts version=%s config=%s", __version__, config.resolve())
         closing.callback(log.info, "mirror_ends config=%s", config.resolve())
         if listen is not None:
-            server = web_server(monitor, listen, holder, Sources(events=events, file=config))
-            _serve(server, closing, people)
+            sources = Sources(events=events, file=config)
+            listener = _Listener(lambda: web_server(monitor, listen, holder, sources), served)
+            closing.callback(listener.close)
+            listener.start()
         closing.callback(notifier.stopping)
         try:
-            yield update
+            yield Watch(update=update, turned=turned)
         except Exception:
             # stderr is told by the command line; the file and the events must know as well
             log.info("mirror_fails", exc_info=True)
@@ -84,37 +103,72 @@ class Sources:
 
 def web_server(
     monitor: Monitor, listen: Address, holder: Holder | None, sources: Sources
-) -> WebServer | None:
-    """None where the address cannot be had; raises ConfigError for files of `twinlog.rest.*`."""
-    try:
-        if holder is None:
-            return WebServer(monitor, listen)
+) -> WebServer:
+    """Bound and not started; raises CannotListen, and ConfigError for files of `twinlog.rest.*`."""
+    if holder is None:
+        return WebServer(monitor, listen)
 
-        def load() -> App:
-            # at the first request: most mirrors are scraped, and nothing else
-            from twinlog.control.web.api.app import app
-            from twinlog.control.web.api.site import Site
+    def load() -> App:
+        # at the first request: most mirrors are scraped, and nothing else
+        from twinlog.control.web.api.app import app
+        from twinlog.control.web.api.site import Site
 
-            return app(
-                Site(
-                    monitor=monitor,
-                    events=sources.events,
-                    holder=holder,
-                    file=sources.file,
-                    is_stopping=lambda: server.front.is_stopping,
-                )
+        return app(
+            Site(
+                monitor=monitor,
+                events=sources.events,
+                holder=holder,
+                file=sources.file,
+                is_stopping=lambda: server.front.is_stopping,
             )
+        )
 
-        server = WebServer(monitor, listen, holder.config.rest, load)
-    except CannotListen as error:
-        write_line(f"warning: {error}", sys.stderr)
-        return None
+    server = WebServer(monitor, listen, holder.config.rest, load)
     return server
 
 
-def _serve(server: WebServer | None, closing: ExitStack, people: TextIO) -> None:
-    if server is None:
-        return
-    server.start()
-    closing.callback(server.close)
-    write_line(server.line, people)
+class _Listener:
+    """Serves as soon as it can: of two processes on one host the second has the address when the
+    first is gone, which is when it leads.
+    """
+
+    def __init__(self, make: Callable[[], WebServer], served: Callable[[WebServer], None]) -> None:
+        self._make = make
+        self._served = served
+        self._server: WebServer | None = None
+        self._lock = threading.Lock()
+        self._is_closed = threading.Event()
+
+    def start(self) -> None:
+        """Raises ConfigError; an address that is taken is said once, and tried again."""
+        try:
+            self._serve(self._make())
+        except CannotListen as error:
+            write_line(f"warning: {error}", sys.stderr)
+            # the name of a host may take seconds to resolve: nobody waits for it
+            threading.Thread(target=self._retry, name="twinlog-listen", daemon=True).start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed.set()
+            server = self._server
+        if server is not None:
+            server.close()
+
+    def _retry(self) -> None:
+        while not self._is_closed.wait(BINDS_AGAIN_S):
+            try:
+                server = self._make()
+            except TwinlogError:  # still taken; or a file of `twinlog.rest.*` is being replaced
+                continue
+            self._serve(server)
+            return
+
+    def _serve(self, server: WebServer) -> None:
+        with self._lock:
+            if self._is_closed.is_set():
+                server.close()
+                return
+            server.start()
+            self._server = server
+        self._served(server)

@@ -21,6 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from twinlog.cli.terminal.failures import FailureLines
+from twinlog.cli.terminal.flow_states import StateLines
 from twinlog.cli.terminal.output import write_while_it_is_read
 from twinlog.cli.terminal.tables import Piece, row, text
 from twinlog.codes import FlowState, PartitionState
@@ -30,12 +31,9 @@ from twinlog.quantities import count, duration, plural, size
 
 ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
-SAME_FLOW_EVERY_S: Final = 60.0
 OTHER_ROWS: Final = 6
 """Lines of the terminal that topics must leave free."""
 
-ENDING: Final = frozenset({FlowState.STOPPING, FlowState.STOPPED})
-UNREMARKABLE: Final = frozenset({FlowState.STARTING, FlowState.RUNNING}) | ENDING
 GOOD: Final = frozenset(
     {
         FlowState.RUNNING,
@@ -67,11 +65,11 @@ class PlainProgress:
     ) -> None:
         self._write = write
         self._failures = FailureLines(write_failure or write)
+        self._states = StateLines(write)
         self._once = once
         self._clock = clock
         self._rates = Rates()
         self._started: set[str] = set()
-        self._states: dict[str, tuple[str, float]] = {}
         self._last = clock()
         self._last_records = self._last_bytes = 0
 
@@ -81,7 +79,7 @@ class PlainProgress:
         topics = self._rates.update(now, flows)
         for flow in flows:
             self._start_line(flow)
-            self._state_line(flow, now)
+        self._states.update(now, (flow for flow in flows if flow.flow in self._started))
         self._failures.update(now, _now_ms(), flows)
         if now - self._last >= (ONCE_LINE_EVERY_S if self._once else LINE_EVERY_S):
             if self._started:
@@ -98,25 +96,6 @@ class PlainProgress:
         what = f"{plural(topics, 'topic')}, {plural(len(flow.partitions), 'partition')}"
         lanes = f", {plural(flow.lanes, 'lane')}" if flow.lanes else ""
         self._write(f"{flow.flow}: mirroring {what}{lanes}; guarantee: {flow.guarantee}")
-
-    def _state_line(self, flow: FlowSnapshot, now: float) -> None:
-        if flow.flow not in self._started:
-            return  # why a flow does not start is said by whoever tries to start it
-        if flow.state in ENDING:
-            return  # a flow does not come back from trouble to its end
-        state, since = self._states.get(flow.flow, (FlowState.RUNNING, now - SAME_FLOW_EVERY_S))
-        if flow.state in UNREMARKABLE and state in UNREMARKABLE:
-            return
-        if flow.state == state or (
-            flow.state not in UNREMARKABLE and now - since < SAME_FLOW_EVERY_S
-        ):
-            return
-        self._states[flow.flow] = (flow.state, now)
-        if flow.state in UNREMARKABLE:
-            self._write(f"{flow.flow}: {flow.state} again after {duration(now - since)}")
-        else:
-            reason = f": {flow.reason}" if flow.reason else ""
-            self._write(f"{flow.flow}: {flow.state}{reason}")
 
     @staticmethod
     def _once_line(topics: list[TopicRate]) -> str:
@@ -160,6 +139,8 @@ class BarProgress:
         self._clock = clock
         self._rates = Rates()
         self._failures = FailureLines(lambda line: console.print(text(line, style="red")))
+        # the log has said what is wrong, above the bars
+        self._states = StateLines(lambda line: console.print(text(line)), lambda _: None)
         self._live = Live(text("starting ..."), console=console, refresh_per_second=4)
 
     def start(self) -> None:
@@ -172,6 +153,7 @@ class BarProgress:
         """Draw anew."""
         now = self._clock()
         topics = self._rates.update(now, flows)
+        self._states.update(now, flows)
         self._failures.update(now, _now_ms(), flows)
         self._live.update(mirror_view(flows, topics, self._console.height - OTHER_ROWS))
 
@@ -211,7 +193,7 @@ def _heading(flow: FlowSnapshot) -> Iterator[RenderableType]:
         line.append(f"  {flow.guarantee}")
     yield text(*line)
     if flow.reason:
-        yield text(f"  {flow.reason}", style="yellow")
+        yield text(f"  {flow.why(_now_ms())}", style="yellow")
 
 
 def _topic_row(table: Table, topic: TopicRate, *, named: bool) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.flow.tuning import MOST_REQUEST_BYTES, is_cut
 from twinlog.config.keys.client_keys import Role, is_connection_key
 from twinlog.config.keys.client_meanings import CLIENT_MEANINGS, MEANING_OF
 from twinlog.config.keys.key_table import DEFINITIONS, RENAMED
@@ -204,6 +205,12 @@ def _differences(config: FlowConfig) -> Iterator[str]:
         )
     if "linger.ms" in producer:
         yield f"{producer.origin('linger.ms').key}: nothing waits: what has arrived is sent"
+    if "max.request.size" in producer and is_cut(asked := producer.origin("max.request.size")):
+        yield (
+            f"{asked.key}: {asked.value} is cut to {MOST_REQUEST_BYTES} (64 MiB): brokers read "
+            "requests of at most 100 MiB (socket.request.max.bytes), and the last batch of one may "
+            "be beyond the bound; larger batches than it still pass, each in a request of its own"
+        )
     recompression = config.tuning.recompression
     if recompression is not None and not recompression.every:
         yield (

@@ -21,6 +21,10 @@ MOST_REQUEST_BYTES: Final = 64 * MEBIBYTE
 """Brokers take 100 MiB (socket.request.max.bytes), and the last batch may go over."""
 
 LEAST_TIMEOUT_MS: Final = 1_000
+LEAST_WAIT_MS, MOST_WAIT_MS = 5, 500
+"""Of a Fetch at the broker. A broker answers a connection in turn: what a lane is given meanwhile,
+or is to hand over, waits behind the one that is there."""
+
 _MOST_INT: Final = (1 << 31) - 1
 
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
@@ -34,6 +38,9 @@ class Tuning:
     """Of one Fetch answer."""
     partition_fetch_bytes: int = 2 * MEBIBYTE
     """Of one partition in it; a batch that is larger comes as a whole."""
+    fetch_least_bytes: int = 1
+    """A Fetch answer waits for so much, and no longer than `fetch_wait_ms`."""
+    fetch_wait_ms: int = MOST_WAIT_MS
     request_bytes: int = MEBIBYTE
     """A Produce request is closed when it holds so much; one batch may be larger."""
     join_bytes: int = 0
@@ -54,6 +61,11 @@ def read_tuning(
         partition_fetch_bytes=_size(
             consumer, "max.partition.fetch.bytes", usual.partition_fetch_bytes
         ),
+        fetch_least_bytes=_size(consumer, "fetch.min.bytes", usual.fetch_least_bytes),
+        fetch_wait_ms=max(
+            LEAST_WAIT_MS,
+            min(MOST_WAIT_MS, _size(consumer, "fetch.max.wait.ms", usual.fetch_wait_ms)),
+        ),
         request_bytes=min(
             MOST_REQUEST_BYTES, _size(producer, "max.request.size", usual.request_bytes)
         ),
@@ -61,6 +73,11 @@ def read_tuning(
         rack=trimmed(consumer["client.rack"]) if "client.rack" in consumer else usual.rack,
         recompression=_recompression(producer, compression),
     )
+
+
+def is_cut(asked: Setting) -> bool:
+    """Whether this `max.request.size` is more than a request may hold here."""
+    return to_number(asked, width="int", low=0, high=_MOST_INT) > MOST_REQUEST_BYTES
 
 
 def lane_memory(own: Setting | None, producer: ClientProperties, usual: int) -> int:

@@ -44,6 +44,12 @@ _ACTING: Final = (
     _acts(_CONSUMER, "fetch.max.bytes", "8388608", "the most that one Fetch answer brings"),
     _acts(_CONSUMER, "max.partition.fetch.bytes", "2097152",
           "the most of one partition in it; a larger batch comes as a whole"),
+    _acts(_CONSUMER, "fetch.min.bytes", "1",
+          "a Fetch answer waits until the source has so much, or for fetch.max.wait.ms: fewer and "
+          "larger ones, and records that arrive so much later"),
+    _acts(_CONSUMER, "fetch.max.wait.ms", "500",
+          "how long a Fetch waits at the broker, 5 to 500: partitions that are given to a lane or "
+          "taken from it wait behind it"),
     _acts(_CONSUMER, "client.rack", "",
           "partitions are read from a replica in this rack where brokers offer it (KIP-392)"),
     _acts(_CONSUMER, "request.timeout.ms", "30000", _TIMEOUT),
@@ -71,7 +77,9 @@ _WITHOUT: Final = {
         "max.in.flight.requests.per.connection": "16 batches a partition, in order all the same",
         "delivery.timeout.ms retries": "a batch is tried until it is on the target",
         "max.block.ms": "nothing blocks: reading pauses",
-        "compression.gzip.level compression.lz4.level compression.zstd.level": "Kafka's defaults",
+        "compression.gzip.level compression.lz4.level compression.zstd.level": "batches pass as "
+        "they are; what is encoded anew has Java's default levels: 6 for gzip, 3 for zstd, the "
+        "fastest for lz4",
         "transaction.timeout.ms transaction.two.phase.commit.enable transactional.id": "there are "
         "no transactions",
         "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms "
@@ -79,7 +87,6 @@ _WITHOUT: Final = {
         "key.serializer value.serializer": "bytes always",
     },
     _CONSUMER: {
-        "fetch.max.wait.ms fetch.min.bytes": "an answer waits 0.5 s at the most, for one byte",
         "max.poll.records max.poll.interval.ms": "nothing is polled",
         "check.crcs": "always checked",
         "group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms "
@@ -104,8 +111,22 @@ _OF_ANY: Final = {
     "enable.metrics.push metrics.num.samples metrics.recording.level metrics.sample.window.ms": (
         "metrics are those of docs/monitoring.md"
     ),
+    "receive.buffer.bytes send.buffer.bytes": "the system sizes them and lets them grow with the "
+    "link (net.ipv4.tcp_rmem, tcp_wmem); a number would end that",
+    "reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms": (
+        "a pause is a random part of a time that doubles with each failure in a row: from 0.1 s up "
+        "to 2 s where a call waits, to 30 s elsewhere; one partition's trouble delays no other"
+    ),
+    "metadata.max.age.ms metadata.max.idle.ms": "leaders are looked up when a broker or a "
+    "connection says that they moved; topics and partitions every refresh.topics.interval.seconds",
+    "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy": "the addresses of "
+    "bootstrap.servers are always tried beside those that the cluster told",
+    "connections.max.idle.ms": "connections in use stay open; one that a broker closes is opened "
+    "anew when it is needed",
+    "client.dns.lookup": "all addresses of a name are tried in turn, as with use_all_dns_ips",
+    "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms": "10 s for all "
+    "addresses of a broker's name together",
 }
-_REST: Final = "connections have their own rules here"
 
 
 def _without_meaning(role: Role) -> dict[str, str]:
@@ -126,7 +147,7 @@ def _rows() -> tuple[ClientKey, ...]:
                 role=role,
                 name=name,
                 support=Support.NO_MEANING,
-                meaning=without.get(name, _REST),
+                meaning=without[name],
             )
             for name in sorted(keys)
             if (role, name) not in known and not is_connection_key(name)

@@ -32,7 +32,7 @@ _BY_FILE: Final = {
     "broker/test_steering.py": "twinlog.rpo.seconds",
     "broker/test_tuning.py": (
         "twinlog.compression producer.batch.size consumer.fetch.max.bytes "
-        "consumer.max.partition.fetch.bytes "
+        "consumer.max.partition.fetch.bytes consumer.fetch.min.bytes consumer.fetch.max.wait.ms "
         "consumer.request.timeout.ms producer.buffer.memory producer.compression.type "
         "producer.max.request.size producer.request.timeout.ms"
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
@@ -23,6 +23,7 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.setups import flow_setup
 from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.verified import Verified
 from twinlog.errors import CorruptData, TwinlogError
 from twinlog.mirror.copy.fan_out import next_upstream
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, run_at
@@ -276,6 +277,9 @@ def _overlaid(seen: FlowSnapshot, told: PublishedStatus) -> FlowSnapshot:
         loss_records=told.loss_records,
         loss_ms=told.loss_ms,
         loss_unknown=told.loss_unknown,
+        rpo_ms=told.rpo_ms,
+        rpo_excess=told.rpo_excess,
+        verified=None if told.proof is None else Verified(**asdict(told.proof)),
         where=told.where,
         as_of_ms=told.at_ms,
         partitions=tuple(parts),

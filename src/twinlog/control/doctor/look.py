@@ -51,6 +51,8 @@ class Heard:
 
     snapshot: FlowSnapshot
     written_ms: int
+    late_ms: int
+    """For how long its process should have said something new."""
 
 
 def look(config: MirrorConfig, file: Path) -> Iterator[Observation]:
@@ -123,8 +125,7 @@ class _Look:
         cores = os.cpu_count()
         seconds = (last.written_ms - first.written_ms) / 1000
         if seconds <= 0:
-            silent_ms = int(time.time() * 1000) - last.written_ms
-            return replace(seen, cores=cores, silent_ms=max(0, silent_ms))
+            return replace(seen, cores=cores, silent_ms=last.late_ms)
         before = {(p.topic, p.partition): p.bytes for p in first.snapshot.partitions}
         rates = {
             TopicPartition(p.topic, p.partition): max(
@@ -227,7 +228,11 @@ def heard(mirrors: Iterable[RunningMirror], flow: str) -> Heard | None:
     for mirror in mirrors:
         for value in mirror.flows:
             if value["flow"] == flow and value["state"] != FlowState.STANDBY:
-                return Heard(snapshot=snapshot_of(value), written_ms=mirror.written_ms)
+                return Heard(
+                    snapshot=snapshot_of(value),
+                    written_ms=mirror.written_ms,
+                    late_ms=mirror.late_ms,
+                )
     return None
 
 

@@ -65,7 +65,8 @@ class Observation:
     cores: int | None = None
     """Of this host; None where the flow's process runs on another one."""
     silent_ms: int = 0
-    """Since its process, which lives, last said anything; 0: just now, or not known."""
+    """For how long its process, which lives, should have said something; 0: it did, or not known.
+    """
     rates: Mapping[TopicPartition, float] | None = None
     """Bytes a second of each partition, measured now; None: not known."""
     told_rate: float | None = None

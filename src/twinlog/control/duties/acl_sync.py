@@ -7,7 +7,7 @@ created. A cluster without an authorizer has no ACLs: there is nothing to do, an
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,10 +56,19 @@ def find_acl_changes(
 
 
 def give_acls(
-    flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
+    flow: FlowConfig,
+    remotes: Mapping[str, str],
+    source: ClusterClient,
+    target: ClusterClient,
+    confirm: Callable[[], None] = lambda: None,
 ) -> AclChanges:
-    """Make those of the copies as those of their source topics; raises as `find_acl_changes`."""
+    """Make those of the copies as those of their source topics; raises as `find_acl_changes`.
+
+    `confirm` is called before anything is changed, and raises where it must not be.
+    """
     found = find_acl_changes(flow, remotes, source, target)
+    if found.missing or found.leftover:
+        confirm()
     # what is denied must never be readable for a moment
     admin.create_topic_acls(target, sorted(found.missing, key=_denials_first))
     admin.delete_topic_acls(target, found.leftover)
@@ -110,11 +119,17 @@ class AclSync:
             self._sync(topics)
         self._rounds.did(topics, is_whole=is_whole)
 
-    def _sync(self, topics: Iterable[CopiedTopic]) -> None:
+    def _sync(self, topics: Sequence[CopiedTopic]) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             try:
                 remotes = still_there(topics, source, target)
-                found = give_acls(self._flow.config, remotes, source, target)
+                found = give_acls(
+                    self._flow.config,
+                    remotes,
+                    source,
+                    target,
+                    lambda: self._rounds.confirm(topics, remotes, source, target),
+                )
             except Unauthorized as error:
                 self._flow.tell_once(_not_copied(self._flow.config, error))
                 return

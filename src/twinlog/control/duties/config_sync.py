@@ -7,7 +7,7 @@ what differs is sent. That takes no further right: who may alter configs may des
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,12 +21,14 @@ from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.config_rules import (
     Difference,
     differences,
+    may_shorten_life,
     shortens_life,
     unknown_names,
     wanted_configs,
 )
 from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
+from twinlog.survey.cluster_state import cluster_state
 from twinlog.survey.copied_topics import CopiedTopic, still_there
 from twinlog.survey.discovery import topic_config_entry, unread_configs
 
@@ -59,9 +61,17 @@ class ConfigDrift:
 
 
 def find_drift(
-    flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
+    flow: FlowConfig,
+    remotes: Mapping[str, str],
+    source: ClusterClient,
+    target: ClusterClient,
+    with_others: Container[str] = (),
 ) -> ConfigDrift:
-    """Compare source topics with their copies, whose names `remotes` has."""
+    """Compare source topics with their copies, whose names `remotes` has.
+
+    `with_others`: remote topics that hold more than this flow's copy. Whatever the source says,
+    nothing there is to live shorter.
+    """
     chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
     here = admin.describe_topic_configs(source, remotes) if remotes else {}
     known = admin.describe_topic_configs(target, remotes.values()) if remotes else {}
@@ -77,7 +87,8 @@ def find_drift(
         wanted = wanted_configs(chosen, map(topic_config_entry, configs))
         entries = [topic_config_entry(entry) for entry in theirs]
         found = differences(wanted, entries)
-        if flow.config_sync.keeps_retention and (kept := [*filter(shortens_life, found)]):
+        keeps = flow.config_sync.keeps_retention or remote in with_others
+        if keeps and (kept := [*filter(may_shorten_life, found)]):
             out.kept[remote] = kept
             found = [one for one in found if one not in kept]
         if found:
@@ -141,7 +152,10 @@ class ConfigSync:
     def _sync(self, topics: Sequence[CopiedTopic], *, is_whole: bool) -> None:
         with ClusterClient(self._flow.source) as source, ClusterClient(self._flow.target) as target:
             remotes = still_there(topics, source, target)
-            drift = find_drift(self._flow.config, remotes, source, target)
+            shared = self._shared(topics, target)
+            drift = find_drift(self._flow.config, remotes, source, target, shared)
+            if drift.topics:
+                self._rounds.confirm(topics, remotes, source, target)
             self._tell_lowered([*lowered(drift)])
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
             refused = admin.alter_topic_configs(target, todo)
@@ -153,9 +167,11 @@ class ConfigSync:
             self._flow.tell_once(f"{self._flow.name}: {line}")
         self._tell_unknown(drift.unknown)
         for remote, kept in drift.kept.items():
+            why = (
+                "since others write to it, too" if remote in shared else "by twinlog.sync.retention"
+            )
             self._flow.tell_once(
-                f"{self._flow.name}: {remote} keeps what it has, by twinlog.sync.retention = "
-                f"raise-only: {', '.join(map(str, kept))}"
+                f"{self._flow.name}: {remote} keeps what it has, {why}: {', '.join(map(str, kept))}"
             )
         for name, error in refused.items():
             if name not in denied:
@@ -164,6 +180,16 @@ class ConfigSync:
         told = self._tell(done)
         self._told = told if is_whole else self._told | told
         self._own = drift.own if is_whole else self._own | drift.own
+
+    def _shared(self, topics: Iterable[CopiedTopic], target: ClusterClient) -> frozenset[str]:
+        """Remote topics that hold records of others, among them those of other flows."""
+        state = cluster_state(target, target.metadata([]).cluster_id or "")
+        return self._rounds.with_others | {
+            one.target
+            for one in topics
+            for row in state.copies_of(one.target, one.target_id)
+            if row.begun and row.flow != self._flow.name
+        }
 
     def _tell_lowered(self, lines: list[str]) -> None:
         """Before it is done; once where it is refused again and again."""

@@ -3,9 +3,13 @@
 A name is no proof. Behind it may be a topic of somebody else, the only copy of a source topic that
 was deleted and created again, or a topic that clients have gone over to. Whether a remote topic is
 our copy is found out by the lanes, at the start of each partition. So a topic is handed to a duty
-when every partition of it was begun by a lane of this process, between the topics of these ids, and
+when every partition of it is with a lane that has begun it between the topics of these ids, and
 none stands with a code that says otherwise. A duty that is handed topics has no other way to name
 one.
+
+What was found is evidence while somebody watches: it ends with the lane, with a pause, and with
+the lead. So right before a change a duty confirms that the process leads and that nothing else is
+wanted by now (`LedFlow.confirm`), and compares the ids behind what it has read.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.control.duties.rounds import LedFlow, PartitionView
-from twinlog.survey.copied_topics import CopiedTopic
+from twinlog.cluster.client import ClusterClient
+from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
+from twinlog.survey.copied_topics import CopiedTopic, still_there
 
 __all__ = ["HandedTopics", "TopicRounds", "handed_topics"]
 
@@ -31,6 +36,10 @@ class HandedTopics:
     ours: tuple[CopiedTopic, ...] = ()
     left_alone: Mapping[str, str] = field(default_factory=dict)
     """By remote topic, the code that says why nothing may touch it."""
+    with_others: frozenset[str] = frozenset()
+    """Remote topics that hold records of others as well: nothing that deletes records, or sends
+    some to other partitions, is done to them.
+    """
     waiting: int = 0
     """Topics of which some partition was not begun yet."""
 
@@ -51,7 +60,14 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
     }
     free = {one: some for one, some in topics.items() if one.target not in codes}
     ours = {one for one, some in free.items() if all(view.is_begun for view in some)}
-    return HandedTopics(ours=tuple(sorted(ours)), left_alone=codes, waiting=len(free) - len(ours))
+    return HandedTopics(
+        ours=tuple(sorted(ours)),
+        left_alone=codes,
+        with_others=frozenset(
+            one.target for one, some in free.items() if any(view.has_others for view in some)
+        ),
+        waiting=len(free) - len(ours),
+    )
 
 
 class TopicRounds:
@@ -71,6 +87,7 @@ class TopicRounds:
         self._whole_at = float("-inf")
         self._done: set[CopiedTopic] = set()
         self._waiting, self._pause_s = 0, FIRST_PAUSE_S
+        self._with_others: frozenset[str] = frozenset()
 
     @property
     def interval_s(self) -> float:
@@ -78,6 +95,11 @@ class TopicRounds:
         left_s = self._whole_at + self._interval_s - self._clock()
         pause_s = self._pause_s if self._waiting else self._interval_s
         return min(pause_s, max(left_s, FIRST_PAUSE_S), self._interval_s)
+
+    @property
+    def with_others(self) -> frozenset[str]:
+        """Remote topics of the last round that hold records of others as well."""
+        return self._with_others
 
     def take(self) -> tuple[list[CopiedTopic], bool]:
         """The topics of this round, and whether these are all. Says once which ones are left alone.
@@ -88,13 +110,27 @@ class TopicRounds:
         is_whole = not self._waiting or self._clock() - self._whole_at >= self._interval_s
         is_same = found.waiting == self._waiting
         self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S) if is_same else FIRST_PAUSE_S
-        self._waiting = found.waiting
+        self._waiting, self._with_others = found.waiting, found.with_others
         for remote, code in found.left_alone.items():
             self._flow.tell_once(
                 f"{self._flow.name}: {self._what} of {remote} are left as they are while it stands "
                 f"with {code}: it may not be this flow's to change"
             )
         return [one for one in found.ours if is_whole or one not in self._done], is_whole
+
+    def confirm(
+        self,
+        topics: Iterable[CopiedTopic],
+        names: Mapping[str, str],
+        source: ClusterClient,
+        target: ClusterClient,
+    ) -> None:
+        """Right before a change: what was read under these names was said of these very topics, and
+        they are still ours to change. Raises NotNow.
+        """
+        if still_there(topics, source, target) != names:
+            raise NotNow(f"{self._flow.name}: a topic was deleted or made anew meanwhile")
+        self._flow.confirm()
 
     def did(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
         """The round has succeeded."""

@@ -10,6 +10,8 @@ policy right where we may, and says so; else it says what to do. And it notes wh
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
@@ -21,6 +23,7 @@ from twinlog.cluster.topics.internal_log import (
 )
 from twinlog.control.duties.rounds import Duty, LedFlow, PartitionView
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
+from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.mapped import is_known, mapped_copies, noting_rows
 from twinlog.model import TopicId, TopicPartition
@@ -90,7 +93,7 @@ class OwnTopics:
         if not missing:
             return {}
         maps = self._flow.read_map()
-        rows = {(key.source_topic_id, key.target_topic_id, key.partition) for key in maps}
+        rows = whole(maps)
         return {copy: _count(copy, rows) for copy in missing}
 
     def _known(self) -> dict[tuple[TopicId, TopicId], int]:
@@ -99,6 +102,14 @@ class OwnTopics:
 
     def close(self) -> None:
         self._target.close()
+
+
+def whole(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
+    """Partitions that lack no row: a keyed one has one for each branch, and they are written one by
+    one.
+    """
+    found = Counter(key._replace(branch=0) for key in maps)
+    return {key[:3] for key, count in found.items() if count >= max(1, key.branches)}
 
 
 def _count(copy: tuple[TopicId, TopicId], rows: set[tuple[TopicId, TopicId, int]]) -> int:

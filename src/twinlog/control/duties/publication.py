@@ -19,6 +19,7 @@ from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.verified import Verified
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.naming import STATUS_TOPIC
@@ -26,6 +27,7 @@ from twinlog.mirror.state.published import (
     MOST_BEHIND,
     MOST_UNUSUAL,
     Behind,
+    Proof,
     PublishedStatus,
     Unusual,
 )
@@ -134,7 +136,7 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
     unusual = [part for part in snapshot.partitions if part.code or part.state not in USUAL]
     return PublishedStatus(
         flow=snapshot.flow,
-        at_ms=int(time.time() * 1000),
+        at_ms=snapshot.taken_ms or int(time.time() * 1000),
         every_ms=every_ms,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -153,6 +155,21 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
         unusual_partitions=len(unusual),
         unusual=tuple(_unusual(unusual)),
         behind=tuple(_behind(snapshot.partitions)),
+        lag=snapshot.lag,
+        lag_unknown=snapshot.lag_unknown,
+        rpo_ms=snapshot.rpo_ms,
+        rpo_excess=snapshot.rpo_excess[:LONGEST_TEXT],
+        proof=None if snapshot.verified is None else _proof(snapshot.verified),
+    )
+
+
+def _proof(verified: Verified) -> Proof:
+    return Proof(
+        mode=verified.mode,
+        at_ms=verified.at_ms,
+        records=verified.records,
+        differences=verified.differences,
+        is_complete=verified.is_complete,
     )
 
 

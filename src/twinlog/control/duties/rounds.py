@@ -62,6 +62,8 @@ class PartitionView:
     """Its records go to several target partitions by key."""
     is_begun: bool = False
     """A lane of this process has found that the target holds this copy, or nothing yet."""
+    has_others: bool = False
+    """Its target topic holds records that this flow did not copy, or may hold some."""
     not_ours: str = ""
     """The code that says that nothing of ours may write to its target topic now; mostly empty."""
 
@@ -87,6 +89,11 @@ class LedFlow:
     """The offset map up to this moment."""
     snapshot: Callable[[], FlowSnapshot]
     """The flow as it is now. Raises TwinlogError when the supervisor does not answer."""
+    may_act: Callable[[], bool] = lambda: False
+    """Whether this process leads by its own clock, and the state topic, read now, names nobody
+    else and wants nothing that the run does not follow yet. Raises TwinlogError where that cannot
+    be asked.
+    """
     tell_once: Callable[[str], None]
     """Says a line once in the life of the process: for what is left out and stops nothing."""
     groups: GroupsReport = field(default_factory=GroupsReport)
@@ -103,6 +110,17 @@ class LedFlow:
     @property
     def name(self) -> str:
         return str(self.config.flow)
+
+    def confirm(self) -> None:
+        """Right before a change of something that others may own by now: a process that was frozen
+        knows nothing of a promotion, or of who leads. Raises NotNow, which ends the round.
+        """
+        if not self.may_act():
+            raise NotNow(f"{self.name}: is led elsewhere, or something else is wanted of it by now")
+
+
+class NotNow(TwinlogError):
+    """The round ends without a change; nobody needs to hear of it."""
 
 
 class Duty(Protocol):
@@ -227,6 +245,9 @@ class Duties:
     def _round(self, duty: Duty, troubles: _Troubles) -> bool:
         try:
             duty.round()
+        except NotNow:
+            troubles.failed(None)
+            return False
         except TwinlogError as error:
             if not self._stop.is_set():
                 self._on_error(error)

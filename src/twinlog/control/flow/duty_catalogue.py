@@ -1,7 +1,11 @@
-"""Which duties a led flow has, in the order in which `--once` ends with a round of each."""
+"""Which duties a led flow has, in the order in which `--once` ends with a round of each, and what
+they see of it.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Final
 
 from twinlog.control.duties.acl_sync import acl_sync
@@ -13,11 +17,14 @@ from twinlog.control.duties.offset_syncs import offset_syncs
 from twinlog.control.duties.own_topics import own_topics
 from twinlog.control.duties.producer_quota import producer_quota
 from twinlog.control.duties.publication import publication
-from twinlog.control.duties.rounds import Duty, DutyFactory, LedFlow
+from twinlog.control.duties.rounds import Duty, DutyFactory, LedFlow, PartitionView
 from twinlog.control.duties.source_group import group_commits
 from twinlog.control.duties.verification import verification
+from twinlog.control.flow.flow_setup import PreparedFlow
 from twinlog.control.groups.checkpoints import checkpoints
 from twinlog.control.groups.keyed_groups import keyed_groups
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.mirror.state.intents import FlowIntents
 
 DUTIES: Final[tuple[DutyFactory, ...]] = (
     config_sync,
@@ -41,3 +48,42 @@ def duties_of(flow: LedFlow) -> list[Duty]:
     """Those that the flow's configuration asks for."""
     made = (factory(flow) for factory in DUTIES)
     return [duty for duty in made if duty is not None]
+
+
+def led_flow(
+    prepared: PreparedFlow,
+    *,
+    partitions: Callable[[], tuple[PartitionView, ...]],
+    snapshot: Callable[[], FlowSnapshot],
+    intents: Callable[[], FlowIntents],
+) -> LedFlow:
+    """The flow as its duties see it.
+
+    What a duty may act on follows from the partitions that it was given: so nothing else may be
+    wanted of the flow now than when its thread was given them, however long that is ago.
+    """
+    setup, reader, asked = prepared.setup, prepared.map_reader, threading.local()
+
+    def views() -> tuple[PartitionView, ...]:
+        asked.intents = intents()
+        return partitions()
+
+    def may_act() -> bool:
+        then = getattr(asked, "intents", None)
+        is_same = setup.claims.is_latest(setup.target, prepared.generation, then or intents())
+        return is_same and not prepared.lost_lead  # last: what was read may be older than a freeze
+
+    return LedFlow(
+        config=setup.config,
+        policy=setup.policy,
+        generation=prepared.generation,
+        source=setup.source,
+        target=setup.target,
+        partitions=views,
+        read_map=reader.read,
+        snapshot=snapshot,
+        may_act=may_act,
+        tell_once=setup.tell_once,
+        adopted=setup.adopts,
+        has_held_producers=prepared.news.has_held_producers,
+    )

@@ -155,7 +155,8 @@ class FlowRun:
         go_on_from(self.partitions, former, self._foreign_until)
 
     def _new(self, plan: PartitionPlan) -> Partition:
-        return Partition(plan=plan, clock=self.clock, wait_until=self._foreign_until)
+        shared, until = not self.work.is_ours_alone, self._foreign_until
+        return Partition(plan=plan, clock=self.clock, is_shared=shared, wait_until=until)
 
     # -- turning
 
@@ -177,6 +178,10 @@ class FlowRun:
     @property
     def current(self) -> Lease | None:
         return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.partitions) or self.awaits_plans
 
     @property
     def is_finished(self) -> bool:
@@ -351,7 +356,7 @@ class FlowRun:
                 partition.placement, partition.taken = Placement.ASSIGNED, partition.plan
                 partition.lane = lane.key
                 partition.handed = None
-                partition.progress = None
+                partition.progress, partition.is_seen = None, False
                 lane.partitions[partition.plan.source] = partition
             for message in in_messages(takes):
                 lane.peer.send(message)
@@ -378,7 +383,7 @@ class FlowRun:
             case _ if lane.is_waiting:
                 return
             case Ready():
-                lane.is_ready = True
+                lane.ready(self.clock.monotonic())
                 self._lease_retry.works()
                 if self.copying_since is None:
                     self.copying_since = self.clock.monotonic()
@@ -407,9 +412,8 @@ class FlowRun:
 
     def _on_degraded(self, lane: Lane, reason: str) -> None:
         """A lane cannot reach a cluster, or can again."""
-        if reason and not lane.degraded:
+        if lane.reaches(reason, self.clock.monotonic()):
             self.errors[UNREACHABLE] += 1
-        lane.degraded = reason
         held: Iterable[Partition] = lane.partitions.values()
         if not lane.is_ready:  # it gets none before it reaches both: they wait for it
             held = [p for p in self.partitions.values() if p.placement is Placement.PENDING]

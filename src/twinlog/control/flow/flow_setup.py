@@ -33,14 +33,12 @@ from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.adoption import NOTHING, Adoption, adopter_of, write_rows
 from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
-from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.leading import Fenced, SetupWaiting, take_part, wait_to_lead
 from twinlog.control.lanes.fan_producers import with_fan_producers
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.risk.source_questions import SourceQuestions
-from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import FlowError, TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
@@ -89,8 +87,7 @@ class PreparedFlow:
         membership = self.setup.membership
         return membership is not None and not membership.is_leading
 
-    def discover(self) -> list[PartitionPlan]:
-        """Look for new topics and partitions."""
+    def discover(self) -> list[PartitionPlan]:  # again, for new topics and partitions
         found = self.setup.discover()
         self.problems = found.problems
         return found.plans
@@ -98,38 +95,13 @@ class PreparedFlow:
     def read_map(self) -> Maps:
         return self.map_reader.read()
 
-    def led(
-        self,
-        *,
-        partitions: Callable[[], tuple[PartitionView, ...]],
-        snapshot: Callable[[], FlowSnapshot],
-    ) -> LedFlow:
-        """The flow as its duties see it."""
-        setup, reader = self.setup, self.map_reader
-        return LedFlow(
-            config=setup.config,
-            policy=setup.policy,
-            generation=self.generation,
-            source=setup.source,
-            target=setup.target,
-            partitions=partitions,
-            read_map=reader.read,
-            snapshot=snapshot,
-            tell_once=setup.tell_once,
-            adopted=setup.adopts,
-            has_held_producers=self.news.has_held_producers,
-        )
-
     def close(self, *, drained: bool) -> None:
         """Note on the target that all lanes have drained, and give the lead away."""
         self.setup.close(self.generation if drained else None)
 
     def rest(self, *, drained: bool, successor: FlowSetup | None) -> None:
-        """End this generation but stay a member: for the successor, or until we lead again.
-
-        After the lead was lost the coordinator may know us still, having been away itself: then we
-        lead again at once, where a new member would have to wait for the session of the old one to
-        end.
+        """End this generation but stay a member: for the successor, or until we lead again, which
+        after a lost lead is at once where the coordinator was away itself, and knows us still.
         """
         self.setup.rest(self.generation if drained else None, successor)
 

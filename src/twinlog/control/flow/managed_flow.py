@@ -14,9 +14,10 @@ from twinlog.control.duties.producer_rate import HeldRate
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.flow.leading import APART_S
-from twinlog.control.flow.snapshots import flow_snapshot
+from twinlog.control.flow.leading import APART_S, SetupWaiting, StandingBy
+from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
 from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.partitions import Partition
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.source_watch import SourceWatch
@@ -28,7 +29,9 @@ from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 
 LOOK_AGAIN_S: Final = 0.5
-ONE_LINE_EVERY_S: Final = 60.0
+MAX_SETUP_PAUSE_S: Final = 30.0
+
+WRONG: Final = frozenset({FlowState.FAILED, FlowState.DEGRADED})
 
 log = logging.getLogger(__name__)
 
@@ -46,20 +49,13 @@ class ManagedFlow:
     groups: GroupsReport = field(default_factory=GroupsReport)
     held_rate: HeldRate = field(default_factory=HeldRate)
     verified: VerifiedReport = field(default_factory=VerifiedReport)
-    degraded: str = ""
-    is_fenced: bool = False
-    """It was promoted, which is no trouble; `degraded` says by whom."""
-    is_standing_by: bool = False
-    """Another process leads it, which is no trouble; `degraded` says which one."""
+    trouble: FlowTrouble = field(init=False)
     error: TwinlogError | None = None
     """Why the flow was given up."""
     errors: Counter[str] = field(default_factory=Counter)
     """How often each code came up outside the present run."""
     began: float = field(default_factory=time.monotonic)
     since: FlowSince = field(default_factory=FlowSince)
-    told_at: float = -ONE_LINE_EVERY_S
-    told_code: str = ""
-    """What the last line was about: another trouble is told at once."""
     pause_s: float = LOOK_AGAIN_S
     next_try: float = 0.0
     is_trying: bool = False
@@ -78,8 +74,21 @@ class ManagedFlow:
     """The configuration does not have it any more."""
     former: list[Partition] = field(default_factory=list)
     """Partitions of earlier runs: those that are not wanted any more are kept for show."""
+    _shown: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
+    """The last snapshot, and the run that it is of."""
+    is_told_to_end: bool = False
+    """The process ends."""
     closing: bool = False
     closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.trouble = FlowTrouble(flow=self.setup.name, log=self.log)
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Another process leads it."""
+        trouble = self.trouble.now
+        return trouble is not None and trouble.state is FlowState.STANDBY
 
     @property
     def is_ending(self) -> bool:
@@ -106,14 +115,15 @@ class ManagedFlow:
         if self.run is not None:
             self.errors.update(self.run.errors)
             self.former = [*self.run.partitions.values()]
-        self.degraded = "the lead was lost" if self.lost_lead else ""
         self.run = self.prepared = self.steering = self.source_watch = None
-        self.is_standing_by = self.is_fenced = False
+        if not self.lost_lead:
+            self.trouble.forget()
         apart_s = 0.0
         if self.hands_over_to:
             # back in the group at once we might be chosen again
-            self.is_standing_by, apart_s = True, APART_S
-            self.degraded = "standing by: handed over to a process that leads fewer flows"
+            apart_s = APART_S
+            said = "standing by: handed over to a process that leads fewer flows"
+            self.trouble.rests(FlowState.STANDBY, StandingBy(said))
         self.lost_lead = self.closing = self.is_refreshing = self.refresh_failed = False
         self.hands_over_to = ""
         self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic() + apart_s
@@ -135,6 +145,8 @@ class ManagedFlow:
 
     def tend(self, background: Background) -> None:
         """Look where it is time."""
+        if self.run is not None and not self.run.is_stopping:
+            self.trouble.see_lanes(self.run.lanes())
         if self.steering is not None:
             self.steering.tend(background)
         if self.source_watch is not None:
@@ -146,19 +158,31 @@ class ManagedFlow:
             self.is_refreshing, self.refresh_failed = False, failed
         return self.run is run
 
-    def tell(self, error: TwinlogError) -> None:
-        """Why it is not set up: a line a minute, and one at once for another trouble."""
-        is_late = time.monotonic() - self.told_at > ONE_LINE_EVERY_S and not self.is_fenced
-        if not is_late and error.code == self.told_code:
-            return
-        self.told_at, self.told_code = time.monotonic(), error.code
-        then = "ready to take over" if self.is_standing_by else "trying again"
-        self.log.warning("%s", error if self.is_fenced else f"{error}; {then}")
+    def has_failed(self, error: TwinlogError, *, is_final: bool) -> None:
+        """It could not be set up now: when it is tried again, and why it was not."""
+        self.is_trying = False
+        if is_final:
+            self.error = error
+        if isinstance(error, SetupWaiting):
+            pause_s = LOOK_AGAIN_S  # a free lead must not wait for us
+        else:
+            self.errors[error.code] += 1
+            pause_s, self.pause_s = self.pause_s, min(self.pause_s * 2, MAX_SETUP_PAUSE_S)
+        self.next_try = time.monotonic() + pause_s
+        if not is_final:
+            self.trouble.set_up_failed(error)
+
+    def has_lost_lead(self) -> None:
+        """Another process may lead: the run ends, and it is set up again."""
+        membership = self.setup.membership
+        self.lost_lead = True
+        self.trouble.lead_lost(None if membership is None else membership.state.problem)
 
     def take_over(self) -> None:
         """Go on with the changed configuration, where there is one and nothing runs."""
         if self.successor is not None:
             self.setup, self.successor, self.error = self.successor, None, None
+            self.trouble.forget()  # it may be of other clusters now
             self.next_try = time.monotonic()
 
     @property
@@ -170,13 +194,24 @@ class ManagedFlow:
         """For lines about it."""
         return FlowLog(log, self.setup.name)
 
+    def last_snapshot(self) -> FlowSnapshot:
+        """As it was shown last: with very many partitions it is not looked at for each who asks."""
+        run, shown = self._shown
+        is_old = run is not self.run or (run is not None and run.is_finished)
+        return self.snapshot() if shown is None or is_old else shown
+
     def snapshot(self) -> FlowSnapshot:
         """The flow as it is now."""
+        shown = replace(self._snapshot(), taken_ms=int(time.time() * 1000))
+        self._shown = self.run, shown
+        return shown
+
+    def _snapshot(self) -> FlowSnapshot:
         if self.run is not None and self.prepared is not None:
             running = flow_snapshot(
                 self.run,
                 self.prepared.guarantee,
-                self.degraded,
+                None if self.is_told_to_end else self.trouble.now,
                 self.prepared.problems,
                 self.errors,
                 self.since,
@@ -195,17 +230,28 @@ class ManagedFlow:
                 held_rate=self.held_rate.bytes_per_second,
                 verified=verified,
             )
-        error, state = self.error, self._state_without_run()
+        return self._without_run()
+
+    def _without_run(self) -> FlowSnapshot:
+        trouble, state = self.trouble.now, FlowState.STARTING
+        if trouble is not None:
+            state = trouble.state
+        if self.error is not None:
+            state = FlowState.FAILED
+        error = self.error or (None if trouble is None else trouble.error)
+        is_degraded, now_ms = state is FlowState.DEGRADED, int(time.time() * 1000)
+        due_ms = now_ms + int(1000 * (self.next_try - time.monotonic()))
         return FlowSnapshot(
             flow=self.setup.name,
             state=state,
-            reason=str(error) if error is not None else self.degraded,
+            reason="" if error is None else str(error),
             guarantee="",
             generation=-1,
             lanes=0,
-            since_ms=self.since.flow.see(state, int(time.time() * 1000)),
-            partitions=(),
-            code="" if error is None else error.code,
+            since_ms=self.since.flow.see(state, now_ms),
+            partitions=kept_rows(self.former, trouble, now_ms) if is_degraded else (),
+            code=error.code if error is not None and state in WRONG else "",
+            next_try_ms=due_ms if is_degraded and not self.is_trying else 0,
             errors=dict(self.errors),
             clusters=self.setup.clusters,
         )
@@ -216,12 +262,3 @@ class ManagedFlow:
         return RiskLimits(
             rpo_seconds=self.setup.config.rpo_seconds, retentions=self.source_watch.retentions
         )
-
-    def _state_without_run(self) -> FlowState:
-        if self.error is not None:
-            return FlowState.FAILED
-        if self.is_fenced:
-            return FlowState.FENCED
-        if self.is_standing_by:
-            return FlowState.STANDBY
-        return FlowState.DEGRADED if self.degraded else FlowState.STARTING

@@ -9,6 +9,7 @@ from typing import Final
 
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.flow.flow_run import FlowRun
+from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.loss import excess, loss_ms_of, loss_of, loss_records_of
@@ -27,6 +28,16 @@ STATE_OF: Final = {
     Placement.RELEASED: PartitionState.RELEASED,
 }
 """Of a partition of which its lane has not reported yet, or that no lane has."""
+
+AT_REST: Final = frozenset(
+    {
+        PartitionState.DONE,
+        PartitionState.PAUSED,
+        PartitionState.RELEASED,
+        PartitionState.TAKEN_OVER,
+    }
+)
+NOTHING_SELECTED: Final = "no topic of the source is selected"
 
 
 def partition_snapshot(
@@ -123,7 +134,7 @@ def problem_snapshots(
 def flow_snapshot(
     flow: FlowRun,
     guarantee: str,
-    degraded: str,
+    trouble: Trouble | None,
     problems: Iterable[TopicProblem],
     earlier_errors: Counter[str],
     since: FlowSince,
@@ -132,18 +143,22 @@ def flow_snapshot(
     """The flow with all its partitions."""
     now_ms = flow.clock.wall_ms()
     lanes = [lane for lease in flow.leases for lane in lease.lanes.values()]
-    reason = degraded or next((lane.degraded for lane in lanes if lane.degraded), "")
-    reason = reason or flow.holds_back
+    away = next((lane.degraded for lane in lanes if lane.degraded), "")
+    reason = (away if trouble is None else trouble.reason) or flow.holds_back
     parts = tuple(
         _with_flow(_with_pause(partition_snapshot(p, now_ms, limits), flow.intents), flow)
         for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)
     ) + tuple(problem_snapshots(problems, since, now_ms))
+    if trouble is not None and flow.is_stopping:
+        parts = tuple(_waiting(part, trouble) for part in parts)
     loss = loss_of(() if limits is NO_LIMITS else parts)
     too_much = excess(flow, loss, limits.rpo_seconds)
     risks = "; ".join(filter(None, (too_much, *warnings(parts).values())))
     throttled = any(lane.throttle_ms for lane in lanes)
     throttled = throttled or (flow.pacer is not None and flow.pacer.is_binding)
-    state = _flow_state(flow, parts, reason or risks, throttled=throttled)
+    is_held_up = trouble is not None or (bool(reason or risks) and not flow.is_stopping)
+    state = _flow_state(flow, parts, is_held_up=is_held_up, throttled=throttled)
+    reason = reason or ("" if flow.has_work or parts else NOTHING_SELECTED)
     paused = flow.intents.pause if state is FlowState.PAUSED else None
     promotion = flow.intents.promotion
     over = "" if promotion is None else promoted(flow.name, promotion)
@@ -156,6 +171,7 @@ def flow_snapshot(
         lanes=len(lanes),
         since_ms=since.flow.see(state, now_ms),
         partitions=parts,
+        code="" if trouble is None else trouble.error.code,
         errors=dict(flow.errors + earlier_errors),
         loss_records=loss.records,
         loss_ms=loss.ms,
@@ -185,16 +201,39 @@ def _with_flow(part: PartitionSnapshot, flow: FlowRun) -> PartitionSnapshot:
     return replace(part, message=with_flow(part.message, flow.name, is_shared=is_shared))
 
 
+def kept_rows(
+    former: Iterable[Partition], trouble: Trouble | None, now_ms: int
+) -> tuple[PartitionSnapshot, ...]:
+    """Between two runs: the partitions of the one before, as they were last known."""
+    if trouble is None:
+        return ()
+    known = sorted(former, key=lambda p: p.plan.source)
+    return tuple(_waiting(partition_snapshot(p, now_ms), trouble) for p in known)
+
+
+def _waiting(part: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
+    """What the flow waits for it waits for, unless it rests or has a trouble of its own."""
+    if part.code or part.state in AT_REST:
+        return part
+    return replace(
+        part,
+        state=PartitionState.RETRYING,
+        code=trouble.error.code,
+        message=trouble.error.message,
+        since_ms=trouble.since_ms,
+    )
+
+
 def _flow_state(
-    flow: FlowRun, parts: tuple[PartitionSnapshot, ...], reason: str, *, throttled: bool
+    flow: FlowRun, parts: tuple[PartitionSnapshot, ...], *, is_held_up: bool, throttled: bool
 ) -> FlowState:
-    if flow.is_stopping:
+    if flow.is_stopping and not is_held_up:
         return FlowState.STOPPED if flow.is_finished else FlowState.STOPPING
     if flow.intents.pause is not None:
         return FlowState.PAUSED
-    if reason:
+    if is_held_up:
         return FlowState.DEGRADED
-    if flow.current is None:
+    if flow.current is None and flow.has_work:
         return FlowState.STARTING
     failed = any(part.state is PartitionState.FAILED for part in parts)
     if throttled:

@@ -24,12 +24,13 @@ from typing import Any, Final, Protocol, TypeVar
 from twinlog.channel.peer import Peer
 from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
 from twinlog.control.duties.rounds import Duties, PartitionView
-from twinlog.control.flow.duty_catalogue import duties_of
+from twinlog.control.flow.duty_catalogue import duties_of, led_flow
 from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
-from twinlog.control.flow.managed_flow import LOOK_AGAIN_S, ONE_LINE_EVERY_S, ManagedFlow
+from twinlog.control.flow.leading import SetupWaiting
+from twinlog.control.flow.managed_flow import MAX_SETUP_PAUSE_S, ManagedFlow
 from twinlog.control.flow.sharing import Sharing
+from twinlog.control.flow.showing import Showing
 from twinlog.control.lanes.lanes import Job, Lane
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.lanes.partitions import RETRY_FAILED_S
@@ -54,7 +55,6 @@ up to 2.3 s on a busy machine, and the whole is to take less than 10.
 LEAVE_WITHIN_S: Final = 2.0
 DUTIES_END_WITHIN_S: Final = 2.0
 ANSWER_WITHIN_S: Final = 5.0
-MAX_SETUP_PAUSE_S: Final = 30.0
 ONCE_GIVES_UP_S: Final = 60.0
 
 
@@ -75,12 +75,14 @@ class Supervisor:
         lease_s: float | None,
         lane_count: Callable[[FlowSetup, int], int],
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
+        on_turn: Callable[[], None] = lambda: None,
     ) -> None:
+        """Once a second `on_snapshot` is called, or `on_turn` where they were not looked at."""
         self._flows = [ManagedFlow(setup=setup) for setup in setups]
         self._once = once
         self._lease_s = lease_s
         self._lane_count = lane_count
-        self._on_snapshot = on_snapshot
+        self._showing = Showing(look=self.snapshots, on_snapshot=on_snapshot, on_turn=on_turn)
         self._events: queue.SimpleQueue[ChannelEvent | Callable[[], None]] = queue.SimpleQueue()
         self._lease_numbers = itertools.count(1)
         self._by_lease: dict[int, FlowRun] = {}
@@ -88,18 +90,16 @@ class Supervisor:
         self._starter: LeaseStarter | None = None
         self.sharing = Sharing()
         self._stop_at: float | None = None
-        self._last_snapshot = 0.0
 
     def deliver(self, event: ChannelEvent) -> None:
         """Take an event of the channel, from any thread."""
         self._events.put(event)
 
-    def set_starter(self, starter: LeaseStarter) -> None:
-        """Spark is up: leases may start; from any thread."""
+    def set_starter(self, starter: LeaseStarter) -> None:  # Spark is up; from any thread
         self._events.put(lambda: setattr(self, "_starter", starter))
 
     def fail(self, error: BaseException) -> None:
-        """Something this process cannot do without is broken: `run` raises it; from any thread."""
+        """Nothing works without what is broken: `run` raises it; from any thread."""
         self._events.put(lambda: _raise(error))
 
     def hurry(self) -> None:
@@ -120,7 +120,7 @@ class Supervisor:
 
     @property
     def seconds(self) -> float:
-        """How long the copying took, from the first lane that was ready to the last flow's end."""
+        """From the first lane that was ready to the last flow's end."""
         runs = [flow.run for flow in self._flows if flow.run is not None]
         starts = [run.copying_since for run in runs if run.copying_since is not None]
         if not starts:
@@ -143,7 +143,7 @@ class Supervisor:
                 self._tend(flow)
             if not self._once and self._stop_at is None:
                 self.sharing.turn(self._flows, can_lead=self._starter is not None)
-            self._show()
+            self._showing.turn()
             if self._stop_at is not None and time.monotonic() > self._stop_at:
                 self._give_up_waiting()
         self._leave_groups()
@@ -211,27 +211,13 @@ class Supervisor:
         if flow.run.is_finished:
             self._close(flow)
             return
-        self._tell_degraded(flow, now)
         flow.tend(self._background)
         if flow.prepared is not None and flow.prepared.lost_lead and not flow.run.is_stopping:
-            flow.log.warning("the lead was lost; stopping, then standing by")
-            flow.lost_lead = True
+            flow.has_lost_lead()
             flow.run.stop()
         if flow.is_promoted:
             flow.run.stop()
         self._refresh_topics(flow, now)
-
-    def _tell_degraded(self, flow: ManagedFlow, now: float) -> None:
-        """One line a minute while a cluster cannot be reached, one when it can again."""
-        lanes = [] if flow.run is None else flow.run.lanes()
-        reason = next((lane.degraded for lane in lanes if lane.degraded), "")
-        if reason and now - flow.told_at > ONE_LINE_EVERY_S:
-            flow.told_at = now
-            flow.log.warning("DEGRADED: %s; trying again", reason)
-        elif flow.degraded and not reason:
-            flow.log.warning("both clusters can be reached again")
-            flow.told_at = now - ONE_LINE_EVERY_S
-        flow.degraded = reason
 
     def _end_unstarted(self, flow: ManagedFlow) -> None:
         """A flow that was changed or removed while it stood by, was set up, or had failed."""
@@ -247,7 +233,8 @@ class Supervisor:
         flow.is_trying = True
 
         def ready(prepared: PreparedFlow) -> None:
-            flow.is_trying, flow.degraded, flow.prepared = False, "", prepared
+            flow.is_trying, flow.prepared = False, prepared
+            flow.trouble.is_over()
             flow.next_refresh = time.monotonic() + (
                 min(flow.setup.refresh_s, RETRY_FAILED_S)
                 if prepared.problems
@@ -281,23 +268,12 @@ class Supervisor:
                 flow.run.stop()
 
         def failed(error: TwinlogError) -> None:
-            flow.is_trying = False
-            flow.is_standing_by = isinstance(error, StandingBy)
-            flow.is_fenced = isinstance(error, Fenced)
-            if not isinstance(error, SetupWaiting):
-                flow.errors[error.code] += 1
             waited = time.monotonic() - flow.began
             hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
-            if (self._once and waited > ONCE_GIVES_UP_S) or (hopeless and self._is_final(error)):
-                flow.error = error
-                return
-            if isinstance(error, SetupWaiting):
-                flow.next_try = time.monotonic() + LOOK_AGAIN_S  # a free lead must not wait for us
-            else:
-                flow.next_try = time.monotonic() + flow.pause_s
-                flow.pause_s = min(flow.pause_s * 2, MAX_SETUP_PAUSE_S)
-            flow.degraded = str(error)
-            flow.tell(error)
+            is_over = (self._once and waited > ONCE_GIVES_UP_S) or (
+                hopeless and self._is_final(error)
+            )
+            flow.has_failed(error, is_final=is_over)
 
         self._background(lambda: flow.setup.prepare(once=self._once), ready, failed)
 
@@ -399,14 +375,16 @@ class Supervisor:
         def views() -> tuple[PartitionView, ...]:
             # one that was released has positions until its lane has given it back
             every = run.partitions.values()
-            wanted = (p for p in every if p.is_wanted or p.lane is not None)
-            return tuple(view_of(partition) for partition in wanted)
+            return tuple(view_of(p) for p in every if p.is_wanted or p.lane is not None)
 
         def count(error: TwinlogError) -> None:
             self._events.put(lambda: flow.errors.update([error.code]))
 
-        led = prepared.led(
-            partitions=lambda: self._ask(views), snapshot=lambda: self._ask(flow.snapshot)
+        led = led_flow(
+            prepared,
+            partitions=lambda: self._ask(views),
+            snapshot=lambda: self._ask(flow.last_snapshot),
+            intents=lambda: run.intents,
         )
         flow.groups, flow.held_rate, flow.verified = led.groups, led.held_rate, led.verified
         return Duties(led.name, duties_of(led), on_error=count)
@@ -449,6 +427,7 @@ class Supervisor:
     def _begin_stop(self) -> None:
         self._stop_at = time.monotonic() + STOP_WITHIN_S
         for flow in self._flows:
+            flow.is_told_to_end = True
             if flow.run is not None:
                 flow.run.stop()
 
@@ -459,8 +438,7 @@ class Supervisor:
                 flow.run.abort()
             flow.closed = True
 
-    def _leave_groups(self) -> None:
-        """Flows that never ran, or did not end in order, give their membership back."""
+    def _leave_groups(self) -> None:  # of flows that never ran, or did not end in order
         threads = [
             threading.Thread(target=_close_quietly, args=(flow.setup,), daemon=True)
             for flow in self._flows
@@ -472,12 +450,6 @@ class Supervisor:
             thread.join(LEAVE_WITHIN_S)
 
     # -- showing
-
-    def _show(self) -> None:
-        now = time.monotonic()
-        if now - self._last_snapshot >= 1.0:
-            self._last_snapshot = now
-            self._on_snapshot(self.snapshots())
 
     def snapshots(self) -> list[FlowSnapshot]:
         """All flows as they are now."""

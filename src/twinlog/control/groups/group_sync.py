@@ -121,6 +121,8 @@ class GroupSyncer:
             }
             for group, sync in within.items()
         }
+        if any(wanted.values()):
+            self._flow.confirm()
         for group, answer in self._kind.commit(self._there, wanted).items():
             problems = [answer] if isinstance(answer, TwinlogError) else list(answer.values())
             problem = next((one for one in problems if one is not None), None)

@@ -50,6 +50,9 @@ class Lane:
     """What it was told at its start."""
     is_ready: bool = False
     degraded: str = ""
+    """Why it does not reach a cluster, with the code; empty: it does, or has not noticed."""
+    reached_at: float = float("-inf")
+    """Monotonic: when it came to reach both clusters."""
     throttle_ms: int = 0
     stop_sent: bool = False
     is_waiting: bool = False
@@ -75,6 +78,17 @@ class Lane:
         self.work = replace(self.work, known_producers=producers)
         if self._told is not None:
             self.peer.send(Known(producers=producers))
+
+    def ready(self, now: float) -> None:
+        """It has reached both clusters."""
+        self.is_ready, self.reached_at = True, now
+
+    def reaches(self, reason: str, now: float) -> bool:
+        """Whether it reaches both clusters: no reason, or why not. True: it did until now."""
+        before, self.degraded = self.degraded, reason
+        if before and not reason:
+            self.reached_at = now
+        return bool(reason) and not before
 
     def stop(self) -> None:
         """It drains, and ends."""

@@ -76,6 +76,8 @@ class Partition:
 
     plan: PartitionPlan
     clock: Clock = CLOCK
+    is_shared: bool = False
+    """Others may write to its target topic, too."""
     is_wanted: bool = True
     """False when its topic was taken off the list: it is released and kept for show."""
     is_paused: bool = False
@@ -110,6 +112,10 @@ class Partition:
     begun: tuple[TopicId, TopicId] | None = None
     """Source and target topic between which a lane of this process has begun it: nothing has been
     found since that says that the target is not this copy.
+    """
+    is_seen: bool = False
+    """The lane that has it has found its place in both logs. Between two lanes nobody watches who
+    else writes: what the one found is no evidence until the next one has looked.
     """
     lost: tuple[int, int] | None = None
     """Copied upstream offsets that the source was found to have lost. A start that is told of them
@@ -154,14 +160,28 @@ class Partition:
 
     @property
     def is_begun(self) -> bool:
-        """A lane of this process has found that its target holds this copy, or nothing yet."""
-        ids = self.plan.source_topic_id, self.plan.target_topic_id
-        return self.is_wanted and self.begun == ids
+        """Its lane has found that its target holds this copy, or nothing yet. With a trouble that
+        leaves the target ours that counts until the next try: a config may be its cure.
+        """
+        is_now = self.lane is not None or self.placement is Placement.DONE
+        is_recent = is_now or self.clock.monotonic() - self.left_at < LEFT_OUT_S
+        return self.is_seen and is_recent and self._was_begun
 
     @property
     def has_written(self) -> bool:
         """A lane of this process wrote records between the topics of now: it had a row."""
-        return self.is_begun and self.acked_ordinal > 0
+        return self._was_begun and self.acked_ordinal > 0
+
+    @property
+    def _was_begun(self) -> bool:
+        ids = self.plan.source_topic_id, self.plan.target_topic_id
+        return self.is_wanted and self.begun == ids
+
+    @property
+    def is_behind_others(self) -> bool:
+        """Others wrote to its target before its last record: else offsets count only ours."""
+        at = self.progress
+        return self.is_shared and at is not None and at.downstream != max(at.ordinal, 0)
 
     @property
     def is_replaced(self) -> bool:
@@ -203,7 +223,7 @@ class Partition:
         self.reported_ms = self.clock.wall_ms()
         if not self.is_replaced:  # else a last word of the copy before
             self.recovery.reach(progress.upstream)
-            self.begun = self.plan.source_topic_id, self.plan.target_topic_id
+            self.begun, self.is_seen = (self.plan.source_topic_id, self.plan.target_topic_id), True
         self.reported_at = self.clock.boot()
         now = self.clock.monotonic()
         self.age.add(now, progress.age)
@@ -326,6 +346,7 @@ class Partition:
         if self.placement is not placement:
             self.left_at = self.clock.monotonic()
         self.placement = placement
+        self.is_seen = self.is_seen and placement is Placement.DONE
         self.lane = None
 
     def lost_lane(self) -> None:
@@ -336,7 +357,7 @@ class Partition:
     def troubled(self, code: str, message: str, *, retriable: bool) -> None:
         """It stopped by itself; the next try comes after a pause."""
         self.handed = None
-        before = self.failure
+        before, was_seen = self.failure, self.is_seen
         self._fail(code, message)
         if code in NOT_OURS | ANOTHER_TOPIC:
             self.begun = None
@@ -350,6 +371,7 @@ class Partition:
         else:
             self.leave(Placement.FAILED)
             self.retry_at = self.clock.monotonic() + RETRY_FAILED_S
+        self.is_seen = was_seen
 
     def wait_at_least(self, until: float) -> None:
         """Requests of a dead holder may arrive until then (monotonic)."""
@@ -386,9 +408,9 @@ class Partition:
         self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
     def reached(self, reason: str) -> None:
-        """Whether its lane reaches both clusters: no reason, or why it keeps trying."""
+        """Whether its lane reaches both clusters: no reason, or why not, with its code."""
         if reason and self.failure is None:
-            self._fail(UNREACHABLE, reason)
+            self._fail(UNREACHABLE, reason.removesuffix(f" [{UNREACHABLE}]"))
         elif not reason and self.failure is not None and self.failure.code == UNREACHABLE:
             self.failure = None
 

@@ -68,10 +68,12 @@ def take_of(
         is_picky=plan.is_picky,
         compresses=plan.compresses,
         start=start,
-        began_at=_began_at(plan, maps) if known is None else plan.begin_at,
+        group_at=plan.begin_at,
+        began_at=-1 if known is not None else _began_at(plan, maps),
         former=() if known is not None else former_targets(plan, maps),
         is_another=known is None and _is_another(plan, maps),
-        had_row=plan.had_row or partition.has_written,
+        # of a keyed partition it says that one of the branches has written
+        had_row=plan.had_row or (partition.has_written and not plan.targets),
         end=plan.end,
         runs=runs,
         runs_from=runs_from,
@@ -166,12 +168,13 @@ def _began_at(plan: PartitionPlan, maps: Maps) -> int:
         known
         for key, known in maps.items()
         if key.source_topic_id == plan.source_topic_id
+        and key.target_topic_id != plan.target_topic_id
         and key.source_topic_id != NO_TOPIC_ID
         and key.partition == plan.source.partition
         and known.runs
     ]
     if not before:
-        return plan.begin_at
+        return -1
     newest = max(before, key=lambda known: known.term).key
     # branches began together, though the first run of one may be its first record already
     return min(

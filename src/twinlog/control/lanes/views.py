@@ -28,6 +28,7 @@ def view_of(partition: Partition) -> PartitionView:
         is_broken=is_broken,
         is_keyed=plan.targets > 0,
         is_begun=partition.is_begun,
+        has_others=plan.targets > 0 or partition.is_behind_others,
         not_ours=_not_ours(partition, is_stale=is_stale),
     )
 

@@ -48,7 +48,7 @@ def replan(
         partition.repair(intents)
         partition.is_paused = partition.is_wanted and intents.pause_of(tp.topic) is not None
         if partition.is_paused:
-            partition.handed = None
+            partition.handed, partition.is_seen = None, False
             leaving.append(partition)
     return leaving
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
+from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.loops.begun_copies import BegunCopies
@@ -51,7 +52,7 @@ from twinlog.mirror.names.naming import ReplicationPolicy
 from twinlog.mirror.names.renaming import is_renamed, refused_names
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.copies import CopyRow
-from twinlog.model import NO_TOPIC_ID
+from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.survey.cluster_state import ClusterState, cluster_state, with_maps, write_copies
 from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.discovery import Verdict, mirrored_topics, selected_topics
@@ -190,9 +191,12 @@ class LoopGuard:
         if self.judges_topics:
             verdict.leave(foreign_topics(self.config, verdict.rows.values(), there, target))
 
-    def why_not_grown(self, topic: TopicMetadata, remote: TopicMetadata) -> TwinlogError | None:
+    def why_not_grown(
+        self, topic: TopicMetadata, remote: TopicMetadata, target: ClusterClient
+    ) -> TwinlogError | None:
         """Why a remote topic gets no more partitions now: it was begun, and no lane has found that
-        it holds the copy of this very source topic.
+        it holds the copy of this very source topic; or others write to it, too, whose keys would
+        go to other partitions.
         """
         one = CopiedTopic(
             source=topic.name,
@@ -200,13 +204,22 @@ class LoopGuard:
             source_id=topic.topic_id,
             target_id=remote.topic_id,
         )
-        if self.handed is None or one in self.handed.ours or remote.name not in self._begun:
+        code, why = "", "its other partitions were not begun"
+        if remote.name not in self._begun:
+            if self.config.policy.kind is not PolicyKind.IDENTITY or _is_empty(target, remote):
+                return None
+            why = "it holds records that this flow did not write"
+        elif self.handed is None:
             return None
-        code = self.handed.left_alone.get(remote.name, "")
-        why = f"it stands with {code}" if code else "its other partitions were not begun"
+        elif remote.name in self.handed.with_others:
+            why = "others write to it, too"
+        elif one in self.handed.ours:
+            return None
+        elif code := self.handed.left_alone.get(remote.name, ""):
+            why = f"it stands with {code}"
         return PartitionError(
             f"{self.config.flow}: {remote.name} gets no more partitions while {why}: it may not be "
-            "this flow's to change",
+            "this flow's to change; where it may get more, add them by hand",
             code=code or "TARGET_TOPIC_TOO_SMALL",
             fate=Fate.RETRIABLE,
         )
@@ -364,3 +377,17 @@ def _where(other: CopyRow, row: CopyRow, there: ClusterMetadata) -> str:
         if found is not None and other.is_of(name, found.topic_id):
             return name
     return ""
+
+
+def _is_empty(target: ClusterClient, topic: TopicMetadata) -> bool:
+    """Whether it surely holds no record: one whose leader does not answer may hold some."""
+    tps = [TopicPartition(topic.name, one.partition) for one in topic.partitions]
+    starts, ends = (admin.list_offsets(target, tps, at) for at in (admin.EARLIEST, admin.LATEST))
+
+    def is_known_empty(tp: TopicPartition) -> bool:
+        start, end = starts[tp], ends[tp]
+        if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+            return False
+        return start.offset == end.offset
+
+    return all(map(is_known_empty, tps))

@@ -61,6 +61,8 @@ class MirrorOptions:
     read_again: Callable[[], MirrorConfig] | None = None
     """Reads it."""
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
+    on_turn: Callable[[], None] = lambda: None
+    """The supervisor turns, and there are no new numbers yet."""
     on_config: Callable[[MirrorConfig], None] = lambda _: None
     """Told what holds from now on, when it was read again."""
     vital: Vital = field(default_factory=Vital)
@@ -92,7 +94,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     status = StatusFile(path, *map(Path, config.more_files))
 
     def show(snapshots: list[FlowSnapshot]) -> None:
-        status.write(snapshots)
+        status.update(snapshots)
         key_files.update(snapshots)
         options.on_snapshot(snapshots)
 
@@ -104,6 +106,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
             setup.config, options.lanes, partitions, flows=supervisor.flow_count
         ),
         on_snapshot=show,
+        on_turn=options.on_turn,
     )
     key_files = KeyFileWatch(on_renewed=supervisor.hurry)
     host = address_for_executors(options.master)
@@ -113,12 +116,11 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         engine = _Engine(supervisor, server, options, room)
         engine.start()
         try:
-            with key_files, _reloading(config, options, supervisor, neighbours):
+            with status.writing(), key_files, _reloading(config, options, supervisor, neighbours):
                 snapshots = supervisor.run(options.stop)
         finally:
             engine.stop()
             server.close()
-            status.remove()
     return MirrorResult(
         flows=tuple(snapshots), seconds=supervisor.seconds, errors=tuple(supervisor.errors)
     )

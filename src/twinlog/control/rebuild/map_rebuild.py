@@ -102,10 +102,6 @@ class MapRebuild:
     def plan(self, topics: re.Pattern[str] | None) -> list[PartitionPlan]:
         """The partitions that the flow mirrors and that are on both sides; creates nothing."""
         config = self._setup.config
-        if self._setup.is_identity:
-            raise _unsupported(
-                f"{self._setup.name}: with the identity policy others may write to the same topics"
-            )
         found = discover(config, self._setup.policy, self._source, self._target, create=False)
         plans = [
             plan for plan in found.plans if topics is None or topics.fullmatch(plan.source.topic)
@@ -167,7 +163,11 @@ class MapRebuild:
 
     def _one(self, plan: PartitionPlan, *, is_lacking: bool) -> Line:
         if plan.targets:
-            raise _unsupported(f"{plan.source}: is placed by key among several target partitions")
+            raise PartitionError(
+                f"{plan.source}: is placed by key among several target partitions: its map cannot "
+                "be rebuilt from the records alone; nothing was changed",
+                code="REBUILD_UNSUPPORTED",
+            )
         key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
         start, end = self._bounds(plan.target)
         if self._described.whole(key, start):
@@ -319,10 +319,3 @@ def _offset(
     if isinstance(found, TwinlogError):
         raise found
     return found.offset
-
-
-def _unsupported(why: str) -> FlowError:
-    return FlowError(
-        f"{why}: its map cannot be rebuilt from the records alone; nothing was changed",
-        code="REBUILD_UNSUPPORTED",
-    )

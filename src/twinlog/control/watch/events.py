@@ -137,6 +137,13 @@ def last_events(config: Path) -> list[ProcessEvents]:
     return [one for one in found if one is not None and one.config == wanted]
 
 
+def remove_events(config: Path) -> None:
+    """Of a configuration that is there no more."""
+    for path in _files():
+        if _config_of(path) == str(config.resolve()):
+            path.unlink(missing_ok=True)
+
+
 def _files() -> list[Path]:
     def written(path: Path) -> float:
         try:

@@ -52,6 +52,7 @@ class Monitor:
     ) -> None:
         self._vital = vital or Vital()
         self._clock = clock
+        self._turned_at: float | None = None
         self._began = clock()
         self._readiness = Readiness(ready_within_s)
         self._rates = PartitionRates()
@@ -60,13 +61,19 @@ class Monitor:
     def update(self, flows: list[FlowSnapshot]) -> None:
         """All flows as they are now."""
         now = self._clock()
+        self._rates.update(now, flows)
         # one assignment: whoever reads meanwhile sees all of the old or all of the new
         self._reading = Reading(
             at=now,
             flows=flows,
             readiness=self._readiness.update(now, flows),
-            rates=self._rates.update(now, flows),
+            rate=self._rates.rate,
         )
+        self._turned_at = now
+
+    def turned(self) -> None:
+        """The supervisor lives, and has nothing new to say."""
+        self._turned_at = self._clock()
 
     @property
     def reading(self) -> Reading | None:
@@ -82,9 +89,9 @@ class Monitor:
     @property
     def silent_s(self) -> float | None:
         """For how long nothing was heard of the supervisor, where that is too long."""
-        reading = self._reading
+        turned_at = self._turned_at
         since, limit = (
-            (self._began, STARTS_WITHIN_S) if reading is None else (reading.at, SILENT_AFTER_S)
+            (self._began, STARTS_WITHIN_S) if turned_at is None else (turned_at, SILENT_AFTER_S)
         )
         silent = self._clock() - since
         return silent if silent > limit else None
@@ -104,7 +111,7 @@ class Monitor:
     def _metrics(self, accept: str, accept_encoding: str) -> Answer:
         from twinlog.control.watch.series.exposition import asks_for, exposition
 
-        nothing = Reading(at=self._clock(), flows=(), readiness=(), rates={})
+        nothing = Reading(at=self._clock(), flows=(), readiness=())
         body, content_type = exposition(self._reading or nothing, accept)
         if asks_for(accept_encoding, "gzip"):
             return Answer(

@@ -16,6 +16,7 @@ DEGRADED and still copies is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -90,7 +91,7 @@ class Readiness:
             is_ready=good_at is not None and now - good_at <= self._within_s,
             silent_s=now - (known.since if good_at is None else good_at),
             state=flow.state,
-            reason=flow.reason or _first_error(flow),
+            reason=flow.why(int(time.time() * 1000)) or _first_error(flow),
         )
 
 

@@ -4,7 +4,8 @@
   It does not wait for the clusters: a mirror whose cluster is away tries on for ever, and starting
   it again would not help.
 - STATUS= says what `systemctl status` shows: the flows and their states.
-- WATCHDOG=1 with every report, where systemd asked for it: a supervisor that hangs is replaced.
+- WATCHDOG=1 with every turn of the supervisor, where systemd asked for it: one that hangs is
+  replaced.
 - RELOADING=1 with the time (MONOTONIC_USEC) when it begins to read its configuration again, and
   READY=1 when what differs was handed to the supervisor, or nothing was changed.
 - STOPPING=1 when it begins to end.
@@ -64,12 +65,19 @@ class ServiceNotifier:
         if not self._is_ready:
             self._is_ready = True
             lines.append("READY=1")
-        if self._wants_watchdog:
-            lines.append("WATCHDOG=1")
         status = _status(flows)
         if status != self._status:
             self._status = status
             lines.append(f"STATUS={shown(status)}")  # a line of its own is a word to systemd
+        self._turned(lines)
+
+    def turned(self) -> None:
+        """The supervisor turned, and the flows are as before."""
+        self._turned([])
+
+    def _turned(self, lines: list[str]) -> None:
+        if self._wants_watchdog:
+            lines.append("WATCHDOG=1")
         if lines:
             self._send(lines)
         if self._stop.is_set():

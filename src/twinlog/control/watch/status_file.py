@@ -1,5 +1,5 @@
-"""How `twinlog status` finds a running mirror: one small file per process, written anew every
-second.
+"""How `twinlog status` finds a running mirror: one file per process, written anew every second;
+with very many partitions less often, since it may take but a small part of the time.
 
 It holds what is shown and nothing that is needed: a mirror that loses it writes it again, and one
 that is killed leaves a file whose process is gone, which readers ignore and remove. The folder is
@@ -13,9 +13,13 @@ import errno
 import json
 import logging
 import os
+import queue
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +37,12 @@ log = logging.getLogger(__name__)
 
 STATUS_VERSION = 1
 NOT_THERE: Final = -1
+SHARE_OF_TIME: Final = 0.01
+"""Of one core: writing takes no more, however many partitions there are, ..."""
+LONGEST_PAUSE_S: Final = 60.0
+"""... but for this."""
+AT_ONCE: Final = 1000
+"""Partitions that are encoded in one go: Python runs nothing else meanwhile."""
 TODO: Final = "set XDG_RUNTIME_DIR to a folder of this user that can be written"
 
 
@@ -43,7 +53,14 @@ class RunningMirror:
     pid: int
     config: str
     written_ms: int
+    every_ms: int
+    """How often it is written."""
     flows: list[dict[str, Any]]
+
+    @property
+    def late_ms(self) -> int:
+        """For how long it should have been written again."""
+        return max(0, int(time.time() * 1000) - self.written_ms - self.every_ms)
 
 
 def status_folder() -> Path:
@@ -69,7 +86,7 @@ def write_status(path: Path, text: str) -> None:
 
 
 class StatusFile:
-    """This process's file."""
+    """This process's file. Numbers may be put into it by its own thread, which `writing` runs."""
 
     def __init__(self, config: Path, *more: Path) -> None:
         self._config = str(config.resolve())
@@ -78,19 +95,58 @@ class StatusFile:
         remove_unfinished(folder)
         self._path = folder / f"{os.getpid()}.json"
         self._is_failing = False
+        self._pause_s = 0.0
+        self._news: queue.SimpleQueue[Sequence[FlowSnapshot] | None] = queue.SimpleQueue()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """What `update` is given is written in this block; then the file is removed."""
+        thread = threading.Thread(target=self._run, name="twinlog-status", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._news.put(None)
+            thread.join()
+            self.remove()
+
+    def update(self, flows: Sequence[FlowSnapshot]) -> None:
+        """All flows as they are now; from any thread, and at once."""
+        self._news.put(flows)
+
+    def _run(self) -> None:
+        news = self._news.get()
+        while news is not None:
+            self.write(news)
+            news = self._newest(time.monotonic() + self._pause_s)
+
+    def _newest(self, at: float) -> Sequence[FlowSnapshot] | None:
+        """What was given last, not before then; None: it is over."""
+        news = self._news.get()
+        while news is not None:
+            try:
+                news = self._news.get(timeout=max(0.0, at - time.monotonic()))
+            except queue.Empty:
+                return news
+        return None
 
     def write(self, flows: Iterable[FlowSnapshot]) -> None:
-        value = {
+        """Write it now, in this thread."""
+        at_ms, began = int(time.time() * 1000), time.thread_time()
+        texts = [_text(flow) for flow in flows]
+        cost_s = time.thread_time() - began
+        self._pause_s = min(cost_s / SHARE_OF_TIME, LONGEST_PAUSE_S)
+        head = {
             "version": STATUS_VERSION,
             "pid": os.getpid(),
             "start_ticks": _start_ticks(os.getpid()),
             "config": self._config,
             "more_configs": self._more,
-            "written_ms": int(time.time() * 1000),
-            "flows": [flow.as_json() for flow in flows],
+            "written_ms": at_ms,
+            "every_ms": max(1000, int(self._pause_s * 1000)),
         }
         try:
-            write_status(self._path, json.dumps(value))
+            write_status(self._path, f'{json.dumps(head)[:-1]}, "flows": [{", ".join(texts)}]}}')
         except (OSError, FolderNotPrivate) as error:
             # a full disk is no reason to end a copy; what is shown is written again in a second.
             # Nor is somebody who took the folder's name after it was cleaned away
@@ -102,6 +158,14 @@ class StatusFile:
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
+
+
+def _text(flow: FlowSnapshot) -> str:
+    """A flow as JSON."""
+    parts = flow.partitions_as_json()
+    some = iter(lambda: [*islice(parts, AT_ONCE)], [])
+    rows = ", ".join(json.dumps(each)[1:-1] for each in some)
+    return f'{json.dumps(flow.head_as_json())[:-1]}, "partitions": [{rows}]}}'
 
 
 def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
@@ -120,6 +184,7 @@ def running_mirrors(config: Path | None = None) -> Iterator[RunningMirror]:
                 pid=value["pid"],
                 config=value["config"],
                 written_ms=value["written_ms"],
+                every_ms=value["every_ms"],
                 flows=value["flows"],
             )
 
@@ -130,6 +195,8 @@ def _read(path: Path) -> dict[str, Any] | None:
         value = json.loads(read_private(path))
     except (OSError, ValueError, RecursionError):
         return None
+    if isinstance(value, dict):
+        value.setdefault("every_ms", 1000)
     for flow in value["flows"] if _has(value, _MIRROR) else ():
         if isinstance(flow, dict):  # the mirror that runs may be of an older release
             _fill_in(flow)
@@ -156,6 +223,7 @@ _MIRROR: Final = {
     "config": str,
     "more_configs": list,
     "written_ms": int,
+    "every_ms": int,
     "flows": list,
 }
 _FLOW: Final = {

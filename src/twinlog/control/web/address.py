@@ -23,7 +23,7 @@ class Address(NamedTuple):
 
 
 class CannotListen(TwinlogError):
-    """The address is taken or not of this machine; the copy goes on without."""
+    """The address is taken or not of this machine; the copy does not need it."""
 
     code = "CANNOT_LISTEN"
 

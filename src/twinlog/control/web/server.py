@@ -64,8 +64,13 @@ class WebServer:
     @property
     def line(self) -> str:
         """What people are told."""
+        return f"{self.origin} serves {', '.join(self.front.served)}"
+
+    @property
+    def origin(self) -> str:
+        """What an address begins with."""
         scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{self.address} serves {', '.join(self.front.served)}"
+        return f"{scheme}://{self.address}"
 
     def start(self) -> None:
         self._thread.start()
@@ -148,8 +153,8 @@ def _bound(address: Address) -> tuple[socket.socket, bool]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise CannotListen(
-            f"{address}: metrics and REST are not served there ({reason}); the copy goes on; name "
-            "another place with --listen ADDRESS:PORT"
+            f"{address}: metrics and REST are not served there ({reason}); the copy runs without, "
+            "and the address is tried again every second; --listen ADDRESS:PORT names another"
         ) from error
     return bound, is_loopback(str(where[0]))
 

@@ -89,7 +89,10 @@ class ClusterLogView:
     def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
         wanted = {tp: (offsets[tp], READ_BYTES) for tp in self._asked(offsets)}
         found = self._good(fetch_records(self._client, wanted))
-        return {tp: RawRecords(records=answer.records) for tp, answer in found.items()}
+        return {
+            tp: RawRecords(records=answer.records, high_watermark=answer.high_watermark)
+            for tp, answer in found.items()
+        }
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from twinlog.cluster.net.hot_connection import HotConnection
 from twinlog.cluster.net.read_size import ReadSize
-from twinlog.config.flow.tuning import Tuning
+from twinlog.config.flow.tuning import MOST_WAIT_MS, Tuning
 from twinlog.errors import CorruptData, Fate, PartitionError, TwinlogError, Unsupported
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
@@ -49,7 +49,6 @@ from twinlog.wire.requests.fetch import (
     FetchSession,
 )
 
-LONG_WAIT_MS: Final = 500
 UNSEEN_AFTER_S: Final = 5.0
 """A fetch is answered within its wait; a broker that is silent for so long may have new records."""
 
@@ -158,8 +157,9 @@ class SourceSide:
         if room < MIN_ROOM_BYTES:
             return
         hurry = hurry or (bool(self._homeless) and time.monotonic() < self._restless_until)
-        idle_ms = PACED_WAIT_MS if self._held else LONG_WAIT_MS
+        idle_ms = PACED_WAIT_MS if self._held else MOST_WAIT_MS
         wait_ms = SHORT_WAIT_MS if hurry or self._paused else idle_ms
+        wait_ms = min(wait_ms, self.tuning.fetch_wait_ms)
         for node, broker in self._brokers.items():
             if broker.is_fetching or not len(broker.session):
                 continue
@@ -167,7 +167,9 @@ class SourceSide:
             if connection is None or not connection.may_send:
                 continue
             parts = broker.session.request(
-                max_wait_ms=wait_ms, max_bytes=min(broker.size.most_bytes, room)
+                max_wait_ms=wait_ms,
+                max_bytes=min(broker.size.most_bytes, room),
+                min_bytes=self.tuning.fetch_least_bytes,
             )
             connection.submit(FETCH, broker.session.version, parts, broker)
             broker.is_fetching = True

@@ -30,7 +30,7 @@ from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.findings import Span
 from twinlog.mirror.plan import FOREVER
-from twinlog.mirror.start.our_end import headers_between, is_foreign
+from twinlog.mirror.start.our_end import Headers, is_foreign
 from twinlog.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Writers(NamedTuple):
     """Who wrote to a partition between two offsets, as far as was read."""
 
     end: int
-    """The log's end then."""
+    """The log's end then, or the high watermark where it is lower: nobody reads beyond it."""
     stranger: int | None
     """Offset of the first record that no flow of ours wrote."""
     others: bool
@@ -149,11 +149,11 @@ class OthersWatch:
                 copy.trouble = copy.trouble or _taken_over(
                     f"{copy.target}: others wrote at target offset {found.stranger}"
                 )
-        elif copy.company.unknown == one.span:
+        elif copy.company.unknown == one.span and found.end >= one.span.next:
             copy.company.unknown = None
             self.on_known(copy)
         elif copy.company.unknown is not None:
-            self._doubting.add(copy)  # more came meanwhile
+            self._doubting.add(copy)  # more came meanwhile, or is not to be read yet
         if copy.is_idle and copy.acked_downstream == one.acked and not copy.late_requests:
             copy.company.reach = max(copy.company.reach, found.end)
 
@@ -184,14 +184,17 @@ class OthersWatch:
         self, view: ClusterLogView, tp: TopicPartition, span: Span, end: int
     ) -> Writers:
         others = False
-        for header, reads in headers_between(view, tp, span.first, min(span.next, end)):
+        headers = Headers(view, tp, span.first, min(span.next, end))
+        for header in headers:
             if header.base_offset >= span.next:
                 break
             if is_foreign(header, self.known_producers):
                 return Writers(end, max(header.base_offset, span.first), others)
             others = True
-            if reads > MOST_READS:
+            if headers.reads > MOST_READS:
                 break
+        if headers.reads:
+            end = min(end, headers.high_watermark)
         return Writers(end, None, others)
 
     def _new_at_source(

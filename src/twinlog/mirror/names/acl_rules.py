@@ -58,11 +58,18 @@ class AclRules:
         though its name would be mirrored, is nobody's right to a copy.
         """
         copies = (
-            self._copy(acl, topics)
+            self._copy(one, topics)
             for acl in source
             if not (_is_for_writers(acl) or shuts_writers_out(acl))
+            for one in self._meant(acl, topics)
         )
         return {acl for acl in copies if acl is not None}
+
+    def _meant(self, acl: TopicAcl, topics: Collection[str]) -> Iterable[TopicAcl]:
+        """Where names stay, `*` would be about every topic of the target."""
+        if self.stem == "" and acl.pattern == Pattern.LITERAL and acl.name == EVERY_TOPIC:
+            return [acl._replace(name=name) for name in topics]
+        return [acl]
 
     def _copy(self, acl: TopicAcl, topics: Collection[str]) -> TopicAcl | None:
         is_lone = acl.pattern == Pattern.LITERAL and acl.name != EVERY_TOPIC

@@ -1,10 +1,12 @@
 """Which configs of a remote topic a sync sets or takes away, by MirrorMaker 2's rules.
 
 Of the source topic's configs those count that are not read-only, not sensitive, not from a
-broker's own file (STATIC_BROKER_CONFIG) and not excluded. One whose source is DEFAULT_CONFIG is
-taken away from the remote topic, unless `use.defaults.from=source`; every other one is set, also
-where its value comes from a dynamic setting of the source's brokers. What the target has of its
-own is only compared, so that nothing is sent that changes nothing.
+broker's own file (STATIC_BROKER_CONFIG) nor set for a single broker (DYNAMIC_BROKER_CONFIG:
+MirrorMaker 2 copies those, and which one depends on who answers), and not excluded. One whose
+source is DEFAULT_CONFIG is taken away from the remote topic, unless `use.defaults.from=source`;
+every other one is set, also where its value comes from a dynamic setting of all of the source's
+brokers. What the target has of its own is only compared, so that nothing is sent that changes
+nothing.
 """
 
 from __future__ import annotations
@@ -65,18 +67,29 @@ FOR_EVER: Final = -1
 DEFAULT_RETENTION: Final = {"retention.ms": 604_800_000, "retention.bytes": FOR_EVER}
 """Kafka's own defaults (LogConfig): a week, whatever the size."""
 
+LIFE: Final = frozenset({"cleanup.policy", *DEFAULT_RETENTION})
+
 
 def shortens_life(one: Difference) -> bool:
     """Whether records that are kept now would be deleted, or compacted away, after this change."""
     if one.name == "cleanup.policy":
         old, new = _policies(one.old), _policies("delete" if one.new is None else one.new)
         return bool(new - old)
+    if one.name == "remote.storage.enable":  # the tier may be deleted with it
+        return one.old == "true" and one.new != "true"
     default = DEFAULT_RETENTION.get(one.name)
     if default is None:
         return False
     old_limit = _limit(one.old, default)
     new_limit = _limit(one.new, default)
     return new_limit != FOR_EVER and (old_limit == FOR_EVER or new_limit < old_limit)
+
+
+def may_shorten_life(one: Difference) -> bool:
+    """The same where the answer must not be a guess: what holds after a value was taken away is up
+    to the target's brokers, which may keep less than Kafka's default.
+    """
+    return shortens_life(one) or (one.new is None and one.name in LIFE)
 
 
 def _policies(text: str | None) -> set[str]:

@@ -121,6 +121,10 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
+OF_ONE_BROKER: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
+"""Says nothing of the topic: another broker would have answered something else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigEntry:
     """One config of a source topic, as DescribeConfigs gives it."""
@@ -181,7 +185,7 @@ class ConfigPropertyFilter:
         return (
             not entry.is_read_only
             and not entry.is_sensitive
-            and entry.source != ConfigSource.STATIC_BROKER
+            and entry.source not in OF_ONE_BROKER
             and not self._excludes(entry.name)
         )
 

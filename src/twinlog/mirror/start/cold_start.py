@@ -98,7 +98,7 @@ def starts_in_groups(
     anew = {
         one.source: one.start
         for one in there_still
-        if not one.runs and one.began_at < 0 and one.start.kind is not StartKind.EARLIEST
+        if one.asks_where and one.start.kind is not StartKind.EARLIEST
     }
     begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
     if out:

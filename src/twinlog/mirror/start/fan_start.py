@@ -59,7 +59,7 @@ def find_fan_start(
     check_ids(requests[0], source_ids, target_ids)
     moment = look_at_both(requests, source, target, rules.producer_id)
     check_former(requests[0], moment.there, target)
-    is_new = all(not one.runs and one.began_at < 0 for one in requests)
+    is_new = all(one.asks_where for one in requests)
     anew = {tp: requests[0].start} if is_new else {}
     begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
     points = []
@@ -96,7 +96,7 @@ def _beginning_together(requests: Sequence[StartRequest]) -> Sequence[StartReque
             "only, and they do not say where the others began",
             code="STATE_CORRUPT",
         )
-    return [one if one.runs else replace(one, began_at=min(begins)) for one in requests]
+    return [one if one.runs else replace(one, siblings_at=min(begins)) for one in requests]
 
 
 class BranchLook(Look):

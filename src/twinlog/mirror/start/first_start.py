@@ -29,12 +29,13 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
 
     The first row is written at once, and before any record. So it was lost where the state topic
     knows of it (`StartRequest.had_row`), or where the broker knows that our id wrote here
-    (`is_listed`). That holds in every kind of topic.
+    (`is_listed`). That holds in every kind of topic. An earlier life of one of the two topics may
+    be why our id is listed; it is no reason why a row of this very pair of topics is gone.
     """
     request, there = logs.request, logs.there
     had_other_life = request.began_at >= 0 or request.is_another
     wrote = is_listed and not had_other_life
-    if request.had_row and (wrote or (there.log_end > 0 and not had_other_life)):
+    if request.had_row and (is_listed or there.log_end > 0):
         raise _map_missing(logs, is_alone=is_alone)
     if is_alone and there.log_end > there.log_start:
         if _lacks_its_beginning(logs):
@@ -46,7 +47,19 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
 
 
 def begin_of(request: StartRequest, log_end: int) -> int:
-    """The upstream offset at which the configured start begins. Raises START_BEYOND_END."""
+    """The upstream offset at which the copy begins. Raises START_BEYOND_END."""
+    for begun in (request.siblings_at, request.began_at):
+        if begun >= 0:
+            return begun
+    if request.group_at > log_end:
+        raise PartitionError(
+            f"{request.source}: the source's consumer group stands at offset {request.group_at}, "
+            f"but the log ends at {log_end}: the source lost its end, or the topic is another one "
+            "than the group read; correct the group's offset with kafka-consumer-groups.sh",
+            code="START_BEYOND_END",
+        )
+    if request.group_at >= 0:
+        return request.group_at
     if request.start.kind is StartKind.OFFSET and request.begin > log_end:
         raise PartitionError(
             f"{request.source}: twinlog.start begins at offset {request.begin}, but the log ends "
@@ -78,8 +91,10 @@ def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
     else:
         text = (
             f"{what}. The target holds {holds}, and where to resume in {source} is not known; "
-            "nothing is copied a second time. Restore the rows of the map's topic, or leave the "
-            "topic out of the flow with topics.exclude and let its clients change over"
+            "nothing is copied a second time. Run twinlog offsets rebuild: it makes the rows anew "
+            "unless others wrote behind our records, or says why it cannot. Where it cannot, "
+            "restore the rows of the map's topic, or leave the topic out of the flow with "
+            "topics.exclude and let its clients change over"
         )
     return PartitionError(text, code="MAP_MISSING")
 

@@ -16,6 +16,9 @@ where the offset is known and its batch cannot be gone: by the map, up to the ma
 is not compacted; and not where the record that lies there is the one that the source has. Such a
 one was there before us: a flow back begins behind the records that both sides have.
 
+A Fetch ends at the high watermark. What is ours above it was sent, and is neither missing nor there
+to stay: a walk that could not read so far has no answer yet (`TARGET_UNDER_MIN_ISR`).
+
 The walk reads, and changes nothing, whoever else reads or dies. ADR 32 has the table of what is
 found in which kind of topic, and why.
 """
@@ -26,7 +29,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.errors import PartitionError
+from twinlog.errors import Fate, PartitionError
 from twinlog.mirror.copy.fan_out import is_record
 from twinlog.mirror.findings import Span, extra_records, gap_written, target_truncated
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
@@ -132,15 +135,14 @@ class _Walk:
 
     def run(self, expected: int | None) -> None:
         """Read on until nothing of ours can follow; `expected`: the ordinal at which that is so."""
-        reads = -1
-        for header, reads_so_far in headers_between(
-            self._target, self.request.target, self.begin, self.there.log_end
-        ):
+        tp, end, reads = self.request.target, self.there.log_end, -1
+        headers = Headers(self._target, tp, self.begin, end)
+        for header in headers:
             if self.ordinal == expected:
-                reads = reads_so_far if reads < 0 else reads
+                reads = headers.reads if reads < 0 else reads
                 if self._foreign is not None or self.request.is_branch:
                     return
-                if self._rules.known_producers and reads_so_far - reads > READS_FOR_STRANGERS:
+                if self._rules.known_producers and headers.reads - reads > READS_FOR_STRANGERS:
                     return
             if self._is_ours(header):
                 self._take(header)
@@ -148,6 +150,8 @@ class _Walk:
                 self._has_company |= not header.is_control
             elif self._foreign is None:
                 self._foreign = max(header.base_offset, self.begin)
+        if self.ordinal != expected:  # else what others write may come and go
+            headers.check_all_read()
 
     def _is_ours(self, header: BatchHeader) -> bool:
         if header.magic < 2 or header.is_control:
@@ -201,6 +205,9 @@ class _Walk:
         """What was found, with the ordinal that is the right one."""
         is_gone = ordinal > self.ordinal  # its last batch: where it lay cannot be said
         is_nothing = ordinal == self.first
+        if is_gone and self.there.high_watermark < self.there.log_end:
+            missing = self.there.log_end - self.there.high_watermark
+            raise under_min_isr(self.request.target, missing)  # it may lie there
         return OurEnd(
             ordinal=ordinal,
             downstream=-1 if is_gone or is_nothing else self._downstream,
@@ -250,10 +257,11 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool]) -> None:
         return
     if not there.log_start <= last < there.log_end:
         return
-    found = next(headers_between(walk._target, request.target, last, last + 1), None)
-    if found is None:
+    headers = Headers(walk._target, request.target, last, last + 1)
+    header = next(iter(headers), None)
+    if header is None:
+        headers.check_all_read()
         return
-    header, _ = found
     if header.magic < 2 or header.base_offset > last:
         return  # of a log whose batches are not those that were written nothing is known
     run = run_at(request.runs, mark.ordinal - 1)
@@ -317,20 +325,45 @@ def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run
     return tuple(out)
 
 
-def headers_between(
-    target: LogView, tp: TopicPartition, begin: int, end: int
-) -> Iterator[tuple[BatchHeader, int]]:
-    """Every batch of the target's log between two offsets, and after how many fetches it came."""
-    offset, reads = begin, 0
-    while offset < end:
-        raw = answer_of(target.read({tp: offset}), tp, target)
-        before, reads = offset, reads + 1
-        for header, _ in read_headers(raw.records):
-            if header.next_offset > offset:
-                yield header, reads
-                offset = header.next_offset
-        if offset == before:
-            return  # cleaned up to the end
+class Headers:
+    """The headers of all batches of a log between two offsets, as far as a consumer may read."""
+
+    def __init__(self, view: LogView, tp: TopicPartition, begin: int, end: int) -> None:
+        self._view, self._tp, self._end = view, tp, end
+        self._offset = begin
+        self.reads = 0
+        """Fetches so far."""
+        self.high_watermark = end
+        """As the last of them said."""
+
+    def __iter__(self) -> Iterator[BatchHeader]:
+        while self._offset < self._end:
+            answer = answer_of(self._view.read({self._tp: self._offset}), self._tp, self._view)
+            before, self.high_watermark = self._offset, answer.high_watermark
+            self.reads += 1
+            for header, _ in read_headers(answer.records):
+                if header.next_offset > self._offset:
+                    yield header
+                    self._offset = header.next_offset
+            if self._offset == before:
+                return  # cleaned up to the end, or up to the high watermark
+
+    def check_all_read(self) -> None:
+        """Raises TARGET_UNDER_MIN_ISR where the last Fetch ended at a high watermark that is lower
+        than the end: what lies above it may be ours.
+        """
+        if max(self._offset, self.high_watermark) < self._end:
+            raise under_min_isr(self._tp, self._end - self.high_watermark)
+
+
+def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
+    """Records that may go away with their leader: nobody begins behind them."""
+    return PartitionError(
+        f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "
+        "have them",
+        code="TARGET_UNDER_MIN_ISR",
+        fate=Fate.RETRIABLE,
+    )
 
 
 def is_foreign(header: BatchHeader, known: frozenset[int]) -> bool:

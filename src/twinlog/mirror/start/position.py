@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twinlog.errors import CorruptData, Fate, PartitionError
+from twinlog.errors import CorruptData, PartitionError
 from twinlog.mirror import findings
 from twinlog.mirror.map.accepted_records import Stretch, Walk, last_stretch, pending, walk
 from twinlog.mirror.map.offset_map import Run, run_at, upstream_range
@@ -30,13 +30,19 @@ from twinlog.mirror.start.break_search import find_break
 from twinlog.mirror.start.corrections import Place, next_upstream
 from twinlog.mirror.start.divergence import not_disproved, source_diverged
 from twinlog.mirror.start.first_start import begin_of, check_is_new
-from twinlog.mirror.start.our_end import OurEnd, find_end, record_before, with_jumps
+from twinlog.mirror.start.our_end import (
+    OurEnd,
+    find_end,
+    record_before,
+    under_min_isr,
+    with_jumps,
+)
 from twinlog.mirror.start.pending_records import holds_records
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
 from twinlog.mirror.start.tail_place import TailCheck
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import TopicPartition, sequence_of, sequences_ahead
+from twinlog.model import sequence_of, sequences_ahead
 from twinlog.wire.records import Record
 
 
@@ -156,12 +162,12 @@ class Look:
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
         upstream, request = self.here.log_start, self.request
-        begin = request.began_at if request.began_at >= 0 else begin_of(request, self.here.log_end)
-        upstream = max(upstream, begin)
+        upstream = max(upstream, begin_of(request, self.here.log_end))
         ordinal = 0
         if self.producer is not None:
             # our id wrote here already: for a source topic of this name that was deleted since, or
             # by name before we knew of this topic (`first_start`)
+            self._check_replicated(self.there.log_end)
             ordinal = sequence_of(self.producer.last_sequence + 1)
         return StartPoint(
             ordinal=ordinal,
@@ -427,16 +433,6 @@ class Look:
             last_timestamp=timestamp,
             jumps=place.corrected,
         )
-
-
-def under_min_isr(target: TopicPartition, count: int) -> PartitionError:
-    """Records that may go away with their leader: nobody begins behind them."""
-    return PartitionError(
-        f"{target}: {count} records are not on enough replicas; waiting until the in-sync replicas "
-        "have them",
-        code="TARGET_UNDER_MIN_ISR",
-        fate=Fate.RETRIABLE,
-    )
 
 
 def _learnt(runs: tuple[Run, ...], found: Walk, upstream: int) -> tuple[Run, ...]:

@@ -35,8 +35,12 @@ class StartRequest:
     """Used once, when there is no row."""
     begin: int = -1
     """What `start` means in the log as it is: found once, and fixed by the first row."""
+    group_at: int = -1
+    """Where the source's consumer group stands: counts instead of `start`; -1: nowhere."""
     began_at: int = -1
     """Where the copy began in a target topic that was deleted since; -1 when there was none."""
+    siblings_at: int = -1
+    """Where the other branches of its source partition began; -1: none has."""
     former: tuple[int, ...] = ()
     """Target partitions that a source topic of this name was copied to which was deleted since."""
     is_another: bool = False
@@ -56,6 +60,11 @@ class StartRequest:
     """Records of somebody else in the target's log that stay there."""
     accept_source_loss: bool = False
     """Go on behind records that the source deleted before they were copied."""
+
+    @property
+    def asks_where(self) -> bool:
+        """Only the source can say where it begins."""
+        return not self.runs and max(self.siblings_at, self.began_at, self.group_at) < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

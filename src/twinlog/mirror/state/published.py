@@ -60,6 +60,21 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What of the copy its leader has compared with the source."""
+
+    mode: str
+    """twinlog.verify"""
+    at_ms: int
+    """When last; 0: nothing yet."""
+    records: int
+    """That are equal on both sides."""
+    differences: int
+    is_complete: bool
+    """All that was copied was compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
     """One flow at one moment, as its leader saw it; figures are -1 while they are not known."""
 
@@ -86,7 +101,16 @@ class PublishedStatus:
     """How many there are, of which `unusual` has the first."""
     unusual: tuple[Unusual, ...]
     behind: tuple[Behind, ...] = ()
-    """Those that lack most; the row of an earlier release has none."""
+    """Those that lack most; the row of an earlier release has neither these nor what follows."""
+    lag: int = -1
+    """Records that wait, of partitions where that is known."""
+    lag_unknown: int = -1
+    """Partitions where it is not."""
+    rpo_ms: int = -1
+    """twinlog.rpo.seconds; -1: none is set."""
+    rpo_excess: str = ""
+    """Why it is not kept."""
+    proof: Proof | None = None
 
     @property
     def where(self) -> str:
@@ -153,9 +177,13 @@ def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
     behind = tuple(
         Behind(**{name: one[name] for name in _names(Behind)}) for one in values.get("behind", ())
     )
-    wanted = _names(PublishedStatus) - {"flow", "unusual", "behind"}
+    wanted = _names(PublishedStatus) - {"flow", "unusual", "behind", "proof"}
     found = PublishedStatus(
-        flow=flow, unusual=unusual, behind=behind, **{name: values[name] for name in wanted}
+        flow=flow,
+        unusual=unusual,
+        behind=behind,
+        proof=_proof(values.get("proof")),
+        **{name: values[name] for name in wanted if name in values or name not in _LATER},
     )
     _check(found)
     for one in unusual:
@@ -165,6 +193,18 @@ def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
     FlowState(found.state)
     for one in unusual:
         PartitionState(one.state)
+    return found
+
+
+_LATER: Final = frozenset(("lag", "lag_unknown", "rpo_ms", "rpo_excess"))
+"""What rows of earlier releases do not say."""
+
+
+def _proof(value: dict[str, Any] | None) -> Proof | None:
+    if value is None:
+        return None
+    found = Proof(**{name: value[name] for name in _names(Proof)})
+    _check(found)
     return found
 
 
@@ -178,7 +218,7 @@ def _poison(value: dict[str, Any] | None) -> Poison | None:
     return Poison(skip=skip, topic_id=value["topic_id"])
 
 
-def _check(one: PublishedStatus | Unusual | Behind) -> None:
+def _check(one: PublishedStatus | Unusual | Behind | Proof) -> None:
     for field in fields(one):
         value, kind = getattr(one, field.name), _KINDS.get(str(field.type))
         if kind is not None and type(value) is not kind:
@@ -187,7 +227,7 @@ def _check(one: PublishedStatus | Unusual | Behind) -> None:
             raise ValueError(f"{field.name} is no number of this world")
 
 
-_KINDS: Final = {"str": str, "int": int}
+_KINDS: Final = {"str": str, "int": int, "bool": bool}
 
 
 def _names(kind: type[Any]) -> set[str]:

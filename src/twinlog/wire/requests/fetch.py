@@ -139,7 +139,7 @@ class FetchSession:
         high_watermark, last_stable = self._ends[tp]
         return last_stable if self._isolation == READ_COMMITTED else high_watermark
 
-    def request(self, *, max_wait_ms: int, max_bytes: int) -> list[bytes]:
+    def request(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> list[bytes]:
         """The body of the next request; the answer of the one before must have been parsed."""
         if self._session_epoch == 0:
             named, forgotten = list(self._wanted), []
@@ -148,7 +148,13 @@ class FetchSession:
             named = [tp for tp in changed if self._differs(tp)]
             forgotten = [tp for tp in changed if tp not in self._wanted and tp in self._known]
         head = _REQUEST_HEAD.pack(
-            -1, max_wait_ms, 1, max_bytes, self._isolation, self._session_id, self._session_epoch
+            -1,
+            max_wait_ms,
+            min_bytes,
+            max_bytes,
+            self._isolation,
+            self._session_id,
+            self._session_epoch,
         )
         parts = [head, self._topics(named), self._forgotten(forgotten), self._tail]
         for tp in forgotten:

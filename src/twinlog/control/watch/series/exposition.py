@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from twinlog import __version__, metrics
 from twinlog.cluster.certificates import certificate_ends
 from twinlog.codes import FlowState, PartitionState
-from twinlog.control.watch.series.readings import PartitionKey, Rate, Reading
+from twinlog.control.watch.series.readings import Reading
 from twinlog.control.watch.series.series_text import SeriesText
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.timing_window import TimingView
@@ -116,8 +116,7 @@ class _Series:
             self._add(metric, (), lanes)
 
     def _as_mm2(self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, ...]) -> None:
-        key = PartitionKey(flow.flow, part.topic, part.partition)
-        rate = self._reading.rates.get(key, Rate())
+        rate = self._reading.rate(self._reading.at, flow.flow, part)
         self._add(metrics.RECORD_COUNT, labels, part.records)
         self._add(metrics.RECORD_RATE, labels, rate.records)
         self._add(metrics.BYTE_COUNT, labels, part.bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -14,12 +14,8 @@ RATE_WINDOW_S: Final = 60.0
 SAMPLE_EVERY_S: Final = 10.0
 
 
-class PartitionKey(NamedTuple):
-    """One partition of one flow."""
-
-    flow: str
-    topic: str
-    partition: int
+PartitionKey = tuple[str, str, int]
+"""Flow, topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +26,10 @@ class Rate:
     bytes: float = 0.0
 
 
+def _not_known(_at: float, _flow: str, _part: PartitionSnapshot) -> Rate:
+    return Rate()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What is known at one moment; `at` is monotonic."""
@@ -37,41 +37,51 @@ class Reading:
     at: float
     flows: Sequence[FlowSnapshot]
     readiness: Sequence[FlowReadiness]
-    rates: Mapping[PartitionKey, Rate]
+    rate: Callable[[float, str, PartitionSnapshot], Rate] = _not_known
+    """`PartitionRates.rate`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(NamedTuple):
     at: float
     records: int
     bytes: int
 
 
 class PartitionRates:
-    """Remembers counts of the last minute, one in ten seconds for every partition."""
+    """Remembers counts of the last minute, one in ten seconds for every partition. One thread takes
+    counts, others may ask.
+    """
 
     def __init__(self) -> None:
         self._samples: dict[PartitionKey, deque[_Sample]] = {}
 
-    def update(self, now: float, flows: Iterable[FlowSnapshot]) -> dict[PartitionKey, Rate]:
+    def update(self, now: float, flows: Sequence[FlowSnapshot]) -> None:
         """Take what the flows report; `now` is monotonic."""
-        out = {
-            key: self._rate(now, key, part)
-            for flow in flows
-            for part in flow.partitions
-            for key in (PartitionKey(flow.flow, part.topic, part.partition),)
-        }
-        if len(self._samples) > len(out):
-            self._samples = {key: self._samples[key] for key in out}
-        return out
+        number = 0
+        for flow in flows:
+            number += len(flow.partitions)
+            for part in flow.partitions:
+                self._take(now, (flow.flow, part.topic, part.partition), part)
+        if len(self._samples) > number:
+            known = {(f.flow, part.topic, part.partition) for f in flows for part in f.partitions}
+            self._samples = {key: one for key, one in self._samples.items() if key in known}
 
-    def _rate(self, now: float, key: PartitionKey, part: PartitionSnapshot) -> Rate:
-        samples = self._samples.setdefault(key, deque())
-        if not samples or now - samples[-1].at >= SAMPLE_EVERY_S:
+    def _take(self, now: float, key: PartitionKey, part: PartitionSnapshot) -> None:
+        samples = self._samples.get(key)
+        if samples is None:
+            self._samples[key] = deque((_Sample(now, part.records, part.bytes),))
+            return
+        if now - samples[-1].at >= SAMPLE_EVERY_S:
             samples.append(_Sample(now, part.records, part.bytes))
         while len(samples) > 1 and samples[1].at <= now - RATE_WINDOW_S:
             samples.popleft()
-        first = samples[0]
+
+    def rate(self, now: float, flow: str, part: PartitionSnapshot) -> Rate:
+        """Of a partition as it was at that time."""
+        samples = self._samples.get((flow, part.topic, part.partition))
+        if samples is None:
+            return Rate()
+        first = samples[0]  # there is always one
         if now <= first.at:
             return Rate()
         # a flow that lost its lead begins to count anew

@@ -56,9 +56,24 @@ class Loss(Value):
     """How long ago everything that the source had was last on the target."""
     unknown_partitions: int
     objective_ms: int | None
-    """twinlog.rpo.seconds; null too where another process leads the flow."""
+    """twinlog.rpo.seconds"""
     excess: str
     """Why the objective is not kept; empty where it is."""
+
+
+class Verified(Value):
+    """What of a copy its leader has compared with the source."""
+
+    mode: str
+    """twinlog.verify"""
+    at_ms: int | None
+    """When last; null: nothing yet."""
+    records: int
+    """That are equal on both sides."""
+    differences: int
+    """Ranges that differ."""
+    is_complete: bool
+    """All that was copied was compared."""
 
 
 class Wanted(Value):
@@ -93,10 +108,12 @@ class Flow(Value):
     unusual_partitions: int | None
     """That are not simply copied; null where not told."""
     lag: int | None
-    """Records that wait; null where another process leads the flow: its partitions have it."""
+    """Records that wait; null too where the leader is of a release that does not tell it."""
     lag_unknown_partitions: int | None
     """Of which `lag` knows nothing."""
     loss: Loss
+    verified: Verified | None
+    """null: twinlog.verify is off, or nobody leads the flow."""
     wanted: list[Wanted]
     told_by: str
     """`here`, or the host and process that leads it."""

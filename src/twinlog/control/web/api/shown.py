@@ -13,10 +13,11 @@ from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.duties.publication import USUAL
 from twinlog.control.watch.events import NumberedEvent
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.verified import Verified
 from twinlog.control.web.api import answers
 from twinlog.control.web.api.leaders import Heard
 from twinlog.mirror.state.intents import FlowIntents
-from twinlog.mirror.state.published import PublishedStatus
+from twinlog.mirror.state.published import Proof, PublishedStatus
 
 HERE: Final = "here"
 
@@ -52,7 +53,7 @@ def flow(
 
 
 def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
-    lags = [part.lag for part in seen.partitions if part.lag >= 0]
+    found = seen.verified
     return {
         "state": seen.state,
         "since_ms": seen.since_ms or None,
@@ -67,8 +68,8 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
         "unusual_partitions": sum(
             bool(part.code) or part.state not in USUAL for part in seen.partitions
         ),
-        "lag": sum(lags) if lags else None,
-        "lag_unknown_partitions": len(seen.partitions) - len(lags),
+        "lag": _known(seen.lag),
+        "lag_unknown_partitions": seen.lag_unknown,
         "loss": answers.Loss(
             records=_known(seen.loss_records),
             ms=_known(seen.loss_ms),
@@ -76,6 +77,7 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
             objective_ms=_known(seen.rpo_ms),
             excess=seen.rpo_excess,
         ),
+        "verified": None if found is None else _verified(found),
         "told_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
         "age_ms": int(age_s * 1000),
@@ -95,19 +97,30 @@ def _told(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
         "bytes": told.bytes,
         "partitions": told.partitions,
         "unusual_partitions": told.unusual_partitions,
-        "lag": None,
-        "lag_unknown_partitions": None,
+        "lag": _known(told.lag),
+        "lag_unknown_partitions": _known(told.lag_unknown),
         "loss": answers.Loss(
             records=_known(told.loss_records),
             ms=_known(told.loss_ms),
             unknown_partitions=told.loss_unknown,
-            objective_ms=None,
-            excess="",
+            objective_ms=_known(told.rpo_ms),
+            excess=told.rpo_excess,
         ),
+        "verified": None if told.proof is None else _verified(told.proof),
         "told_by": told.where,
         "as_of_ms": told.at_ms,
         "age_ms": max(0, now_ms - told.at_ms),
     }
+
+
+def _verified(found: Verified | Proof) -> answers.Verified:
+    return answers.Verified(
+        mode=found.mode,
+        at_ms=found.at_ms or None,
+        records=found.records,
+        differences=found.differences,
+        is_complete=found.is_complete,
+    )
 
 
 def _unknown() -> dict[str, Any]:
@@ -129,6 +142,7 @@ def _unknown() -> dict[str, Any]:
         "loss": answers.Loss(
             records=None, ms=None, unknown_partitions=0, objective_ms=None, excess=""
         ),
+        "verified": None,
         "told_by": HERE,
         "as_of_ms": None,
         "age_ms": None,

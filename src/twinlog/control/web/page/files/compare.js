@@ -1,14 +1,16 @@
 // What is only here or only there, and what differs, by the rules of the flow.
 
 import { ask, flowPath } from "./api.js";
+import { proof } from "./overview.js";
 import { failure } from "./told.js";
 import { count, h, table } from "./view.js";
 
-export function compare({ main, flow }) {
+export function compare({ state, main, flow }) {
+  const last = h("p");
   const body = h("div");
   const all = h("input", { type: "checkbox" });
   const again = h("button", { class: "do first", click: () => load() }, "Compare");
-  main.append(h("h1", {}, `Compare ${flow}`), h("div", { class: "bar" }, again, h("label", {}, "also what the flow leaves alone", all)), body);
+  main.append(h("h1", {}, `Compare ${flow}`), last, h("div", { class: "bar" }, again, h("label", {}, "also what the flow leaves alone", all)), body);
   let isOpen = true;
 
   async function load() {
@@ -24,7 +26,13 @@ export function compare({ main, flow }) {
   }
 
   load();
-  return { close: () => (isOpen = false) };
+  return {
+    close: () => (isOpen = false),
+    update() {
+      const one = state.flows.find((each) => each.flow === flow);
+      last.replaceChildren(...(one ? ["Records of both sides, compared while they are copied: ", proof(one)] : []));
+    },
+  };
 }
 
 function shown(found) {

@@ -1,7 +1,7 @@
 // How far, how fast, why not faster; and what people want of it.
 
 import { ask, flowPath } from "./api.js";
-import { caughtUp, lagUnknown, loss, speed } from "./overview.js";
+import { caughtUp, lagUnknown, loss, proof, speed } from "./overview.js";
 import { advice, failure, missing } from "./told.js";
 import { badge, card, clock, count, duration, h, plural, rate, spark, table } from "./view.js";
 import { changing } from "./change.js";
@@ -63,6 +63,7 @@ export function flowScreen({ state, main, flow }) {
         card("speed", rate(speed(state, flow)), `${count(Math.round(speed(state, flow, "recordsPerS") ?? 0))} records/s`),
         card("copied by this process", count(one.records), "records"),
         card("partitions", count(one.partitions), one.unusualPartitions ? `${plural(one.unusualPartitions, "partition")} not simply copied` : ""),
+        card("last proof", proof(one)),
         card("guarantee", one.guarantee || "?"),
         card("lanes", count(one.lanes), one.generation === null ? "" : `generation ${one.generation}`),
         card("told by", one.toldBy, one.ageMs === null ? "" : state.problem ? `at ${clock(one.asOfMs)} UTC` : `${duration(one.ageMs)} ago`)));

@@ -18,13 +18,14 @@ export function overview({ state, main }) {
   };
 }
 
-const OLD_MS = 30000;
+const OLD_MS = 45000; // as long as the row of a leader holds
 
 /** What speaks against a flow though nothing of it is broken; empty where nothing does. */
 function doubt(one) {
   if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "nothing was told yet" : `told ${duration(one.ageMs)} ago`;
   if (one.state === "STANDBY") return "STANDBY, and no leader is heard of";
   if (one.problem && one.toldBy !== "here") return one.problem;
+  if (one.verified?.differences) return "its copy differs";
   return kind(one.state) === "warn" || one.loss.excess || one.unusualPartitions ? one.state : "";
 }
 
@@ -57,6 +58,7 @@ function flows(state) {
     { name: "Lag, lately", cell: (one) => spark((state.history.get(one.flow) || []).map((row) => [row.at, row.lag]), `lag of ${one.flow}`) },
     { name: "Speed", number: true, cell: (one) => rate(speed(state, one.flow)) },
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
+    { name: "Last proof", cell: (one) => proof(one) },
     { name: "Guarantee", cell: (one) => one.guarantee || "?" },
     { name: "Told", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, one.ageMs === null ? "never" : `${duration(one.ageMs)} ago`)] },
   ], state.flows, { note: (one) => [one.loss.excess, one.reason, one.problem].filter(Boolean).join("; ") });
@@ -67,6 +69,17 @@ export function loss(one) {
   const ms = one.loss.ms ? ` (${duration(one.loss.ms)})` : "";
   const dark = one.loss.unknownPartitions;
   return h("span", { class: one.loss.excess ? "bad" : one.loss.records || dark ? "" : "good" }, `${plural(one.loss.records, "record")}${ms}`, dark ? `; not known of ${plural(dark, "partition")}` : "");
+}
+
+/** What of the copy was compared with the source while it was made. */
+export function proof(one) {
+  const found = one.verified;
+  if (!found) return "none";
+  const when = found.atMs === null ? "nothing yet" : `${duration(Date.now() - found.atMs)} ago`;
+  const equal = `${plural(found.records, "record")} equal${found.isComplete ? ", all that is copied" : ""}`;
+  return h("span", { class: found.differences ? "bad" : "" },
+    found.differences ? `${plural(found.differences, "range")} differ` : found.atMs === null ? "" : equal,
+    h("div", { class: "small soft" }, when));
 }
 
 /** Bytes a second over the last half minute. */

@@ -71,5 +71,14 @@ const COLUMNS = (state, flow) => [
   { name: "Copied", sort: "records", number: true, cell: (one) => count(one.records) },
   { name: "Since", sort: "sinceMs", cell: (one) => (one.sinceMs === null ? "?" : new Date(one.sinceMs).toISOString().slice(11, 19)) },
   { name: "What to do", wrap: true, cell: (one) => [one.message, advice(state, one.code)] },
-  { name: "", cell: (one) => h("button", { class: "do small", click: () => changing(one.state === "PAUSED" ? "topics/resume" : "topics/pause", flow, one.state === "PAUSED" ? "Resume" : "Pause", { topics: [one.topic.replace(/[.]/g, "\\.")] }), "aria-label": `${one.state === "PAUSED" ? "Resume" : "Pause"} ${one.topic}` }, one.state === "PAUSED" ? "Resume" : "Pause") },
+  { name: "", cell: (one) => act(state, flow, one.topic) },
 ];
+
+/** What was named is resumed; of a flow that is paused as a whole no topic can be, but each may be named besides. */
+function act(state, flow, topic) {
+  const wanted = state.flows.find((each) => each.flow === flow)?.wanted || [];
+  const isNamed = wanted.some((row) => row.topic === topic && (row.intent === "pause" || row.intent === "release"));
+  const [what, title] = isNamed ? ["topics/resume", "Resume"] : ["topics/pause", "Pause"];
+  const topics = [topic.replace(/[.]/g, "\\.")];
+  return h("button", { class: "do small", click: () => changing(what, flow, title, { topics }), "aria-label": `${title} ${topic}` }, title);
+}

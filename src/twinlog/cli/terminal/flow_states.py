@@ -1,0 +1,59 @@
+"""Says when a flow is in trouble, and when that is over: at most once a minute for a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.codes import FlowState
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.quantities import duration
+
+SAME_FLOW_EVERY_S: Final = 60.0
+
+UNREMARKABLE: Final = frozenset({FlowState.STARTING, FlowState.RUNNING})
+PASSING: Final = frozenset({FlowState.STARTING, FlowState.STOPPING, FlowState.STOPPED})
+"""A flow does not come back from trouble to its end, and not before it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    state: str
+    at: float
+    since: float
+
+
+class StateLines:
+    """Remembers what was said."""
+
+    def __init__(
+        self, write: Callable[[str], None], write_trouble: Callable[[str], None] | None = None
+    ) -> None:
+        self._write, self._write_trouble = write, write_trouble or write
+        self._told: dict[str, _Told] = {}
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def update(self, now: float, flows: Iterable[FlowSnapshot]) -> None:
+        """Say what has changed; `now` is monotonic, in seconds."""
+        for flow in flows:
+            self._flow(flow, now)
+
+    def _flow(self, flow: FlowSnapshot, now: float) -> None:
+        state, since = self._seen.get(flow.flow, ("", now))
+        if state != flow.state:
+            since = now
+            self._seen[flow.flow] = (flow.state, now)
+        told = self._told.get(flow.flow)
+        if flow.state in PASSING:
+            return
+        if flow.state in UNREMARKABLE:
+            if told is not None and told.state not in UNREMARKABLE:
+                self._write(f"{flow.flow}: {flow.state} again after {duration(now - told.since)}")
+                self._told[flow.flow] = _Told(state=flow.state, at=now, since=now)
+            return
+        if told is not None and (told.state == flow.state or now - told.at < SAME_FLOW_EVERY_S):
+            return
+        self._told[flow.flow] = _Told(state=flow.state, at=now, since=since)
+        reason = f": {flow.reason}" if flow.reason else ""
+        self._write_trouble(f"{flow.flow}: {flow.state}{reason}")

@@ -1,0 +1,142 @@
+"""Why a flow does not copy now: one value, kept over all its runs.
+
+A cluster that is away shows in many ways, one after the other: lanes cannot reach it, the lead
+ends, the run ends with it, set-ups fail. That is one outage. It begins with the first sign, and is
+over when both clusters have answered after the last one: a lane reached both, or a set-up asked
+both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Final
+
+from twinlog.clock import CLOCK, Clock
+from twinlog.codes import FlowState
+from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
+from twinlog.control.lanes.lanes import Lane
+from twinlog.errors import ClusterError, Disconnected, NotLeader, TwinlogError, Unreachable
+from twinlog.flow_log import FlowLog
+from twinlog.quantities import duration
+
+ONE_LINE_EVERY_S: Final = 60.0
+AWAY: Final = frozenset({Unreachable.code, Disconnected.code})
+A_CODE: Final = re.compile(r" \[([A-Z][A-Z0-9_]*)\]$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What holds the flow up now."""
+
+    state: FlowState
+    """DEGRADED; or STANDBY and FENCED, where nothing is wrong."""
+    error: TwinlogError
+    since_ms: int
+    """When the first sign of it came; the wall's clock."""
+
+    @property
+    def reason(self) -> str:
+        return str(self.error)
+
+    @property
+    def is_outage(self) -> bool:
+        """A cluster does not answer."""
+        return self.error.code in AWAY
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowTrouble:
+    """Of one flow, from its first set-up to its end; for the supervisor's thread."""
+
+    flow: str
+    log: FlowLog
+    clock: Clock = CLOCK
+    now: Trouble | None = None
+    _began: float = 0.0
+    _seen_at: float = 0.0
+    _was_away: bool = False
+    """A cluster did not answer since it began."""
+    _told: list[str] = field(default_factory=list)
+    """Codes, since it began."""
+    _told_at: float = 0.0
+
+    def set_up_failed(self, error: TwinlogError) -> None:
+        """The flow cannot begin, or must not."""
+        if isinstance(error, Fenced):
+            self.rests(FlowState.FENCED, error)
+        elif isinstance(error, StandingBy):
+            if self.now is not None and self.now.state is FlowState.DEGRADED:
+                self.is_over()  # both were asked before
+            self.rests(FlowState.STANDBY, error)
+        else:
+            if isinstance(error, SetupWaiting):
+                self.is_over()  # both were asked before it was known that we wait
+            self._degraded(error)
+
+    def lead_lost(self, problem: TwinlogError | None) -> None:
+        """`problem`: why the group was not heard, where that is known."""
+        if problem is None or problem.code not in AWAY:
+            problem = NotLeader("the lead was lost: its lanes drain, then it stands by")
+        self._degraded(problem)
+
+    def see_lanes(self, lanes: Iterable[Lane]) -> None:
+        """What the lanes of the run say of both clusters."""
+        known = list(lanes)
+        reason = next((lane.degraded for lane in known if lane.degraded), "")
+        if reason:
+            found = A_CODE.search(reason)
+            code = Unreachable.code if found is None else found.group(1)
+            self._degraded(ClusterError(A_CODE.sub("", reason), code=code))
+        elif any(lane.is_ready and lane.reached_at > self._seen_at for lane in known):
+            self.is_over()
+
+    def is_over(self) -> None:
+        """Both clusters have answered."""
+        if self.now is not None and self.now.state is FlowState.DEGRADED and self._told:
+            lasted = duration(self.clock.monotonic() - self._began)
+            if self._was_away:
+                self.log.info("both clusters can be reached again, after %s", lasted)
+            else:
+                self.log.info("%s is over after %s", self._told[-1], lasted)
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing holds it up, as far as is known."""
+        self.now, self._told, self._was_away = None, [], False
+
+    def rests(self, state: FlowState, error: TwinlogError) -> None:
+        """It does not copy, and nothing is wrong: said once."""
+        if self.now is not None and self.now.state is not state:
+            self.forget()
+        said = str(error)
+        self.now = Trouble(state=state, error=self._plain(error), since_ms=self.clock.wall_ms())
+        if said not in self._told:
+            self._told = [said]
+            then = "; ready to take over" if state is FlowState.STANDBY else ""
+            self.log.warning("%s%s", self.now.error, then)
+
+    def _degraded(self, error: TwinlogError) -> None:
+        """A line at once for each code, and one a minute."""
+        now, before = self.clock.monotonic(), self.now
+        if before is None or before.state is not FlowState.DEGRADED:
+            self.forget()
+            self._began, since_ms = now, self.clock.wall_ms()
+        else:
+            since_ms = before.since_ms
+        self._seen_at = now
+        self.now = Trouble(state=FlowState.DEGRADED, error=self._plain(error), since_ms=since_ms)
+        self._was_away = self._was_away or self.now.is_outage
+        if error.code in self._told and now - self._told_at <= ONE_LINE_EVERY_S:
+            return
+        self._told_at = now
+        self._told = [*(code for code in self._told if code != error.code), error.code]
+        self.log.warning("DEGRADED: %s; trying again", self.now.error)
+
+    def _plain(self, error: TwinlogError) -> TwinlogError:
+        """Whoever shows it names the flow."""
+        plain = copy(error)
+        plain.message = plain.message.removeprefix(f"{self.flow}: ")
+        return plain

@@ -1,0 +1,102 @@
+"""A cluster that is away for longer than a lead lasts is one outage, wherever one looks."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.load import Load
+from tests.support.mirror import Mirror
+from tests.support.rig import Rig
+from twinlog.cli.terminal.progress import PlainProgress
+from twinlog.cluster.groups.membership import Membership
+from twinlog.control.watch.readiness import FlowReadiness, Readiness
+from twinlog.control.watch.snapshot import FlowSnapshot
+
+pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+ALL_CLEAR = "both clusters can be reached again, after"
+
+
+class Screen:
+    """What a display, a probe and a reader of the status see of a mirror."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.seen: list[FlowSnapshot] = []
+        self.readiness: list[FlowReadiness] = []
+        self._plain = PlainProgress(self.lines.append, once=False)
+        self._ready = Readiness()
+
+    def update(self, flows: list[FlowSnapshot]) -> None:
+        self._plain.update(flows)
+        self.seen += flows
+        self.readiness += self._ready.update(0.0, flows)
+
+    def states(self) -> list[str]:
+        """In their order, each change once."""
+        states = [flow.state for flow in self.seen]
+        return [one for n, one in enumerate(states) if n == 0 or states[n - 1] != one]
+
+
+@pytest.fixture(autouse=True)
+def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    brief = partial(Membership, session_timeout_ms=2000)
+    monkeypatch.setattr("twinlog.control.flow.leading.Membership", brief)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", 1.0)
+    monkeypatch.setattr("twinlog.cli.terminal.failures.PASSING_TROUBLE_MS", 0)
+
+
+@pytest.mark.witness("an outage of the target is one state until it is over", case="killed")
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+def test_target_that_is_away_for_longer_than_a_lead(
+    rig: Rig, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.create()
+    screen, target = Screen(), rig.target
+    end, begin = (target.kill, target.restart) if how == "killed" else (target.freeze, target.thaw)
+    mirror = Mirror(rig.config(), lanes=1, on_snapshot=screen.update)
+    with caplog.at_level(logging.INFO), mirror, Load(rig.source, rig.topic, per_second=200) as load:
+        mirror.eventually(lambda parts: all(p.records > 20 for p in parts))
+        end(1)
+        try:
+            eventually(lambda: mirror.snapshots[0].next_try_ms, what="a set-up that failed")
+            (flow,) = mirror.snapshots
+            assert (flow.state, flow.generation) == ("DEGRADED", -1)
+            assert rig.target_alias in flow.reason
+            assert rig.target.bootstrap in flow.reason
+            (row,) = flow.partitions
+            assert (row.state, row.message.count("[")) == ("RETRYING", 0), row
+            assert row.code in {"UNREACHABLE", "DISCONNECTED", "TARGET_DISCONNECTED"}
+            assert row.records > 20
+            assert row.lag >= 0
+            assert ALL_CLEAR not in caplog.text
+        finally:
+            begin(1)
+        eventually(lambda: mirror.snapshots[0].state == "RUNNING", what="a run after the outage")
+        count = load.stop()
+        rig.copied(count)
+        outage = [one.since_ms for one in screen.seen if one.state == "DEGRADED"]
+        before_the_end = screen.states()
+        mirror.stop()
+    assert set(before_the_end) == {"STARTING", "RUNNING", "DEGRADED"}
+    assert before_the_end.count("DEGRADED") == 1
+    assert len(set(outage)) == 1
+    told = [r for r in caplog.records if ALL_CLEAR in r.getMessage()]
+    assert [r.levelno for r in told] == [logging.INFO], caplog.text
+    assert [line for line in screen.lines if "RUNNING again after" in line], screen.lines
+    assert not [line for line in screen.lines if "no longer mirrored" in line], screen.lines
+    away = [one for one in screen.readiness if one.state == "DEGRADED"]
+    assert all(one.reason for one in away)
+    rig.same()
+
+
+def test_flow_without_topics_runs_before_the_next_refresh(rig: Rig) -> None:
+    with rig.mirror() as mirror:
+        eventually(lambda: mirror.snapshots and mirror.snapshots[0].state == "RUNNING")
+        (flow,) = mirror.snapshots
+        assert flow.reason == "no topic of the source is selected"
+        mirror.stop()

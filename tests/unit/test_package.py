@@ -1,0 +1,92 @@
+"""What an index would get: the source distribution, and a wheel made of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.eventually import PATIENCE_S
+from twinlog.wire.kernels.library import NAME
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(folder: Path, *command: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, as whoever installs it has it."""
+    made = tmp_path_factory.mktemp("sdist")
+    run(ROOT, "-m", "hatchling", "build", "-t", "sdist", "-d", str(made))
+    (archive,) = made.glob("twinlog-*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(made, filter="data")
+    (folder,) = (path for path in made.iterdir() if path.is_dir())
+    return folder
+
+
+def test_it_holds_the_source_and_nothing_of_this_machine(unpacked: Path) -> None:
+    files = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
+    assert {name for name in files if name.endswith((".so", ".pyc"))} == set()
+    sources = subprocess.run(
+        ["git", "ls-files", "src", "bin", "deploy"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(sources.stdout.splitlines()) - files == set()
+    assert {name.split("/")[0] for name in files} - {"PKG-INFO", ".gitignore"} == {
+        *("src", "tests", "bin", "deploy", "hatch_build.py", "pyproject.toml"),
+        *("LICENSE", "README.md", "CHANGELOG.md"),
+        *("requirements.lock", "requirements-dev.lock", "requirements-build.lock"),
+    }
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_wheel_is_made_of_it_and_is_imported(unpacked: Path, tmp_path: Path) -> None:
+    build = ("-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path))
+    run(unpacked, *build, TWINLOG_KERNELS="compiled")
+    (wheel,) = tmp_path.glob("twinlog-*-py3-none-linux_*.whl")
+    installed = tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(installed)  # noqa: S202 (our own)
+    assert list(installed.rglob("*.so")) == [installed / "twinlog/wire/kernels" / NAME]
+    (shared,) = installed.glob("*.data/data/share/twinlog")
+    deployed = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    assert len(deployed) > 2
+    for path in deployed:
+        assert (shared / path.relative_to(ROOT / "deploy")).read_bytes() == path.read_bytes()
+    program = (
+        "import twinlog.cli.main; from twinlog.wire.kernels.chosen import CHOSEN;"
+        "print(twinlog.__file__, CHOSEN.is_compiled)"
+    )
+    told = run(tmp_path, "-c", program, PYTHONPATH=str(installed), TWINLOG_KERNELS="")
+    assert told.split() == [str(installed / "twinlog/__init__.py"), "True"]
+
+
+def test_what_is_claimed_is_what_the_lock_was_made_for() -> None:
+    """A Python that no test ran on is not named."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    claimed = {name.rsplit(" ", 1)[-1] for name in project["classifiers"] if "Python :: 3." in name}
+    assert claimed == {project["requires-python"].removeprefix(">=")}
