@@ -20,7 +20,7 @@ from twinlog.config.advice.audit import (
     check_own_keys,
 )
 from twinlog.config.advice.flow_patterns import audit_patterns
-from twinlog.config.advice.security import audit_security
+from twinlog.config.advice.security import audit_secrets, audit_security
 from twinlog.config.config_file import read_raw
 from twinlog.config.every_error import load_all
 from twinlog.config.files.overrides import Override, with_overrides
@@ -114,6 +114,7 @@ def _load(
             *audit_keys(raw, aliases),
             *audit_patterns(flows),
             *audit_security(flows),
+            *audit_secrets(raw),
             *audit_listeners(raw),
             *_unreachable(raw, [alias for alias in aliases if alias not in used], text.file),
         ),

@@ -53,7 +53,7 @@ def warning_parts(warnings: Iterable[ConfigWarning]) -> Iterator[RenderableType]
 
 def _add(table: Table, warnings: Iterable[ConfigWarning], file: str | None) -> None:
     """A row for each; those of `file` have their line alone."""
-    for one in warnings:
+    for one in sorted(warnings, key=lambda one: (one.file, one.line or 0)):
         where = _place(one.file, one.line, file)
         row(table, text("warning", style="yellow"), where, one.key, f"{one.message} [{one.code}]")
 
