@@ -243,14 +243,11 @@ def test_any_other_error_is_one_line(driver: Driver) -> None:
     assert "\n" not in str(job.error)
 
 
-def test_slots_of_a_given_master_are_counted(engine: Engine) -> None:
-    assert engine.slots == 6
-    assert engine.context.master == "local[6,2]"
-
-
-def test_too_few_slots_are_one_line_with_both_numbers(
+def test_slots_of_a_given_master_are_counted_and_too_few_are_one_line(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
+    assert engine.slots == 6
+    assert engine.context.master == "local[6,2]"
     assert task_slots(engine.context, 6) == 6
     assert caplog.messages == []
     assert task_slots(engine.context, 8) == 6

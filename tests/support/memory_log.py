@@ -268,7 +268,7 @@ class LaggingLog(MemoryLog):
     @property
     def ends(self) -> LogEnds:
         # a class with slots is made anew by its decorator: no bare super() here
-        ends = MemoryLog.ends.__get__(self)
+        ends: LogEnds = MemoryLog.ends.__get__(self)
         return replace(ends, high_watermark=self.end - self.behind)
 
 

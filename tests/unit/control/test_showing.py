@@ -137,7 +137,7 @@ def test_ten_thousand_topics_are_shown_for_a_twentieth_of_a_core(tmp_path: Path)
     try:
         for _ in range(4):  # the first fills what is remembered; others of the machine disturb
             began = time.thread_time()
-            seen = flow_snapshot(driver.run, "exact", "", (), Counter(), since, limits)
+            seen = flow_snapshot(driver.run, "exact", None, (), Counter(), since, limits)
             monitor.update([seen])
             looked = time.thread_time()
             status.write([seen])

@@ -14,8 +14,8 @@ from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.flow.tuning import request_timeout_ms
 from twinlog.config.values.origin import ClientProperties
+from twinlog.config.values.setting_location import located
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setting_location import located
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.mirror.names.filters import policy_of
 
