@@ -82,6 +82,8 @@ class ConfigError(TwinlogError):
     exit_code = 2
     more: tuple[ConfigError, ...] = ()
     """Further errors of the same file, in its order."""
+    warnings: tuple[Any, ...] = ()
+    """What else deserves attention in it: ConfigWarnings."""
 
     def __init__(
         self,

@@ -232,13 +232,20 @@ def test_the_command_prints_and_answers_by_its_exit_code(
     file = checked.write(f"topics = {fresh_topic}", "frobnicate = 1")
     assert run(["check", str(file)]) == 0
     text = capsys.readouterr().out
-    assert "frobnicate: unknown key, nothing reads it [UNKNOWN_KEY]" in text
+    assert text.startswith("READY: 1 warning\n")
+    (warning,) = [line for line in text.splitlines() if line.startswith("warning")]
+    assert warning.split(maxsplit=3)[2:] == [
+        "frobnicate",
+        "unknown key, nothing reads it [UNKNOWN_KEY]",
+    ]
+    assert text.index("would be created") < text.index("warning  ")
+    assert "bootstrap.servers" not in text, "keys are explained by --explain alone"
     assert f"{checked.flow}: 1 topic with 3 partitions" in text
     assert "would be created" in text
-    assert text.endswith("nothing keeps it from running; 1 warning above\n")
+    assert text.endswith("3 differences from MirrorMaker 2, and every key: --explain\n")
     checked.write(f"topics = {fresh_topic}")
     assert run(["check", str(file)]) == 0
-    assert capsys.readouterr().out.endswith("no problem found\n")
+    assert capsys.readouterr().out.startswith("READY\n")
     assert run(["check", str(file), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["command"], found["version"], found["ok"]) == ("check", 1, True)

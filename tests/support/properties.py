@@ -60,6 +60,7 @@ def refusal(run: Callable[[], MirrorConfig]) -> str:
     with pytest.raises(ConfigError) as caught:
         run()
     assert caught.value.exit_code == 2
+    assert caught.value.more == (), "one mistake is one error"
     message = str(caught.value)
     return message[message.find("mm2.properties") :] if "mm2.properties" in message else message
 

@@ -26,6 +26,11 @@ WARNING_CODES: Final = (
         ),
     ),
     Condition(
+        codes=("SECRET_IN_FILE",),
+        meaning="a password stands in the file itself, and not with a config provider",
+        advice="write a variable of a config provider ([how](security.md#secrets-of-a-file))",
+    ),
+    Condition(
         codes=("CUSTOM_CODE",),
         meaning=(
             "a replication policy of your own: its module is run whenever the file is read, also "
@@ -148,6 +153,8 @@ WARNING_CODES: Final = (
             "NO_BOOTSTRAP",
             "UNRESOLVED",
             "NOT_ASCII",
+            "BACKSLASH_DROPPED",
+            "NO_PROTOCOL",
         ),
         meaning=(
             "a value that does not do what it seems to be meant for; `MATCHES_NOTHING` also where "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from twinlog.config.files.properties import decode, parse_properties
-from twinlog.config.files.raw import RawConfig, read_bytes, settings_of
+from twinlog.config.files.raw import RawConfig, dropped_backslashes, read_bytes, settings_of
 from twinlog.config.strimzi.document import looks_like_resource
 from twinlog.config.strimzi.resource import read_resource
 from twinlog.errors import ConfigError
@@ -22,6 +22,7 @@ def read_raw(path: Path, secrets: Path | None = None) -> RawConfig:
         file=properties.file,
         settings=settings_of(properties),
         duplicates=properties.duplicates,
+        warnings=tuple(dropped_backslashes(properties)),
         is_latin_1=True,
     )
 

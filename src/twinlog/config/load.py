@@ -1,8 +1,8 @@
 """From a file to a MirrorConfig: the only place that reads the file and the environment.
 
 Order of checks: the file, its variables, `clusters`, keys of flows and own keys, which flows are
-on, then the values of those. The first thing that is wrong stops; everything that is merely odd
-becomes a warning.
+on, then the values of those. The first thing that is wrong stops a reading, and the file is read
+again without it (`every_error`); everything that is merely odd becomes a warning.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from twinlog.config.advice.audit import (
     check_own_keys,
 )
 from twinlog.config.advice.flow_patterns import audit_patterns
-from twinlog.config.advice.security import audit_security
+from twinlog.config.advice.security import audit_secrets, audit_security
 from twinlog.config.config_file import read_raw
+from twinlog.config.every_error import load_all
 from twinlog.config.files.overrides import Override, with_overrides
 from twinlog.config.files.providers import resolve_providers
 from twinlog.config.files.raw import RawConfig
@@ -70,9 +71,20 @@ def load_raw(
     environment: Mapping[str, str] | None = None,
     overrides: Sequence[Override] = (),
 ) -> MirrorConfig:
-    """Make a configuration of what was read, wherever it came from."""
+    """Make a configuration of what was read, wherever it came from; its error has all errors."""
     known = os.environ if environment is None else environment
-    raw = resolve_providers(with_overrides(text.settings, overrides), known)
+    given = with_overrides(text.settings, overrides)
+    try:
+        names: tuple[str, ...] | None = _aliases(given, text.file)
+    except ConfigError:
+        names = None
+    return load_all(given, lambda settings: _load(settings, text, clusters, known), names)
+
+
+def _load(
+    given: Settings, text: RawConfig, clusters: Sequence[str], environment: Mapping[str, str]
+) -> MirrorConfig:
+    raw = resolve_providers(given, environment)
     aliases = _aliases(raw, text.file)
     check_flow_keys(raw, aliases)
     check_own_keys(raw, aliases)
@@ -102,6 +114,7 @@ def load_raw(
             *audit_keys(raw, aliases),
             *audit_patterns(flows),
             *audit_security(flows),
+            *audit_secrets(raw),
             *audit_listeners(raw),
             *_unreachable(raw, [alias for alias in aliases if alias not in used], text.file),
         ),

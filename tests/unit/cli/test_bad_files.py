@@ -1,13 +1,19 @@
-"""A file that cannot run is one line with file and line number and exit code 2."""
+"""A file that cannot run: a line for each error, with file and line number, and exit code 2."""
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.support.properties import BASE
 from twinlog.cli.main import run
+from twinlog.cli.terminal.config_errors import error_parts
+from twinlog.config.load import load
+from twinlog.errors import ConfigError
 
 PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 SECRET = "s3cr3t-value"
@@ -74,10 +80,17 @@ def test_one_line_with_its_place(
     Path("mm2.properties").write_text("\n".join([*BASE, *lines]))
     arguments = ["--listen", "off"] if command == "mirror" else []
     assert run([command, "mm2.properties", *arguments]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"twinlog: mm2.properties:{place}")
+    out, err = capsys.readouterr()
+    if command == "check":
+        verdict, line, *warnings = out.splitlines()
+        assert verdict.startswith("NOT READY: mm2.properties: 1 error")
+        assert line.split()[:3] == ["error", *place.split(": ")]
+        assert all(one.startswith("warning") for one in warnings)
+    else:
+        (line,) = [one for one in err.splitlines() if not one.startswith("warning: ")]
+        assert line.startswith(f"twinlog: mm2.properties:{place}")
     assert what in line
-    assert SECRET not in line
+    assert SECRET not in out + err
 
 
 def test_what_is_missing_names_the_file(
@@ -88,5 +101,116 @@ def test_what_is_missing_names_the_file(
         "\n".join([*BASE, "A.security.protocol = SASL_PLAINTEXT", "A.sasl.mechanism = PLAIN"])
     )
     assert run(["check", "mm2.properties"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("twinlog: mm2.properties: A.sasl.jaas.config: ")
+    _, line, *_ = capsys.readouterr().out.splitlines()
+    assert line.split()[:3] == ["error", "-", "A.sasl.jaas.config"]
+
+
+BAD = (
+    "clusters = prod, dr",
+    "prod.bootstrap.servers = a:9092",
+    "prod->dr.enabled = true",
+    "prod->DR.topics = a",
+    "topics = a(",
+    "twinlog.leese.seconds = 5",
+    "refresh.topics.interval.seconds = 10m",
+    "topics.blacklist = x",
+    "twinlog.rpo.enforce = quota",
+    "twinlog.rpo.seconds = abc",
+    f"ssl.key.password = {SECRET}",
+    "frobnicate = 1",
+)
+ERRORS = (
+    (4, "prod->DR.topics", "DR is no cluster; did you mean dr?"),
+    (5, "topics", "column 2: this ( is not closed"),
+    (6, "twinlog.leese.seconds", "did you mean twinlog.lease.seconds?"),
+    (7, "refresh.topics.interval.seconds", "write 600"),
+    (10, "twinlog.rpo.seconds", '"abc" is not a whole number'),
+    (None, "dr.bootstrap.servers", "missing, and prod->dr needs it"),
+)
+"""Not line 9: it lacks what line 10 has wrong."""
+
+
+@pytest.fixture
+def _bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    Path("bad.properties").write_text("\n".join(BAD))
+
+
+@pytest.mark.usefixtures("_bad")
+def test_all_errors_of_a_file_in_one_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "bad.properties"]) == 2
+    out, err = capsys.readouterr()
+    assert err == ""
+    verdict, *lines = out.splitlines()
+    assert verdict == "NOT READY: bad.properties: 6 errors, 3 warnings; no cluster was asked"
+    rows = [line.split(maxsplit=3) for line in lines]
+    assert [row[0] for row in rows] == ["error"] * 6 + ["warning"] * 3
+    for (line, key, what), (_, at, name, said) in zip(ERRORS, rows[:6], strict=True):
+        assert (name, at) == (key, "-" if line is None else str(line))
+        assert what in said
+    assert [(row[1], row[2]) for row in rows[6:]] == [
+        ("8", "topics.blacklist"),
+        ("11", "ssl.key.password"),
+        ("12", "frobnicate"),
+    ]
+    assert SECRET not in out
+
+
+@pytest.mark.usefixtures("_bad")
+def test_other_commands_and_programs_get_all_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["mirror", "bad.properties", "--listen", "off", "--format", "json"]) == 2
+    out, err = capsys.readouterr()
+    found = json.loads(out)["errors"]
+    assert [(one["line"], one["key"]) for one in found] == [(line, key) for line, key, _ in ERRORS]
+    lines = err.splitlines()
+    for (line, key, what), said in zip(ERRORS, lines, strict=True):
+        place = "" if line is None else f":{line}"
+        assert said.startswith(f"twinlog: bad.properties{place}: {key}: ")
+        assert what in said
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.usefixtures("_bad")
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load("bad.properties", environment={})
+    shown = io.StringIO()
+    console = Console(file=shown, width=width, force_terminal=True, color_system=None)
+    for part in error_parts(caught.value):
+        console.print(part)
+    assert max(map(len, shown.getvalue().splitlines())) <= width
+    joined = "".join(shown.getvalue().split())
+    for _, key, _ in ERRORS:
+        assert width < 80 or key in joined
+
+
+def test_a_wrong_provider_is_the_only_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What its values would be is not known, so nothing is said of them."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        "clusters = A, B",
+        "config.providers = x",
+        "config.providers.x.class = NoSuchProvider",
+        "bootstrap.servers = ${x:servers}",
+        "A->B.enabled = true",
+    ]
+    Path("mm2.properties").write_text("\n".join(lines))
+    assert run(["check", "mm2.properties"]) == 2
+    verdict, line = capsys.readouterr().out.splitlines()
+    assert verdict == "NOT READY: mm2.properties: 1 error; no cluster was asked"
+    assert line.split()[:3] == ["error", "3", "config.providers.x.class"]
+
+
+def test_a_flow_that_is_off_by_mistake_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [*BASE[:3], "A->B.enabled = true # yes", "refresh.topics.interval.seconds = x"]
+    Path("mm2.properties").write_text("\n".join(lines))
+    assert run(["status", "mm2.properties"]) == 2
+    off, value = capsys.readouterr().err.splitlines()
+    assert off.startswith("twinlog: mm2.properties:4: A->B.enabled: ")
+    assert value.startswith("twinlog: mm2.properties:5: refresh.topics.interval.seconds: ")

@@ -102,8 +102,8 @@ def test_verbose_before_and_behind_the_command_shows_the_traceback(
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["mirror", "check", "status"])
-def test_a_wrong_configuration_is_one_line_and_2(
+@pytest.mark.parametrize("command", ["mirror", "status", "diff"])
+def test_a_wrong_configuration_is_a_line_for_each_error_and_2(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mm2.properties"
@@ -111,9 +111,9 @@ def test_a_wrong_configuration_is_one_line_and_2(
     assert run([command, str(file)]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("twinlog: ")
-    assert captured.err.endswith("[CONFIG_INVALID]\n")
-    assert captured.err.count("\n") == 1
+    for alias, line in zip("AB", captured.err.splitlines(), strict=True):
+        assert line.startswith(f"twinlog: {file}: {alias}.bootstrap.servers: missing")
+        assert line.endswith("[CONFIG_INVALID]")
 
 
 def test_an_alias_that_the_file_does_not_have(

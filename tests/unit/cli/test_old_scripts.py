@@ -145,7 +145,7 @@ def test_check_and_status_take_the_pair_itself(
     arguments = [*pair_files(tmp_path), "--whitelist", "orders"]
     assert run(["check", *arguments, "--explain", "--lease-seconds", "77"]) == 0
     told = capsys.readouterr().out
-    assert "g->target: keys" in told
+    assert "g->target: what FILE sets" in told
     for key, value, place in (
         ("g->target.topics", "orders", "--whitelist"),
         ("twinlog.lease.seconds", "77", "--lease-seconds"),
@@ -153,7 +153,7 @@ def test_check_and_status_take_the_pair_itself(
         ("g->target.twinlog.new.topic.partitions", "default", "MirrorMaker 1's way"),
     ):
         (line,) = [one for one in told.splitlines() if one.split()[:1] == [key]]
-        assert line.split(maxsplit=2)[1] == value
+        assert line.split(maxsplit=3)[1:3] == ["=", value]
         assert place in line
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     StatusFile(tmp_path / "c.properties", tmp_path / "p.properties").write([])

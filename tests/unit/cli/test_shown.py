@@ -23,11 +23,14 @@ from twinlog.cli.commands.compare import diff, doctor
 from twinlog.cli.commands.groups import ready, reset
 from twinlog.cli.main import run
 from twinlog.cli.terminal import tables
+from twinlog.cli.terminal.config_errors import error_parts
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.output import write_line
 from twinlog.cli.terminal.progress import PlainProgress, mirror_view
 from twinlog.client.group_translation import Translated, TranslatedOffset
 from twinlog.client.offset_reset import GroupReset, ResetOffset
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.config.values.warnings import ConfigWarning, WarningCode
 from twinlog.control.check.group_readiness import FlowGroups, GroupPlace, GroupReadiness
 from twinlog.control.check.report import CheckReport, ClusterReport, Problem
 from twinlog.control.compare.deviation import Aspect, Deviation, FlowComparison
@@ -38,12 +41,13 @@ from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.service import ServiceNotifier
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
-from twinlog.errors import FlowError
+from twinlog.errors import ConfigError, FlowError
 from twinlog.shown import shown, shown_in_json, shown_lines
 
 EVIL = "evil\x1b]0;pwned\x07\x1b[2J\nINFO fake"
 HARMLESS = r"evil\x1b]0;pwned\x07\x1b[2J\x0aINFO fake"
 MARKUP = "[red]x[/red] [link=file:///etc/passwd]"
+EVIL_WARNING = ConfigWarning(code=WarningCode.UNKNOWN_KEY, file="x", line=1, key=EVIL, message=EVIL)
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e]")
 
 log = logging.getLogger("twinlog.control.anything")
@@ -166,8 +170,14 @@ def test_what_check_finds_is_harmless(capsys: pytest.CaptureFixture[str]) -> Non
     problem = Problem(code="CLUSTER", message=f"a broker says {EVIL}")
     cluster = ClusterReport(alias="A", addresses="a:1", problem=problem)
     report = CheckReport(file="mm2.properties", warnings=(), clusters=(cluster,), flows=())
-    tables.write_all(check._parts(report, []))
-    assert_harmless(capsys.readouterr().out)
+    config = MirrorConfig(file="mm2.properties", clusters=(), flows=(), warnings=(EVIL_WARNING,))
+    tables.write_all(check._parts(report, config))
+    error = ConfigError(EVIL, file=EVIL, line=1, key=EVIL)
+    error.more, error.warnings = (ConfigError(EVIL, file=EVIL, key=MARKUP),), (EVIL_WARNING,)
+    tables.write_all(error_parts(error))
+    text = capsys.readouterr().out
+    assert_harmless(text)
+    assert "[red]x[/red]" in text, "no key is taken for markup"
 
 
 def test_what_a_comparison_and_a_look_at_groups_find_is_harmless(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.support.properties import BASE, Loader, flow_of
 from twinlog.cli.main import run
+from twinlog.cli.terminal.explanation import explanation_parts
 from twinlog.config.advice.explanation import ExplainedFlow, ExplainedKey, explain, without_meaning
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.client_keys import CLIENT_KEYS, Role, is_connection_key
@@ -17,6 +21,7 @@ from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.config.keys.key_types import Support
 from twinlog.config.keys.worker_keys import PROCESS_KEYS, WORKER_KEYS
 from twinlog.config.keys.worker_meanings import WORKER_MEANINGS
+from twinlog.config.load import load
 from twinlog.wire.compression import GZIP_LEVEL, ZSTD_LEVEL
 
 SECRET = "s3cr3t-value"
@@ -182,13 +187,28 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_check_explains_without_a_connection(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", file, "--explain", "--lease-seconds", "9"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert any("mm2.properties:5: replication.facto: unknown key" in line for line in lines)
-    assert any(line.startswith("A->B.topics orders.* line 6 topics to mirror") for line in lines)
-    assert any(line.startswith("twinlog.lease.seconds 9 --lease-seconds ") for line in lines)
-    assert any(
-        line.startswith("response.http.headers.config x line 7 [no meaning]") for line in lines
-    )
-    assert not any(line.startswith("errors.tolerance") for line in lines)
+    below = dict(pairwise(lines))
+    assert any(line.startswith("warning 5 replication.facto unknown key") for line in lines)
+    assert below["A->B.topics = orders.* (line 6)"].startswith("topics to mirror")
+    assert below["twinlog.lease.seconds = 9 (--lease-seconds)"]
+    assert below["response.http.headers.config = x (line 7)"].startswith("[no meaning]")
+    assert not any(line.startswith(("errors.tolerance", "refresh.topics")) for line in lines)
+    assert run(["check", file, "--explain", "--defaults"]) == 0
+    text = capsys.readouterr().out
+    assert "refresh.topics.interval.seconds = 600  (default)" in text
+    assert "errors.tolerance" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_nothing_is_wider_than_the_terminal(file: str, width: int) -> None:
+    config = load(file, environment={})
+    shown = io.StringIO()
+    console = Console(file=shown, width=width, force_terminal=True, color_system=None)
+    for part in explanation_parts(config, with_defaults=True):
+        console.print(part)
+    lines = shown.getvalue().splitlines()
+    assert len(lines) > 100
+    assert max(map(len, lines)) <= width
 
 
 def test_programs_get_every_key(file: str, capsys: pytest.CaptureFixture[str]) -> None:

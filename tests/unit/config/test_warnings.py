@@ -100,8 +100,6 @@ def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
         "A->B.topic.creation.default.partitions = 1",
         "A->B.producer.override.acks = all",
         "A->B.exactly.once.support = required",
-        "A.sasl.jaas.config = x",
-        "ssl.truststore.location = /t",
         "name = x",
         "B.group.id = x",
         "A.consumer.isolation.level = read_uncommitted",
@@ -112,6 +110,11 @@ def test_a_flows_consumer_setting_that_loses(read: Loader) -> None:
 )
 def test_keys_that_are_accepted_without_a_word(read: Loader, line: str) -> None:
     assert read(line).warnings == ()
+
+
+@pytest.mark.parametrize("line", ["A.sasl.jaas.config = x", "ssl.truststore.location = /t"])
+def test_keys_of_connections_are_accepted_without_a_word(read: Loader, line: str) -> None:
+    assert read(line, "security.protocol = SASL_SSL").warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -257,3 +260,93 @@ def test_code_that_runs_with_check_is_said(read: Loader) -> None:
     line = "replication.policy.class = twinlog.mirror.names.naming:DefaultReplicationPolicy"
     (warning,) = warnings_of(read(line), WarningCode.CUSTOM_CODE)
     assert "also by `check`" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            r"topics = .*\.replica",
+            r'before . is dropped, as Java does, so that the value is ".*.replica"',
+        ),
+        (r"topics = .*\.replica", r"write \\."),
+        (r"A->B.topics.exclude = \d+", r"write \\d"),
+        (r"topics.exclude = .*[\-\.]internal", r"write \\-"),
+    ],
+)
+def test_a_backslash_that_vanishes(read: Loader, line: str, words: str) -> None:
+    (warning,) = warnings_of(read(line), WarningCode.BACKSLASH_DROPPED)
+    assert (warning.line, warning.key) == (5, line.split(" = ", maxsplit=1)[0])
+    assert words in warning.message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"topics = .*\\.replica",
+        r"topics = a\\b",
+        r"A.sasl.jaas.config = x y password=\"${a:b}\";",
+        "topics = a,\\\n  b",
+        r"topics = \u0061",
+        r"name = a\:b\=c\ d\#e\!f",
+    ],
+)
+def test_backslashes_that_have_a_meaning(read: Loader, line: str) -> None:
+    assert warnings_of(read(line), WarningCode.BACKSLASH_DROPPED) == []
+
+
+def test_a_backslash_that_vanishes_from_a_password(read: Loader) -> None:
+    (warning,) = warnings_of(read(r"A.ssl.key.password = s3cr\3t"), WarningCode.BACKSLASH_DROPPED)
+    assert "<hidden>" in warning.message
+    assert "s3cr" not in warning.message
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (LOGIN, "A.security.protocol = SASL_SSL"),
+        ("sasl.mechanism = PLAIN", "security.protocol = SASL_SSL"),
+        ("B.producer.ssl.truststore.location = /t", "B.producer.security.protocol = SSL"),
+        ("A.ssl.truststore.certificates = x", "A.security.protocol = SSL"),
+    ],
+)
+def test_security_without_a_protocol(read: Loader, line: str, wanted: str) -> None:
+    (warning,) = warnings_of(read(line), WarningCode.NO_PROTOCOL)
+    assert warning.line == 5
+    assert f"write {wanted}" in warning.message
+    assert "PLAINTEXT" in warning.message
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["security.protocol = PLAINTEXT", "ssl.truststore.location = /t"],
+        ["A.security.protocol = SASL_SSL", LOGIN],
+        ["security.protocol = SSL", "A.ssl.truststore.location = /t"],
+    ],
+)
+def test_security_with_its_protocol(read: Loader, lines: list[str]) -> None:
+    assert warnings_of(read(*lines), WarningCode.NO_PROTOCOL) == []
+
+
+def test_secrets_in_the_file_are_one_warning(read: Loader) -> None:
+    lines = [LOGIN, "name = x", "B.ssl.keystore.password = s3cr3t-value"]
+    (warning,) = warnings_of(read(*lines), WarningCode.SECRET_IN_FILE)
+    assert (warning.line, warning.key) == (5, "A.sasl.jaas.config")
+    assert "(also on line 7)" in warning.message
+    assert "write ${env:NAME}" in warning.message
+    assert "s3cr3t-value" not in str(warning)
+
+
+def test_secrets_of_providers_and_what_is_public(read: Loader) -> None:
+    lines = [
+        "config.providers = env",
+        "config.providers.env.class = EnvVarConfigProvider",
+        'A.sasl.jaas.config = M required username="u" password="${env:PASSWORD}";',
+        "A.ssl.key.password = ${env:MISSING}",
+        "B.ssl.truststore.password = changeit",
+        "B.ssl.keystore.password =",
+    ]
+    config = read(*lines, environment={"PASSWORD": "s3cr3t-value"})
+    assert warnings_of(config, WarningCode.SECRET_IN_FILE) == []

@@ -21,9 +21,11 @@ from twinlog.cli.options.run_options import SpreadClusters, configuration_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
 from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.errors import ConfigError
 from twinlog.quantities import plural
 
 if TYPE_CHECKING:
+    from twinlog.config.flow.schema import MirrorConfig
     from twinlog.control.check.report import CheckReport, FlowReport, TopicReport
 
 JSON_VERSION: Final = 1
@@ -45,7 +47,12 @@ NAME_WIDTH: Final = 80
 @option(
     "--explain",
     is_flag=True,
-    help="Only explain FILE: the value of every key for each flow and the line it comes from.",
+    help="Only explain FILE: what each key that it sets does, and what differs from MirrorMaker 2.",
+)
+@option(
+    "--defaults",
+    is_flag=True,
+    help="With --explain: also the keys that FILE leaves at their defaults.",
 )
 @adoption_options
 @format_option
@@ -72,19 +79,27 @@ def check(
     twinlog check mm2.properties --probe
     twinlog check mirror.yaml --secrets ./secrets --explain
     """
+    from twinlog.cli.terminal.config_errors import error_parts, names_lines, warning_parts
     from twinlog.cli.terminal.explanation import explanation_json, explanation_parts
     from twinlog.control.check.mirror_check import check as look
 
-    config = files_or_pair(files, clusters, given)()
-    if explain:
-        if output.is_for_programs:
-            write_object(output, "check", JSON_VERSION, explanation_json(config))
-        else:
-            write_warnings(_warnings(config.warnings))
-            write_all(explanation_parts(config, only_set=False))
-        return 0
-    adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
-    report = look(config, with_probe=probe, adopts=adopts, say=_say)
+    defaults = given.pop("defaults")
+    try:
+        config = files_or_pair(files, clusters, given)()
+        if explain:
+            if output.is_for_programs:
+                write_object(output, "check", JSON_VERSION, explanation_json(config))
+            else:
+                write_all(explanation_parts(config, with_defaults=defaults))
+                write_warnings(warning_parts(config.warnings))
+            return 0
+        adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
+        report = look(config, with_probe=probe, adopts=adopts, say=_say)
+    except ConfigError as error:
+        if output.is_for_programs or not names_lines(error):
+            raise
+        write_warnings(error_parts(error))
+        return error.exit_code
     if output.is_for_programs:
         write_object(
             output,
@@ -94,9 +109,9 @@ def check(
             [error_object(one.code, one.message) for one in report.problems],
         )
     else:
-        write_all(_parts(report, explanation_parts(config, only_set=True)))
+        write_all(_parts(report, config))
         if is_quiet():
-            write_warnings(_what_is_wrong(report))
+            write_warnings(_what_is_wrong(report, config))
     return 1 if report.problems else 0
 
 
@@ -105,14 +120,17 @@ def _say(line: str) -> None:
         write_line(line, sys.stderr)
 
 
-def _warnings(warnings: Iterable[object]) -> Iterator[RenderableType]:
-    for warning in warnings:
-        yield text(("warning: ", "yellow"), str(warning))
+def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
+    """The verdict, then the plan and what keeps it from being carried out, warnings last."""
+    from twinlog.cli.terminal.config_errors import warning_parts
+    from twinlog.config.advice.explanation import explain
 
-
-def _parts(report: CheckReport, explanation: Iterable[RenderableType]) -> Iterator[RenderableType]:
-    yield from _warnings(report.warnings)
-    yield from explanation
+    found = [
+        *([plural(len(report.problems), "problem")] if report.problems else []),
+        *([plural(len(config.warnings), "warning")] if config.warnings else []),
+    ]
+    verdict, style = ("NOT READY", "bold red") if report.problems else ("READY", "bold green")
+    yield text((verdict, style), ": " if found else "", ", ".join(found))
     for one in report.certificates:
         yield _problem("certificate", str(one))
     for cluster in report.clusters:
@@ -122,21 +140,22 @@ def _parts(report: CheckReport, explanation: Iterable[RenderableType]) -> Iterat
             brokers = plural(cluster.brokers, "broker")
             where = f"{cluster.addresses}, {brokers}, id {cluster.cluster_id}"
             yield text(f"cluster {cluster.alias}: {where}")
+    was_asked = not any(cluster.problem for cluster in report.clusters)
     for flow in report.flows:
-        yield from _flow_parts(flow)
-    count = len(report.problems)
-    if count:
-        yield text(plural(count, "problem"), style="bold red")
-    elif report.warnings:
-        found = plural(len(report.warnings), "warning")
-        yield text(f"nothing keeps it from running; {found} above", style="yellow")
-    else:
-        yield text("no problem found", style="green")
+        yield from _flow_parts(flow, was_asked=was_asked)
+    if config.warnings:
+        yield text()
+        yield from warning_parts(config.warnings)
+    differences = sum(len(explain(flow).differences) for flow in config.flows)
+    yield text()
+    yield text(f"{plural(differences, 'difference')} from MirrorMaker 2, and every key: --explain")
 
 
-def _what_is_wrong(report: CheckReport) -> Iterator[RenderableType]:
+def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType]:
     """A line for each warning and each problem, with where it is."""
-    yield from _warnings(report.warnings)
+    from twinlog.cli.terminal.config_errors import warning_parts
+
+    yield from warning_parts(config.warnings)
     for cluster in report.clusters:
         if cluster.problem is not None:
             yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
@@ -145,10 +164,11 @@ def _what_is_wrong(report: CheckReport) -> Iterator[RenderableType]:
             yield _problem(flow.flow, line)
 
 
-def _flow_parts(flow: FlowReport) -> Iterator[RenderableType]:
+def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType]:
+    nothing = "no topic to mirror" if was_asked else "its topics are not known"
     what = f"{plural(len(flow.topics), 'topic')} with {plural(flow.partitions, 'partition')}"
     yield text()
-    yield text((flow.flow, "bold"), ": ", what if flow.topics else "no topic to mirror")
+    yield text((flow.flow, "bold"), ": ", what if flow.topics else nothing)
     if flow.topics:
         yield _table(flow.topics)
     if len(flow.topics) > TOPICS_SHOWN:

@@ -1,4 +1,6 @@
-"""How `twinlog check` shows what a configuration says: a table for each flow, keys with lines."""
+"""How `twinlog check --explain` shows what a configuration says: each key with its line, and below
+it what it does, as wide as the terminal.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.padding import Padding
 
-from twinlog.cli.terminal.tables import lines, row, text
+from twinlog.cli.terminal.tables import lines, text
 from twinlog.config.advice.explanation import ExplainedKey, explain, without_meaning
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.keys.key_types import Support
@@ -24,19 +26,23 @@ def explanation_json(config: MirrorConfig) -> dict[str, Any]:
     }
 
 
-def explanation_parts(config: MirrorConfig, *, only_set: bool) -> Iterator[RenderableType]:
-    """What people read; `only_set` leaves defaults out."""
+def explanation_parts(config: MirrorConfig, *, with_defaults: bool) -> Iterator[RenderableType]:
+    """What people read: of each flow what the file sets, and what differs from MirrorMaker 2."""
     for flow in map(explain, config.flows):
-        keys = [key for key in flow.keys if key.file or not (only_set or _is_idle(key))]
-        yield text((flow.flow, "bold"), ": ", "what FILE sets" if only_set else "keys")
-        yield _table(keys, config)
-        for line in flow.differences:
-            yield text("  ", ("differs: ", "cyan"), line)
+        yield text((flow.flow, "bold"), ": what FILE sets")
+        yield from _keys([key for key in flow.keys if key.file], config)
+        if with_defaults:
+            yield text((flow.flow, "bold"), ": defaults")
+            yield from _keys([key for key in flow.keys if not (key.file or _is_idle(key))], config)
+        if flow.differences:
+            yield text((flow.flow, "bold"), ": what differs from MirrorMaker 2")
+            for line in flow.differences:
+                yield Padding(text(line), (0, 0, 0, 2), expand=False)
         yield text()
     idle = without_meaning(config)
     if idle:
-        yield text("accepted, without a meaning here:")
-        yield _table(idle, config)
+        yield text("accepted, and changes nothing here", style="bold")
+        yield from _keys(idle, config)
         yield text()
 
 
@@ -44,22 +50,15 @@ def _is_idle(key: ExplainedKey) -> bool:
     return key.support is Support.NO_MEANING
 
 
-def _table(keys: Iterable[ExplainedKey], config: MirrorConfig) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("  key", no_wrap=True)
-    table.add_column("value")
-    table.add_column("from", no_wrap=True)
-    table.add_column("")
+def _keys(keys: Iterable[ExplainedKey], config: MirrorConfig) -> Iterator[RenderableType]:
     for key in keys:
         mark = "" if key.support is Support.ACTS else f"[{key.support}] "
-        row(
-            table,
-            f"  {key.key}",
-            lines(key.value),
-            text(_origin(key, config), style="" if key.file else "dim"),
-            mark + key.meaning,
-        )
-    return table
+        said = text(f"{key.key} = ")
+        said.append_text(lines(key.value))
+        said.append_text(text(f"  ({_origin(key, config)})", style="dim"))
+        said.overflow = "fold"
+        yield Padding(said, (0, 0, 0, 2), expand=False)
+        yield Padding(text(mark + key.meaning), (0, 0, 0, 6), expand=False)
 
 
 def _origin(key: ExplainedKey, config: MirrorConfig) -> str:

@@ -5,13 +5,15 @@ Nothing is connected to, and what a value of a config provider is stays unsaid.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
+from twinlog.config.files.providers import has_variable
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.keys.client_keys import SECURITY_PROTOCOL
-from twinlog.config.values.origin import ClientProperties, Setting
+from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.config.values.types import trimmed
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 
@@ -22,6 +24,17 @@ _ENDPOINTS: Final = (
 )
 _IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
 _IN_CLEAR: Final = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
+_JAAS: Final = "sasl.jaas.config"
+_NEED_A_PROTOCOL: Final = {
+    _JAAS: "SASL_SSL",
+    _MECHANISM: "SASL_SSL",
+    "ssl.truststore.location": "SSL",
+    "ssl.truststore.certificates": "SSL",
+    "ssl.keystore.location": "SSL",
+}
+_SECRET_OF_JAAS: Final = re.compile(r"(password|clientSecret)\s*=\s*[\"']?[^\"'\s;]", re.IGNORECASE)
+_SECRETS: Final = ("ssl.key.password", "ssl.keystore.password", "ssl.keystore.key")
+"""Not the password of a truststore: what is in it is public."""
 _POLICY: Final = "replication.policy.class"
 
 
@@ -45,6 +58,8 @@ def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
     for client in clients:
         for found, message in _of_client(client):
             yield found, message, WarningCode.INSECURE
+        for found, message in _without_protocol(client):
+            yield found, message, WarningCode.NO_PROTOCOL
     policy = flow.settings.get(_POLICY)
     if policy is not None and flow.policy.custom:
         message = (
@@ -52,6 +67,46 @@ def _of_flow(flow: FlowConfig) -> Iterator[tuple[Setting, str, WarningCode]]:
             "`convert` and `--explain`"
         )
         yield policy, message, WarningCode.CUSTOM_CODE
+
+
+def _without_protocol(client: ClientProperties) -> Iterator[tuple[Setting, str]]:
+    """What stands there for TLS or SASL, and is not used."""
+    if SECURITY_PROTOCOL in client:
+        return
+    for key, protocol in _NEED_A_PROTOCOL.items():
+        if key in client and trimmed(client[key]):
+            found = client.origin(key)
+            wanted = found.key.removesuffix(key) + SECURITY_PROTOCOL
+            yield (
+                found,
+                f"is not used: {wanted} is not set, so connections are PLAINTEXT; write "
+                f"{wanted} = {protocol}",
+            )
+            return
+
+
+def audit_secrets(raw: Settings) -> Iterator[ConfigWarning]:
+    """Passwords that stand in the file itself: one warning, at the first of them."""
+    found = [one for one in raw.values() if one.line is not None and _holds_secret(one)]
+    if not found:
+        return
+    others = sorted({one.line for one in found[1:] if one.line is not None})
+    also = f" (also on line {', '.join(map(str, others))})" if others else ""
+    yield warning(
+        WarningCode.SECRET_IN_FILE,
+        found[0],
+        f"a secret in the file{also}: whoever may read the file has it; write ${{env:NAME}}, and "
+        "config.providers = env, config.providers.env.class = "
+        "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    )
+
+
+def _holds_secret(setting: Setting) -> bool:
+    if setting.from_provider or has_variable(setting.value):
+        return False
+    if setting.key.endswith(_JAAS):
+        return _SECRET_OF_JAAS.search(setting.value) is not None
+    return setting.key.endswith(_SECRETS) and bool(setting.value)
 
 
 def _of_client(client: ClientProperties) -> Iterator[tuple[Setting, str]]:

@@ -26,6 +26,9 @@ _BLANKS = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATORS = "=:"
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED_IN_FILES = frozenset("\\trnfu :=#!\"'")
+"""What Properties.store escapes, what has a meaning, and quotes, as people write them in JAAS."""
 _UNICODE_DIGITS = 4
 _HEX = frozenset("0123456789abcdefABCDEF")
 
@@ -37,6 +40,9 @@ class PropertyEntry:
     key: str
     value: str
     line: int
+    dropped: str = ""
+    """The characters of the value that a backslash stood before, and does not any more: those that
+    Java gives no meaning, and nobody escapes who knows that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +78,8 @@ def parse_properties(text: str, *, file: str = "<text>") -> PropertiesText:
         value = _unescape(value_text, file=file, line=line)
         if key in last:
             duplicates.append(DuplicateKey(key=key, line=line, earlier_line=last[key].line))
-        last[key] = PropertyEntry(key=key, value=value, line=line)
+        dropped = "".join(dict.fromkeys(_dropped(value_text)))
+        last[key] = PropertyEntry(key=key, value=value, line=line, dropped=dropped)
     return PropertiesText(file=file, entries=tuple(last.values()), duplicates=tuple(duplicates))
 
 
@@ -128,6 +135,13 @@ def _split(logical: str) -> tuple[str, str]:
     if rest[:1] and rest[0] in _SEPARATORS:
         rest = rest[1:].lstrip(_BLANKS)
     return key, rest
+
+
+def _dropped(text: str) -> Iterator[str]:
+    """What a backslash stands before for nothing."""
+    for found in _ESCAPE.finditer(text):
+        if found[1] not in _ESCAPED_IN_FILES:
+            yield found[1]
 
 
 def _unescape(text: str, *, file: str, line: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from twinlog.config.files.properties import DuplicateKey, PropertiesText
 from twinlog.config.values.origin import Setting, Settings
-from twinlog.config.values.warnings import ConfigWarning
+from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.errors import ConfigError
 
 
@@ -34,6 +35,20 @@ def read_bytes(path: Path, wanted: str) -> bytes:
         raise ConfigError(
             f"cannot be read: {error.strerror}; check path and permissions", file=str(path)
         ) from error
+
+
+def dropped_backslashes(text: PropertiesText) -> Iterator[ConfigWarning]:
+    """Values in which a backslash vanishes, as it does in Java: of expressions it was the half."""
+    for entry in text.entries:
+        if entry.dropped:
+            setting = Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
+            one = entry.dropped[0]
+            yield warning(
+                WarningCode.BACKSLASH_DROPPED,
+                setting,
+                f"the backslash before {one} is dropped, as Java does, so that the value is "
+                f"{setting.shown}; write \\\\{one}",
+            )
 
 
 def settings_of(text: PropertiesText) -> Settings:

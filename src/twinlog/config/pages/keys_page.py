@@ -44,8 +44,9 @@ By MirrorMaker 2's rules:
 
 A wrong value is an error: file, line, key, what is wrong, what to write (exit code 2). An unknown
 key is a warning with the nearest known name, an unknown `twinlog.` key an error. `twinlog check
-FILE` prints all of it without starting anything; `twinlog check FILE --explain` prints the value of
-every key for each flow and the line that it comes from, and connects to nothing.
+FILE` prints all of it without starting anything; `twinlog check FILE --explain` says what each key
+of the file does, with its line (`--defaults`: also those that it leaves out). It connects to
+nothing.
 
 On the command line, for `mirror` and `check`:
 

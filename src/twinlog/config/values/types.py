@@ -20,6 +20,10 @@ _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _HOST_PORT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 _MAX_PORT = 65535
 
+_UNITS_OF_KEYS = {".seconds": 1_000, ".ms": 1}
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(rf"([0-9]{{1,9}})\s*({'|'.join(_UNITS_MS)})")
+
 _WIDTHS = {"short": 16, "int": 32, "long": 64}
 
 
@@ -51,14 +55,23 @@ def to_boolean(setting: Setting) -> bool:
     return text == "true"
 
 
+def _in_digits(setting: Setting) -> str | None:
+    """What to write for `10m`, where the key says its unit."""
+    written = _DURATION.fullmatch(setting.value.strip().lower())
+    unit = next((ms for end, ms in _UNITS_OF_KEYS.items() if setting.key.endswith(end)), None)
+    if written is None or unit is None or setting.secret:
+        return None
+    number, rest = divmod(int(written[1]) * _UNITS_MS[written[2]], unit)
+    return None if rest else f"write {number}"
+
+
 def to_number(setting: Setting, *, width: str, low: int | None, high: int | None = None) -> int:
     """ConfigDef's SHORT, INT and LONG, with bounds."""
     text = trimmed(setting.value)
     limit = 1 << (_WIDTHS[width] - 1)
     if not _NUMBER.fullmatch(text) or not -limit <= int(text) < limit:
-        raise refuse(
-            setting, f"{setting.shown} is not a whole number ({width})", "write digits only"
-        )
+        todo = _in_digits(setting) or "write digits only"
+        raise refuse(setting, f"{setting.shown} is not a whole number ({width})", todo)
     number = int(text)
     if low is not None and number < low:
         raise refuse(setting, f"{number} is too small", f"write at least {low}")

@@ -28,6 +28,9 @@ class WarningCode(StrEnum):
     NO_MEANING = "NO_MEANING"
     INSECURE = "INSECURE"
     CUSTOM_CODE = "CUSTOM_CODE"
+    BACKSLASH_DROPPED = "BACKSLASH_DROPPED"
+    NO_PROTOCOL = "NO_PROTOCOL"
+    SECRET_IN_FILE = "SECRET_IN_FILE"  # noqa: S105 (a code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
