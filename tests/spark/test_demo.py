@@ -129,29 +129,6 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path, scratch: Path) -> Non
     assert left_in(scratch) == []
 
 
-@pytest.mark.long
-def test_a_standby_takes_over_at_the_same_address(tmp_path: Path, scratch: Path) -> None:
-    """As `docs/control-plane.md` has it, with the mirrors of a newcomer."""
-    with Command(tmp_path / "demo", "demo", "--no-mirror", "--rate", "100") as demo:
-        eventually(lambda: "twinlog mirror " in demo.stdout)
-        found = re.search(r"^twinlog mirror (\S+)$", demo.stdout, re.MULTILINE)
-        assert found is not None
-        with Command(tmp_path / "1", "mirror", found[1], "--listen", "127.0.0.1:0") as first:
-            page = Page(first)
-            eventually(lambda: page.flow["state"] == "RUNNING")
-            again = ("mirror", found[1], "--listen", str(page.address))
-            with Command(tmp_path / "2", *again) as second:
-                eventually(lambda: "CANNOT_LISTEN" in second.stderr)
-                eventually(lambda: "standing by" in second.stderr)
-                os.killpg(first.pid, signal.SIGKILL)
-                eventually(lambda: f"http://{page.address} serves" in second.stdout)
-                eventually(lambda: (page.flow["state"], page.flow["toldBy"]) == ("RUNNING", "here"))
-                assert page.flow["generation"] == 1
-                demo.terminate()
-                assert demo.wait() == 0, "all arrived"
-                assert demo.stdout.splitlines()[-1] == "source and target are identical"
-
-
 def test_a_signal_while_the_clusters_start(tmp_path: Path, scratch: Path) -> None:
     with Command(tmp_path / "run", "demo") as demo:
         eventually(lambda: any("kafka.Kafka" in _command_line(p) for p in _all(scratch)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.snapshots import flow
 from twinlog.cli.main import run
 from twinlog.control.watch.status_file import StatusFile
 
@@ -156,7 +157,8 @@ def test_check_and_status_take_the_pair_itself(
         assert line.split(maxsplit=3)[1:3] == ["=", value]
         assert place in line
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    StatusFile(tmp_path / "c.properties", tmp_path / "p.properties").write([])
+    status = StatusFile(tmp_path / "c.properties", tmp_path / "p.properties")
+    status.write([flow(flow="g->target")])
     assert run(["status", *arguments]) == 0
     assert f"{tmp_path}/c.properties: process {os.getpid()}" in capsys.readouterr().out
 

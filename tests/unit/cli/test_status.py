@@ -13,6 +13,7 @@ import pytest
 from tests.support.snapshots import flow, partition
 from twinlog.cli.commands.status import exit_code, rows, since
 from twinlog.cli.main import run
+from twinlog.control.check import offline_status
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.control.watch.verified import Verified
 
@@ -102,6 +103,22 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     assert "  2 groups left alone on the target (app, shop): it is active there" in text
     assert "  1 group without a checkpoint (audit): logs: not mirrored by this flow" in text
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_flows_that_no_mirror_here_runs_are_asked_for(
+    running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As beside a mirror with `--clusters`."""
+    monkeypatch.setattr(offline_status, "GIVES_UP_S", 0.3)
+    running.write_text(
+        "clusters = A, B, C\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+        "C.bootstrap.servers = 127.0.0.1:3\nA->B.enabled = true\nA->C.enabled = true\n"
+    )
+    assert run(["status", str(running), "--format", "json"]) == 1
+    here, elsewhere = json.loads(capsys.readouterr().out)["mirrors"]
+    assert [one["flow"] for one in here["flows"]] == ["A->B"]
+    assert [(one["flow"], one["code"]) for one in elsewhere["flows"]] == [("A->C", "UNREACHABLE")]
+    assert elsewhere["pid"] is None
 
 
 @pytest.mark.parametrize(("every_ms", "is_told"), [(None, True), (1000, True), (60_000, False)])

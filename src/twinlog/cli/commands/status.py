@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -90,7 +90,7 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
         source = "clusters"
         mirrors = [_offline(file, read())]
     elif file is not None and read is not None:
-        _show_leaders(mirrors, read)
+        mirrors += _told_elsewhere(file, mirrors, read)
     if output.is_for_programs:
         body = {"source": source, "mirrors": mirrors}
         write_object(output, "status", JSON_VERSION, body, _errors(mirrors))
@@ -133,21 +133,26 @@ def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield error_object(flow["code"], f"{flow['flow']}: {flow['reason']}")
 
 
-def _show_leaders(mirrors: Iterable[dict[str, Any]], read: Callable[[], MirrorConfig]) -> None:
-    """In place of flows that a process here stands by for: what their leaders say."""
+def _told_elsewhere(
+    file: Path, mirrors: Sequence[dict[str, Any]], read: Callable[[], MirrorConfig]
+) -> Iterator[dict[str, Any]]:
+    """In place of flows that a process here stands by for: what their leaders say. What is yielded
+    are flows of the file that no process here has (`--clusters`).
+    """
     from twinlog.control.check.offline_status import offline_status
 
     flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
     waiting = [flow for flow in flows if flow["state"] == FlowState.STANDBY]
-    if not waiting:
-        return
     try:
         config = read()
     except TwinlogError as error:
         for flow in waiting:
             flow["reason"] = f"{flow['reason']}; its leader is not asked: {error}"
         return
-    names = {flow["flow"] for flow in waiting}
+    names, here = {flow["flow"] for flow in waiting}, {flow["flow"] for flow in flows}
+    missing = tuple(flow for flow in config.flows if str(flow.flow) not in here)
+    if missing:
+        yield _offline(file, replace(config, flows=missing))
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in names)
     leaders = {told.flow: told for told in offline_status(replace(config, flows=wanted))}
     for flow in waiting:

@@ -45,7 +45,8 @@ def chosen_flows(command: Any) -> Any:
             multiple=True,
             metavar="'A->B'",
             shell_complete=candidates.flows,
-            help="Only this flow of FILE; may be given several times.",
+            help="Only this flow of FILE, or those that match the regular expression; may be given "
+            "several times.",
         ),
     ):
         command = one(command)
@@ -134,9 +135,25 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
 
 
 def _chosen(flows: Sequence[FlowConfig], names: Sequence[str]) -> list[FlowConfig]:
-    wanted = names or [str(one.flow) for one in flows]
-    found = {str(one.flow): one for one in (one_flow(flows, name) for name in wanted)}
+    if not names:
+        return [*flows]
+    found = {str(one.flow): one for name in names for one in _matching(flows, name)}
     return [*found.values()]
+
+
+def _matching(flows: Sequence[FlowConfig], name: str) -> list[FlowConfig]:
+    """The flow of that name, else those whose whole names match."""
+    from twinlog.config.regex.linear import linear_matcher
+    from twinlog.config.regex.reader import RegexProblem
+
+    wanted = name.replace(" ", "")
+    if wanted in [str(one.flow) for one in flows]:
+        return [one_flow(flows, name)]
+    try:
+        matches = linear_matcher(wanted)
+    except RegexProblem as problem:
+        raise UsageError(f"--flow: {wanted} is no regular expression: {problem}") from problem
+    return [one for one in flows if matches(str(one.flow))] or [one_flow(flows, name)]
 
 
 def _said(change: Change, *, dry_run: bool) -> str:

@@ -69,7 +69,7 @@ export function flowScreen({ state, main, flow }) {
         card("told by", one.toldBy, one.ageMs === null ? "" : state.problem ? `at ${clock(one.asOfMs)} UTC` : `${duration(one.ageMs)} ago`)));
       const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
         spark(seen.map((row) => [row.at, row[field]]), label, marks));
-      lines.replaceChildren(h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("records that would be lost", "loss")));
+      lines.replaceChildren(h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));
       wanted.replaceChildren(one.wanted.length
         ? table("Rows of the state", [
           { name: "What", cell: (row) => row.intent },
