@@ -1,4 +1,4 @@
-"""What is known of all flows at one moment, and how fast each partition goes."""
+"""What is known of all flows at one moment, how fast partitions go, and what flows add up to."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ class Rate:
     bytes: float = 0.0
 
 
+class Count(NamedTuple):
+    """What the target has taken from this process."""
+
+    records: int = 0
+    bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What is known at one moment; `at` is monotonic."""
@@ -38,6 +45,8 @@ class Reading:
     flows: Sequence[FlowSnapshot]
     readiness: Sequence[FlowReadiness]
     rates: Mapping[PartitionKey, Rate]
+    totals: Mapping[str, Count]
+    """Of every flow that this process has run, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +89,38 @@ class PartitionRates:
             max(0, part.records - first.records) / seconds,
             max(0, part.bytes - first.bytes) / seconds,
         )
+
+
+class Totals:
+    """What each flow has copied, added up from its partitions: a number that never falls.
+
+    The sum of what partitions say now would fall when one of them leaves, or begins to count anew
+    because its flow lost the lead, and Prometheus takes a counter that falls for one that began
+    at 0: everything that the others ever copied would be counted once more.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[PartitionKey, Count] = {}
+        self._totals: dict[str, Count] = {}
+
+    def update(self, flows: Iterable[FlowSnapshot]) -> Mapping[str, Count]:
+        """Take what the flows report."""
+        seen: dict[PartitionKey, Count] = {}
+        totals = dict(self._totals)
+        for flow in flows:
+            # of a topic that is there twice the first one counts, as it is served
+            here = {
+                PartitionKey(flow.flow, part.topic, part.partition): Count(part.records, part.bytes)
+                for part in reversed(flow.partitions)
+            }
+            records, size = totals.get(flow.flow, Count())
+            for key, now in here.items():
+                before = self._seen.get(key, Count())
+                if now.records < before.records or now.bytes < before.bytes:
+                    before = Count()  # it began anew
+                records += now.records - before.records
+                size += now.bytes - before.bytes
+            totals[flow.flow] = Count(records, size)
+            seen |= here
+        self._seen, self._totals = seen, totals
+        return totals
