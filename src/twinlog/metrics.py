@@ -115,6 +115,29 @@ LAG_SECONDS: Final = _gauge(
     PARTITION,
     "while records wait: age of the last copied one, or time since none waited, if less; else 0",
 )
+FLOW_RECORDS: Final = _counter(
+    "twinlog_flow_records_total", FLOW, "records that the target has taken, of all partitions"
+)
+FLOW_BYTES: Final = _counter(
+    "twinlog_flow_bytes_total",
+    FLOW,
+    "bytes of batches that the target has taken, of all partitions",
+)
+FLOW_LAG_RECORDS: Final = _gauge(
+    "twinlog_flow_lag_records", FLOW, "the lag in records of all partitions whose lag is known"
+)
+FLOW_LAG_SECONDS: Final = _gauge(
+    "twinlog_flow_lag_seconds", FLOW, "the lag in seconds of the partition where it is greatest"
+)
+CLUSTER: Final = ("cluster", "direction")
+CLUSTER_RECORDS: Final = _counter(
+    "twinlog_cluster_records_total", CLUSTER, "records that all flows copied from it, or into it"
+)
+CLUSTER_BYTES: Final = _counter(
+    "twinlog_cluster_bytes_total",
+    CLUSTER,
+    "bytes of batches that all flows copied from it, or into it",
+)
 CERTIFICATE_EXPIRY: Final = _gauge(
     "twinlog_certificate_expiry_timestamp_seconds",
     ("cluster", "what"),
@@ -144,6 +167,12 @@ OURS: Final = (
     LAG_RECORDS,
     LAG_SECONDS,
     KEPT_SECONDS,
+    FLOW_RECORDS,
+    FLOW_BYTES,
+    FLOW_LAG_RECORDS,
+    FLOW_LAG_SECONDS,
+    CLUSTER_RECORDS,
+    CLUSTER_BYTES,
     CERTIFICATE_EXPIRY,
 )
 
@@ -235,6 +264,10 @@ CONNECT: Final = (CONNECTORS, TASKS, ASSIGNED_CONNECTORS, ASSIGNED_TASKS, CONSUM
 ALL: Final = (*OURS, *MM2, *CONNECT)
 
 NOT_ON_BOARD: Final[Mapping[str, str]] = {
+    RECORDS.name: f"the parts of {FLOW_RECORDS.name}",
+    BYTES.name: f"the parts of {FLOW_BYTES.name}",
+    CLUSTER_RECORDS.name: f"the sum of {FLOW_RECORDS.name} by source, or by target",
+    CLUSTER_BYTES.name: f"the sum of {FLOW_BYTES.name} by source, or by target",
     RECORD_COUNT.name: f"the number of {RECORDS.name}, by remote topic",
     RECORD_RATE.name: f"the rate of {RECORDS.name}, which the board computes",
     BYTE_COUNT.name: f"the number of {BYTES.name}, by remote topic",

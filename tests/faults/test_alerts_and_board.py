@@ -20,6 +20,7 @@ from tests.support.mirror import Mirror
 from tests.support.monitor import Series, ask, series, served
 from tests.support.prometheus import RULES, Prometheus, check, promtool, steady
 from tests.support.rig import Rig
+from twinlog.config.series import ALL_SERIES, SeriesConfig
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.web.server import WebServer
 
@@ -31,7 +32,9 @@ STRIMZI: Final = {
     "strimzi_io_cluster": "shop",
     "kubernetes_pod_name": "shop-0",
 }
-"""Labels that the scrape configuration of Strimzi's examples gives to every series of a pod."""
+"""Labels that the scrape configuration of Strimzi's examples gives to every series of a pod; here
+they are those of `twinlog.metrics.labels`.
+"""
 
 STRIMZI_SERIES: Final = (
     "kafka_connect_worker_connector_count",
@@ -52,7 +55,7 @@ STRIMZI_SERIES: Final = (
 
 
 @contextmanager
-def mirrored(rig: Rig) -> Iterator[WebServer]:
+def mirrored(rig: Rig, serves: SeriesConfig = ALL_SERIES) -> Iterator[WebServer]:
     """A mirror that has copied ten records, and writes checkpoints of a group at their end."""
     rig.create()
     rig.put(range(10))
@@ -64,7 +67,7 @@ def mirrored(rig: Rig) -> Iterator[WebServer]:
         "refresh.groups.interval.seconds": "1",
         "twinlog.rpo.seconds": "300",
     }
-    monitor = Monitor()
+    monitor = Monitor(series=serves)
     with Mirror(rig.config(keys), lanes=1, on_snapshot=monitor.update), served(monitor) as server:
         rig.copied(10)
         yield server
@@ -95,8 +98,8 @@ def test_every_panel_shows_something_of_a_real_flow(
     monkeypatch.setattr("twinlog.control.duties.verification.ROUND_S", 0.5)
     promtool()  # or skip, before anything is started
     with (
-        mirrored(rig) as server,
-        Prometheus(tmp_path, server.address, labels=STRIMZI) as prometheus,
+        mirrored(rig, SeriesConfig(labels=tuple(STRIMZI.items()))) as server,
+        Prometheus(tmp_path, server.address) as prometheus,
     ):
         when(server, "twinlog_verified_timestamp_seconds")  # nothing of a stopped one is compared
         stop_partition(rig)

@@ -7,14 +7,18 @@ flow that stands in two of them, and one alias for two clusters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from twinlog.config.files.overrides import Override
 from twinlog.config.flow.schema import ClusterConfig, MirrorConfig
 from twinlog.config.load import load
-from twinlog.config.rest import OPEN, RestConfig
+from twinlog.config.rest import OPEN
+from twinlog.config.series import ALL_SERIES
 from twinlog.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def load_all(
@@ -51,24 +55,27 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
         clusters=tuple(cluster for cluster, _ in clusters.values()),
         flows=tuple(flow for config in configs for flow in config.flows),
         http_listener=next((c.http_listener for c in configs if c.http_listener), None),
-        rest=_one_rest(configs),
+        rest=_one(configs, "twinlog.rest.*", lambda config: config.rest, OPEN),
+        series=_one(configs, "twinlog.metrics.*", lambda config: config.series, ALL_SERIES),
         lines=tuple(line for config in configs for line in config.lines),
         warnings=tuple(warning for config in configs for warning in config.warnings),
     )
 
 
-def _one_rest(configs: Sequence[MirrorConfig]) -> RestConfig:
-    """A process has one listener: files that say who may come in must say the same."""
-    said = [config for config in configs if config.rest != OPEN]
+def _one(
+    configs: Sequence[MirrorConfig], keys: str, value_of: Callable[[MirrorConfig], T], default: T
+) -> T:
+    """A process has one listener: files that say something of it must say the same."""
+    said = [config for config in configs if value_of(config) != default]
     for config in said[1:]:
-        if config.rest != said[0].rest:
+        if value_of(config) != value_of(said[0]):
             raise ConfigError(
                 f"differs from {said[0].file}; one process has one "
                 "listener: write the same in both, or in one of them alone",
                 file=config.file,
-                key="twinlog.rest.*",
+                key=keys,
             )
-    return said[0].rest if said else OPEN
+    return value_of(said[0]) if said else default
 
 
 def _refuse_twice(configs: Sequence[MirrorConfig]) -> None:

@@ -39,6 +39,7 @@ from twinlog.config.keys.client_keys import (
     SECURITY_PROTOCOLS,
 )
 from twinlog.config.rest import rest_config
+from twinlog.config.series import series_config
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import ClientProperties, Setting, Settings, refuse
 from twinlog.config.values.types import to_choice, to_list, to_servers
@@ -106,6 +107,7 @@ def _load(
         flows=flows,
         http_listener=http_listener(raw),
         rest=rest_config(raw),
+        series=series_config(raw),
         lines=tuple(raw.values()),
         warnings=(
             *audit_duplicates(text.duplicates, text.file),

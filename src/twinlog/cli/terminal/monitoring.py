@@ -14,6 +14,7 @@ from typing import Final
 
 from twinlog import __version__
 from twinlog.cli.terminal.output import write_line
+from twinlog.config.series import ALL_SERIES
 from twinlog.control.watch.events import EventLog
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.service import ServiceNotifier
@@ -54,7 +55,8 @@ def watched(
     `stop` is set when the mirror ends.
     `holder`: the configuration, for REST; without it there are metrics and probes alone.
     """
-    monitor = Monitor(vital=vital)
+    series = ALL_SERIES if holder is None else holder.config.series
+    monitor = Monitor(vital=vital, series=series)
     events = EventLog(config)
     notifier = ServiceNotifier.of(os.environ, os.getpid(), stop)
     states: dict[str, tuple[str, str]] = {}

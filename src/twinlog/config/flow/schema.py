@@ -16,6 +16,7 @@ from twinlog.config.flow.tuning import Tuning
 from twinlog.config.keys.client_keys import Role
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.rest import OPEN, RestConfig
+from twinlog.config.series import ALL_SERIES, SeriesConfig
 from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.config.values.renames import NO_RENAMES, Renames
 from twinlog.config.values.types import HostPort
@@ -253,6 +254,8 @@ class MirrorConfig:
     """Of `listeners`: where monitoring is served when the command line names no address."""
     rest: RestConfig = OPEN
     """Of `twinlog.rest.*`: who may come in over HTTP."""
+    series: SeriesConfig = ALL_SERIES
+    """Of `twinlog.metrics.*`: what `/metrics` serves."""
     warnings: tuple[ConfigWarning, ...]
     lines: tuple[Setting, ...] = field(default=(), repr=False)
     """All that was read, in the order of the file."""

@@ -1,4 +1,7 @@
-"""Twinlog's own keys of the process: who may come in over HTTP. They stand without a prefix."""
+"""Twinlog's own keys of the process: who may come in over HTTP, and which series it serves.
+
+They stand without a prefix.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ CERTIFICATE_FILE: Final = "twinlog.rest.tls.certificate.file"
 PRIVATE_KEY_FILE: Final = "twinlog.rest.tls.private.file"
 CLIENT_CA_FILE: Final = "twinlog.rest.tls.client.ca.file"
 CLIENT_ROLE: Final = "twinlog.rest.tls.client.role"
+METRICS_LABELS: Final = "twinlog.metrics.labels"
+METRICS_PARTITIONS: Final = "twinlog.metrics.partitions"
 
 OWN_PROCESS_KEYS: Final = (
     KeyDefinition(
@@ -64,6 +69,24 @@ OWN_PROCESS_KEYS: Final = (
         support=Support.ACTS,
         meaning="what a client with such a certificate may do without a token",
         choices=("read", "operate"),
+    ),
+    KeyDefinition(
+        name=METRICS_LABELS,
+        kind=Kind.LIST,
+        default="",
+        scope=Scope.PROCESS,
+        support=Support.ACTS,
+        meaning="labels that every series of `/metrics` carries, as `namespace=kafka, "
+        "strimzi_io_cluster=shop`",
+    ),
+    KeyDefinition(
+        name=METRICS_PARTITIONS,
+        kind=Kind.BOOLEAN,
+        default="true",
+        scope=Scope.PROCESS,
+        support=Support.ACTS,
+        meaning="`false`: `/metrics` has no series of single partitions but those that stand still "
+        "(`twinlog_partition_error`); panels and alerts by topic then show nothing",
     ),
 )
 

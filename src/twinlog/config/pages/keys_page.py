@@ -124,7 +124,10 @@ def _parts() -> Iterator[str]:
     yield "## Twinlog's own keys\n"
     yield "All begin with `twinlog.`, so that the file stays runnable by MirrorMaker 2.\n"
     yield _table(OWN_KEYS)
-    yield "Of the process, written without a prefix; [REST](rest.md) says more:\n"
+    yield (
+        "Of the process, written without a prefix; [REST](rest.md) and "
+        "[monitoring](monitoring.md#fewer-series-more-labels) say more:\n"
+    )
     yield _table(OWN_PROCESS_KEYS)
     for support, heading, text in _SECTIONS:
         yield f"{heading}\n"

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from twinlog.config.series import ALL_SERIES, SeriesConfig
 from twinlog.control.watch.readiness import WITHIN_S, Readiness
-from twinlog.control.watch.series.readings import PartitionRates, Reading
+from twinlog.control.watch.series.readings import PartitionRates, Reading, Totals
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.vital import Vital
 
@@ -49,6 +50,7 @@ class Monitor:
         ready_within_s: float = WITHIN_S,
         clock: Callable[[], float] = time.monotonic,
         vital: Vital | None = None,
+        series: SeriesConfig = ALL_SERIES,
     ) -> None:
         self._vital = vital or Vital()
         self._clock = clock
@@ -56,6 +58,8 @@ class Monitor:
         self._began = clock()
         self._readiness = Readiness(ready_within_s)
         self._rates = PartitionRates()
+        self._totals = Totals()
+        self._series = series
         self._reading: Reading | None = None
 
     def update(self, flows: list[FlowSnapshot]) -> None:
@@ -68,6 +72,7 @@ class Monitor:
             flows=flows,
             readiness=self._readiness.update(now, flows),
             rate=self._rates.rate,
+            totals=self._totals.update(flows),
         )
         self._turned_at = now
 
@@ -112,7 +117,7 @@ class Monitor:
         from twinlog.control.watch.series.exposition import asks_for, exposition
 
         nothing = Reading(at=self._clock(), flows=(), readiness=())
-        body, content_type = exposition(self._reading or nothing, accept)
+        body, content_type = exposition(self._reading or nothing, accept, self._series)
         if asks_for(accept_encoding, "gzip"):
             return Answer(
                 status=200,

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from twinlog import __version__, metrics
 from twinlog.cluster.certificates import certificate_ends
 from twinlog.codes import FlowState, PartitionState
-from twinlog.control.watch.series.readings import Reading
+from twinlog.config.series import ALL_SERIES, SeriesConfig
+from twinlog.control.watch.series.readings import Count, Reading
 from twinlog.control.watch.series.series_text import SeriesText
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.timing_window import TimingView
@@ -31,14 +33,16 @@ OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
 class _Series:
     """Turns a reading into series; lives for one answer."""
 
-    def __init__(self, reading: Reading, text: SeriesText) -> None:
+    def __init__(self, reading: Reading, text: SeriesText, *, has_partitions: bool) -> None:
         self._reading = reading
         self._add = text.add
+        self._has_partitions = has_partitions
 
     def fill(self) -> None:
         self._add(metrics.BUILD, (__version__,), 1)
         self._as_connect()
         self._certificates()
+        self._clusters()
         ready = {one.flow: one.is_ready for one in self._reading.readiness}
         for flow in self._reading.flows:
             labels = flow_labels(flow)
@@ -46,8 +50,39 @@ class _Series:
             self._add(metrics.FLOW_READY, labels, float(ready.get(flow.flow, False)))
             # a topic with a problem may be there twice, as it was and as it is; once is served
             known = {(part.topic, part.partition): part for part in reversed(flow.partitions)}
+            self._totals(flow, [*known.values()], labels)
             for part in known.values():
-                self._partition(flow, part, labels)
+                if part.code:
+                    where = (*labels, part.topic, str(part.partition), part.code)
+                    self._add(metrics.PARTITION_ERROR, where, 1)
+                if self._has_partitions:
+                    self._partition(flow, part, labels)
+
+    def _clusters(self) -> None:
+        """Of all flows that this process has run, also of those that it runs no more."""
+        found: dict[tuple[str, str], Count] = {}
+        for name, total in self._reading.totals.items():
+            source, _, target = name.partition("->")
+            for labels in ((source, "from"), (target, "into")):
+                before = found.get(labels, Count())
+                found[labels] = Count(before.records + total.records, before.bytes + total.bytes)
+        for labels, total in found.items():
+            self._add(metrics.CLUSTER_RECORDS, labels, total.records)
+            self._add(metrics.CLUSTER_BYTES, labels, total.bytes)
+
+    def _totals(
+        self, flow: FlowSnapshot, parts: Sequence[PartitionSnapshot], labels: tuple[str, str]
+    ) -> None:
+        total = self._reading.totals.get(flow.flow, Count())
+        self._add(metrics.FLOW_RECORDS, labels, total.records)
+        self._add(metrics.FLOW_BYTES, labels, total.bytes)
+        looked_at = [part for part in parts if part.state is not PartitionState.RELEASED]
+        lags = [part.lag for part in looked_at if part.lag >= 0]
+        if lags:
+            self._add(metrics.FLOW_LAG_RECORDS, labels, sum(lags))
+        ages = [part.lag_ms for part in looked_at if part.lag_ms >= 0]
+        if ages:
+            self._add(metrics.FLOW_LAG_SECONDS, labels, max(ages) / 1000)
 
     def _certificates(self) -> None:
         """The earliest by cluster: several flows, and several clients of one, may enter it."""
@@ -83,7 +118,7 @@ class _Series:
             self._add(metrics.PARTITIONS, (*labels, found), count)
         for code, count in flow.errors.items():
             self._add(metrics.ERRORS, (*labels, code), count)
-        for one in flow.checkpoints():
+        for one in flow.checkpoints() if self._has_partitions else ():
             group = (*labels, one.group, one.topic, str(one.partition))
             self._times(metrics.CHECKPOINT_LATENCY, one.latency, group)
 
@@ -91,8 +126,6 @@ class _Series:
         self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, str]
     ) -> None:
         upstream = (*labels, part.topic, str(part.partition))
-        if part.code:
-            self._add(metrics.PARTITION_ERROR, (*upstream, part.code), 1)
         self._add(metrics.RECORDS, upstream, part.records)
         self._add(metrics.BYTES, upstream, part.bytes)
         if part.state in (PartitionState.RELEASED, PartitionState.SOURCE_DELETED):
@@ -162,15 +195,31 @@ def asks_for(header: str, name: str) -> bool:
     return False
 
 
-def exposition(reading: Reading, accept: str = "") -> tuple[bytes, str]:
+class _Labelled:
+    """Memory and CPU of this process, with labels that the library does not give them."""
+
+    def __init__(self, collector: ProcessCollector, labels: Mapping[str, str]) -> None:
+        self._collector, self._more = collector, dict(labels)
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._collector.collect():
+            family.samples = [
+                one._replace(labels={**one.labels, **self._more}) for one in family.samples
+            ]
+            yield family
+
+
+def exposition(
+    reading: Reading, accept: str = "", series: SeriesConfig = ALL_SERIES
+) -> tuple[bytes, str]:
     """The whole text in the format that the `Accept` header asks for (Prometheus' own or
     OpenMetrics), and its content type; memory and CPU of this process come last.
     """
     is_openmetrics = asks_for(accept, MEDIA_TYPE)
-    text = SeriesText(metrics.ALL, is_openmetrics=is_openmetrics)
-    _Series(reading, text).fill()
+    text = SeriesText(metrics.ALL, is_openmetrics=is_openmetrics, fixed=series.labels)
+    _Series(reading, text, has_partitions=series.has_partitions).fill()
     registry = CollectorRegistry(auto_describe=False)
-    ProcessCollector(registry=registry)
+    registry.register(_Labelled(ProcessCollector(registry=None), dict(series.labels)))
     # the header itself is anybody's: the library would stumble over a version that is none
     encode, content_type = choose_encoder(OPENMETRICS if is_openmetrics else "")
     return text.encode() + encode(registry), content_type

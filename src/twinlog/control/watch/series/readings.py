@@ -1,10 +1,10 @@
-"""What is known of all flows at one moment, and how fast each partition goes."""
+"""What is known of all flows at one moment, how fast partitions go, and what flows add up to."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from twinlog.control.watch.readiness import FlowReadiness
@@ -30,6 +30,13 @@ def _not_known(_at: float, _flow: str, _part: PartitionSnapshot) -> Rate:
     return Rate()
 
 
+class Count(NamedTuple):
+    """What the target has taken from this process."""
+
+    records: int = 0
+    bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What is known at one moment; `at` is monotonic."""
@@ -39,6 +46,8 @@ class Reading:
     readiness: Sequence[FlowReadiness]
     rate: Callable[[float, str, PartitionSnapshot], Rate] = _not_known
     """`PartitionRates.rate`."""
+    totals: Mapping[str, Count] = field(default_factory=dict)
+    """Of every flow that this process has run, by its name."""
 
 
 class _Sample(NamedTuple):
@@ -90,3 +99,38 @@ class PartitionRates:
             max(0, part.records - first.records) / seconds,
             max(0, part.bytes - first.bytes) / seconds,
         )
+
+
+class Totals:
+    """What each flow has copied, added up from its partitions: a number that never falls.
+
+    The sum of what partitions say now would fall when one of them leaves, or begins to count anew
+    because its flow lost the lead, and Prometheus takes a counter that falls for one that began
+    at 0: everything that the others ever copied would be counted once more.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[PartitionKey, Count] = {}
+        self._totals: dict[str, Count] = {}
+
+    def update(self, flows: Iterable[FlowSnapshot]) -> Mapping[str, Count]:
+        """Take what the flows report."""
+        seen: dict[PartitionKey, Count] = {}
+        totals = dict(self._totals)
+        for flow in flows:
+            # of a topic that is there twice the first one counts, as it is served
+            here = {
+                (flow.flow, part.topic, part.partition): Count(part.records, part.bytes)
+                for part in reversed(flow.partitions)
+            }
+            records, size = totals.get(flow.flow, Count())
+            for key, now in here.items():
+                before = self._seen.get(key, Count())
+                if now.records < before.records or now.bytes < before.bytes:
+                    before = Count()  # it began anew
+                records += now.records - before.records
+                size += now.bytes - before.bytes
+            totals[flow.flow] = Count(records, size)
+            seen |= here
+        self._seen, self._totals = seen, totals
+        return totals

@@ -17,13 +17,18 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _TOTAL: Final = "_total"
 
 _Labels = tuple[str, ...]
+_Fixed = tuple[tuple[str, str], ...]
 
 
 class SeriesText:
     """The series of one answer, in the order of `metrics`."""
 
-    def __init__(self, metrics: Iterable[Metric], *, is_openmetrics: bool) -> None:
+    def __init__(
+        self, metrics: Iterable[Metric], *, is_openmetrics: bool, fixed: _Fixed = ()
+    ) -> None:
+        """`fixed`: names and values that every series carries."""
         self._is_openmetrics = is_openmetrics
+        self._fixed = fixed
         self._lines: dict[str, list[str]] = {each.name: self._head(each) for each in metrics}
         self._labels: dict[tuple[_Labels, Sequence[str]], str] = {}
 
@@ -31,7 +36,9 @@ class SeriesText:
         """One sample; labels in the order in which the metric names them."""
         text = self._labels.get((metric.labels, labels))
         if text is None:
-            text = self._labels[metric.labels, labels] = _written(metric.labels, labels)
+            text = self._labels[metric.labels, labels] = _written(
+                metric.labels, labels, self._fixed
+            )
         number = "NaN" if value != value else repr(value)  # noqa: PLR0124 (what NaN alone is)
         self._lines[metric.name].append(f"{metric.name}{text} {number}\n")
 
@@ -47,9 +54,9 @@ class SeriesText:
         return [f"# HELP {name} {meaning}\n", f"# TYPE {name} {kind}\n"]
 
 
-def _written(names: _Labels, values: Sequence[str]) -> str:
-    if not names:
+def _written(names: _Labels, values: Sequence[str], fixed: _Fixed) -> str:
+    if not names and not fixed:
         return ""
-    pairs = sorted(zip(names, values, strict=True))
+    pairs = sorted((*zip(names, values, strict=True), *fixed))
     inner = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
     return f"{{{inner}}}"

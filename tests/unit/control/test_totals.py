@@ -1,0 +1,110 @@
+"""Totals of flows and clusters, labels of every series, and series without partitions."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.support.monitor import Series, labels, series
+from tests.support.snapshots import flow, partition
+from twinlog.config.series import ALL_SERIES, SeriesConfig
+from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+
+
+def served(*reports: list[FlowSnapshot], config: SeriesConfig = ALL_SERIES) -> Series:
+    monitor = Monitor(series=config)
+    for report in reports:
+        monitor.update(report)
+    answer = monitor.answer("/metrics")
+    assert answer is not None
+    return series(answer.body)
+
+
+def copied(number: int, records: int) -> PartitionSnapshot:
+    return partition("orders", number, records=records, bytes=10 * records)
+
+
+def test_the_lag_of_a_flow_is_that_of_its_partitions() -> None:
+    parts = [
+        partition("orders", 0, lag=12, lag_ms=2500),
+        partition("orders", 1, lag=3, lag_ms=4000),
+        partition("orders", 2, lag=-1, lag_ms=-1),
+        partition("orders", 3, lag=900, lag_ms=900_000, state="RELEASED"),
+    ]
+    found = served([flow(*parts)])
+    assert found["twinlog_flow_lag_records", labels()] == 15
+    assert found["twinlog_flow_lag_seconds", labels()] == 4
+
+
+def test_lag_of_which_nothing_is_known_has_no_series() -> None:
+    found = served([flow(partition(lag=-1, lag_ms=-1))])
+    assert [name for name, _ in found if name.startswith("twinlog_flow_lag")] == []
+
+
+@pytest.mark.parametrize(
+    ("reports", "total"),
+    [
+        ([[copied(0, 100), copied(1, 50)]], 150),
+        ([[copied(0, 100)], [copied(0, 130), copied(1, 5)]], 135),
+        ([[copied(0, 100), copied(1, 50)], [copied(0, 110)]], 160),
+        ([[copied(0, 100)], [copied(0, 20)]], 120),
+        ([[copied(0, 100)], [], [copied(0, 100)]], 200),
+        ([[copied(0, 100), copied(0, 7)]] * 3, 100),
+    ],
+    ids=["sum", "more", "one leaves", "anew", "away and anew", "there twice"],
+)
+def test_a_total_never_falls_and_counts_nothing_twice(
+    reports: list[list[PartitionSnapshot]], total: int
+) -> None:
+    found = served(*([flow(*parts)] for parts in reports))
+    assert found["twinlog_flow_records_total", labels()] == total
+    assert found["twinlog_flow_bytes_total", labels()] == 10 * total
+
+
+def test_a_cluster_is_read_and_written_by_all_its_flows() -> None:
+    first, second = flow(copied(0, 100)), flow(copied(0, 20), flow="B->C")
+    found = served([first, second], [second])  # the first one is turned off: its records stay
+    of_b = {
+        direction: found[
+            "twinlog_cluster_records_total", (("cluster", "B"), ("direction", direction))
+        ]
+        for direction in ("from", "into")
+    }
+    assert of_b == {"into": 100, "from": 20}
+    key = ("twinlog_cluster_bytes_total", (("cluster", "C"), ("direction", "into")))
+    assert found[key] == 200
+
+
+def test_labels_of_the_configuration_are_those_of_every_series() -> None:
+    fixed = (("namespace", 'a "b"'), ("zone", "east"))
+    found = served([flow(partition())], config=SeriesConfig(labels=fixed))
+    assert {name for name, given in found if not set(fixed) <= set(given)} == set()
+    assert any(name == "process_resident_memory_bytes" for name, _ in found)
+    plain = served([flow(partition())])
+    assert {(name, tuple(sorted({*given, *fixed}))) for name, given in plain} == set(found)
+
+
+def test_without_partitions_only_those_that_stand_still_are_named() -> None:
+    parts = [partition("orders", 0, lag=12), partition("orders", 1, state="FAILED", code="X")]
+    found = served([flow(*parts)], config=SeriesConfig(has_partitions=False))
+    named = {name for name, given in found if "partition" in dict(given)}
+    assert named == {"twinlog_partition_error"}
+    assert found["twinlog_flow_records_total", labels()] == 200
+    assert found["twinlog_flow_lag_records", labels()] == 12
+    assert found["twinlog_partitions", labels(state="FAILED")] == 1
+
+
+@pytest.mark.alone
+def test_ten_thousand_partitions_are_answered_within_a_second() -> None:
+    monitor = Monitor()
+    monitor.update([flow(*(partition(topic=f"topic-{n}") for n in range(10_000)))])
+
+    def took_s() -> float:
+        began = time.thread_time()
+        answer = monitor.answer("/metrics", accept_encoding="gzip")
+        assert answer is not None
+        return time.thread_time() - began
+
+    assert min(took_s() for _ in range(3)) < 1
