@@ -5,8 +5,7 @@ Everything here runs in the supervisor's thread; what may block (the map, topics
 and comes back as a call. The rules of giving a partition away:
 
 1. A partition that was handed over (`Released` with a start point) goes to the next lane at once.
-2. Any other start is cold: the offset map is read to its end first, and the Take carries a new
-   term.
+2. Any other start is cold: the map is read to its end first, and the Take carries a new term.
 3. When a lane is lost, an unprotected partition waits until that lane has surely stopped (it stops
    by itself `SILENCE_MS` after it last heard us, which is not before we last heard it) and its
    sockets have given up (`lane.late_requests`).
@@ -332,10 +331,8 @@ class FlowRun:
                 unmapped(partition, error)
             elif not put_off(partition, maps, self._start_of(partition.plan)):
                 cold.append(partition)
-        begin = may_begin(cold, maps)
-        let_in = {one.plan.source for one in begin}
-        self.wants_discovery |= any(p.plan.may_pass for p in cold if p.plan.source not in let_in)
-        self._give(begin, current, maps)
+        self._give(may_begin(cold, maps), current, maps)
+        self.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
 
     def _start_of(self, plan: PartitionPlan) -> StartAt:
         return self._start.at(plan.source, is_new=plan.is_new)
