@@ -135,7 +135,7 @@ def test_status_without_a_mirror(
     assert json.loads(capsys.readouterr().out) == {
         "command": "status",
         "version": 1,
-        "ok": True,
+        "ok": False,
         "errors": [],
         "source": "mirror",
         "mirrors": [],

@@ -132,7 +132,7 @@ def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
     if every_ms is None:
         del value["every_ms"]  # an earlier release
     file.write_text(json.dumps(value))
-    assert run(["status", str(running)]) == 0
+    assert run(["status", str(running)]) == 1, "a partition of it has failed"
     assert ("silent for 20 s" in capsys.readouterr().out) == is_told
 
 

@@ -102,10 +102,10 @@ def test_all_partitions_of_a_topic_that_was_created_again_know_its_former_copy()
 def test_where_a_group_stands_says_nothing_of_a_topic_whose_name_was_copied_before() -> None:
     """Offsets go by name: it may be ours, in the former topic. So a moving start has to wait."""
     one = partition(begin_at=7)
-    assert take_of(one, {}, LATEST).began_at == 7
+    assert take_of(one, {}, LATEST).group_at == 7
     key = PartitionKey(TopicId(secrets.token_hex(16)), TopicId(secrets.token_hex(16)), 0)
     former = {key: PartitionMap(key=key, topic="orders")}
-    assert take_of(one, former, LATEST).began_at == -1
+    assert take_of(one, former, LATEST).group_at == -1
     assert put_off(one, former, LATEST)
     other = {key: PartitionMap(key=key, topic="bills")}
-    assert take_of(one, other, LATEST).began_at == 7
+    assert take_of(one, other, LATEST).group_at == 7

@@ -110,7 +110,8 @@ def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
     """0 all is well, 1 something is not, 3 nobody knows."""
     known = list(mirrors)
     flows = [flow for one in known for flow in one["flows"]]
-    silent = any(now_ms - one["written_ms"] > STALE_MS for one in known if one["pid"] is not None)
+    ran = (one for one in known if one["pid"] is not None)
+    silent = any(now_ms - one["written_ms"] > STALE_MS + one.get("every_ms", 0) for one in ran)
     failed = any(part["state"] == PartitionState.FAILED for f in flows for part in f["partitions"])
     if silent or failed or any(map(_is_not_well, flows)):
         return 1
@@ -129,7 +130,7 @@ def _is_not_well(flow: Mapping[str, Any]) -> bool:
 def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Of flows that failed, for programs."""
     for flow in (flow for one in mirrors for flow in one["flows"]):
-        if flow["state"] == FlowState.FAILED:
+        if flow["state"] in (FlowState.FAILED, FlowState.UNKNOWN):
             yield error_object(flow["code"], f"{flow['flow']}: {flow['reason']}")
 
 
