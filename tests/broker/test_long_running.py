@@ -34,7 +34,8 @@ def test_partitions_that_left_are_forgotten(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("twinlog.control.lanes.partitions.RELEASED_SHOWN_S", 1.0)
+    for name in ("RELEASED_SHOWN_S", "DELETED_SHOWN_S"):
+        monkeypatch.setattr(f"twinlog.control.lanes.partitions.{name}", 1.0)
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         names = {rig.topic, f"{rig.topic}.gone"}
         for name in names:

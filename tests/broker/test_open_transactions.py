@@ -132,7 +132,9 @@ def test_a_running_mirror_says_who_holds_it_back_until_that_ends(
     client.flush(30)
     produce(source_cluster, fresh_topic, [Outgoing(value=b"behind it", partition=0)] * 5)
     with Mirror(path) as mirror:
-        (part,) = mirror.eventually(lambda parts: parts[0].code == "OPEN_TRANSACTION")
+        mirror.eventually(lambda parts: parts[0].code == "OPEN_TRANSACTION")
+        (part,) = mirror.eventually(lambda parts: parts[0].lag >= 0)  # a lane has looked
+        assert part.code == "OPEN_TRANSACTION"
         assert part.lag == 6
         assert "of producer id" in part.message
         assert f"--topic {fresh_topic} --partition 0 --start-offset 3" in part.message
