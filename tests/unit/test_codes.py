@@ -9,11 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from twinlog.codes import CONDITIONS, FlowState, PartitionState, Retry
+from twinlog.codes import CONDITIONS, FlowState, Loss, PartitionState, Retry, Trait, has, with_trait
+from twinlog.codes.catalogue import PARTITION_CODES
+from twinlog.codes.command_codes import COMMAND_CODES
+from twinlog.codes.dataframe_codes import DATAFRAME_CODES
 from twinlog.codes.flow_codes import FLOW_CODES
 from twinlog.codes.page import page
-from twinlog.codes.partition_codes import LOG_FINDINGS, PARTITION_CODES, STALE_PLAN
 from twinlog.codes.process_codes import PROCESS_CODES
+from twinlog.codes.request_codes import REQUEST_CODES
 from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
 from twinlog.codes.warning_codes import WARNING_CODES
 from twinlog.config.values.warnings import WarningCode
@@ -142,8 +145,31 @@ def test_no_code_has_two_rows() -> None:
 
 def test_what_the_driver_does_with_a_code_is_a_code() -> None:
     of_partitions = {code for row in PARTITION_CODES for code in row.codes}
-    assert of_partitions >= LOG_FINDINGS
-    assert of_partitions >= STALE_PLAN
+    for trait in Trait:
+        codes = with_trait(trait)
+        assert codes, f"no code is {trait.name}"
+        assert trait is Trait.AWAY or codes <= of_partitions
+
+
+def test_traits_imply_one_another_as_the_rules_need_it() -> None:
+    assert has("GAP_WRITTEN", Trait.NOT_OURS)
+    assert has("TOPIC_MISSING", Trait.ANOTHER_SOURCE)
+    assert not has("TAKEN_OVER", Trait.NO_OFFSETS)
+    assert not has("OF_NOBODY", Trait.NOT_OURS)
+
+
+def test_what_may_be_an_only_copy_says_which_side_is_at_risk() -> None:
+    """Whoever is to save records sees of which side."""
+    saved = {code for code, row in CONDITIONS.items() if "`twinlog export` first" in row.advice}
+    saved |= with_trait(Trait.REPAIRABLE) | {"SOURCE_RECREATED", "TARGET_TRUNCATED"}
+    assert {code for code in saved if CONDITIONS[code].loss is Loss.NONE} == set()
+
+
+def test_requests_have_a_status_and_nothing_else_has() -> None:
+    assert all(row.status for row in REQUEST_CODES)
+    assert {row.codes for row in CONDITIONS.values() if row.status} == {
+        row.codes for row in REQUEST_CODES
+    }
 
 
 def test_codes_of_partitions_are_tried_again_as_the_errors_say() -> None:
@@ -166,7 +192,8 @@ def test_only_flows_that_end_with_exit_code_2_are_not_tried_again() -> None:
 
 
 def test_of_what_the_process_says_only_lanes_are_tried_again() -> None:
-    again = {code for row in PROCESS_CODES if row.retry is not Retry.NO for code in row.codes}
+    tables = (*PROCESS_CODES, *COMMAND_CODES, *DATAFRAME_CODES, *REQUEST_CODES)
+    again = {code for row in tables if row.retry is not Retry.NO for code in row.codes}
     assert again == {"LEASE"} | {c for c in CONDITIONS if c.startswith(("CHANNEL_", "LANE_"))}
     assert {row.retry for row in WARNING_CODES} == {Retry.NO}
 

@@ -19,6 +19,7 @@ from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.config.values.times import in_iso
@@ -37,9 +38,6 @@ from twinlog.survey.leader_status import leader_status
 from twinlog.survey.map_reader import MapReader, Maps
 
 READ_BYTES: Final = 1 << 20
-KINDS: Final = frozenset({"EXTRA_RECORDS", "TAKEN_OVER", "GAP_WRITTEN", "DIVERGED"})
-"""What the logs of both sides can be in disagreement about; of these one can be accepted."""
-
 INSTEAD: Final = {
     "TAKEN_OVER": (
         "others write to this topic on purpose: stop producing to the source, or take them off the "
@@ -134,7 +132,7 @@ class TopicRepair:
         standing = [
             one
             for one in status.unusual
-            if one.code in KINDS and (topics is None or topics.matches(one.topic))
+            if has(one.code, Trait.REPAIRABLE) and (topics is None or topics.matches(one.topic))
         ]
         return self._lines(standing) if standing else []
 

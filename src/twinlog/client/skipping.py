@@ -22,7 +22,7 @@ from twinlog.client.steering import GIVES_UP_S, FlowSteering
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.codes import CAN_BE_SKIPPED
+from twinlog.codes import Trait, has, with_trait
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.config.values.times import in_iso
 from twinlog.errors import FlowError
@@ -157,8 +157,8 @@ class RecordSkip:
         if not standing.code:
             raise self._refused(f"{tp} is {standing.state}, and no record holds it up")
         said = f"{tp} is {standing.state} with {standing.code}: {standing.message}"
-        if standing.code not in CAN_BE_SKIPPED:
-            codes = ", ".join(sorted(CAN_BE_SKIPPED))
+        if not has(standing.code, Trait.CAN_BE_SKIPPED):
+            codes = ", ".join(sorted(with_trait(Trait.CAN_BE_SKIPPED)))
             raise self._refused(f"{said}; no record is to blame for it, as with {codes}")
         poison = standing.poison
         if poison is None:

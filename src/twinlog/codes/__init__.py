@@ -1,38 +1,33 @@
 """What flows and partitions say of themselves: codes and states, each named once.
 
 A code stands in brackets at the end of a message and is part of the interface. Read `condition.py`
-(what is known of a code), then the tables: codes of a partition, of a flow, of this process, and
-of warnings; then `states.py`. `page.py` makes docs/codes.md of all of it.
+(what is known of a code), then the tables: codes of a partition (`log_codes`, `topic_codes`), of a
+flow, of this process, of commands, of DataFrames, of requests over HTTP, and of warnings; then
+`catalogue.py` (all by name, and what rules ask of them) and `states.py`. `page.py` makes
+docs/codes.md of all of it.
 
-Codes are raised as plain strings where a trouble is found (`twinlog.errors`); a test compares
-them with the tables. Nothing here imports anything of Twinlog, and no lane loads it.
+A new code is one row: what it means, what to do, when it is retried, whose fault it is, which side
+may lose records, and the traits that rules go by. Codes are raised as plain strings where a
+trouble is found (`twinlog.errors`); a test compares them with the tables. Nothing here imports
+anything of Twinlog, and no lane loads it.
 """
 
 from __future__ import annotations
 
-from twinlog.codes.catalogue import CONDITIONS
-from twinlog.codes.condition import Condition, Retry
-from twinlog.codes.partition_codes import (
-    ANOTHER_TOPIC,
-    CAN_BE_SKIPPED,
-    LOG_FINDINGS,
-    NO_OFFSETS,
-    NOT_OURS,
-    STALE_PLAN,
-)
+from twinlog.codes.catalogue import CONDITIONS, has, with_trait
+from twinlog.codes.condition import Condition, Fault, Loss, Retry, Trait
 from twinlog.codes.states import FlowState, Guarantee, PartitionState
 
 __all__ = [
-    "ANOTHER_TOPIC",
-    "CAN_BE_SKIPPED",
     "CONDITIONS",
-    "LOG_FINDINGS",
-    "NOT_OURS",
-    "NO_OFFSETS",
-    "STALE_PLAN",
     "Condition",
+    "Fault",
     "FlowState",
     "Guarantee",
+    "Loss",
     "PartitionState",
     "Retry",
+    "Trait",
+    "has",
+    "with_trait",
 ]

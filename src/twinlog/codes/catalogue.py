@@ -1,17 +1,46 @@
-"""All codes by name."""
+"""All codes by name, and what rules ask of them."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from twinlog.codes.command_codes import COMMAND_CODES
+from twinlog.codes.condition import Condition, Trait
+from twinlog.codes.dataframe_codes import DATAFRAME_CODES
 from twinlog.codes.flow_codes import FLOW_CODES
-from twinlog.codes.partition_codes import PARTITION_CODES
+from twinlog.codes.log_codes import LOG_CODES
 from twinlog.codes.process_codes import PROCESS_CODES
+from twinlog.codes.request_codes import REQUEST_CODES
+from twinlog.codes.topic_codes import TOPIC_CODES
 from twinlog.codes.warning_codes import WARNING_CODES
 
-CONDITIONS: Final = {
+PARTITION_CODES: Final = LOG_CODES + TOPIC_CODES
+
+CONDITIONS: Final[dict[str, Condition]] = {
     code: condition
-    for table in (PARTITION_CODES, FLOW_CODES, PROCESS_CODES, WARNING_CODES)
+    for table in (
+        PARTITION_CODES,
+        FLOW_CODES,
+        PROCESS_CODES,
+        COMMAND_CODES,
+        DATAFRAME_CODES,
+        REQUEST_CODES,
+        WARNING_CODES,
+    )
     for condition in table
     for code in condition.codes
 }
+
+_WITH: Final = {
+    trait: frozenset(code for code, row in CONDITIONS.items() if row.has(trait)) for trait in Trait
+}
+
+
+def with_trait(trait: Trait) -> frozenset[str]:
+    """All codes of which this is true."""
+    return _WITH[trait]
+
+
+def has(code: str, trait: Trait) -> bool:
+    """Whether this is true of the code; of one that is not in the catalogue nothing is."""
+    return code in _WITH[trait]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.codes.condition import Condition, Retry
+from twinlog.codes.condition import Condition, Fault, Loss, Retry, Trait
 
 FLOW_CODES: Final = (
     Condition(
@@ -15,6 +15,8 @@ FLOW_CODES: Final = (
             "60 s"
         ),
         retry=Retry.SOON,
+        fault=Fault.CLUSTER,
+        traits=(Trait.AWAY,),
     ),
     Condition(
         codes=("NOT_KAFKA",),
@@ -62,12 +64,14 @@ FLOW_CODES: Final = (
         ),
         advice="start the brokers: it is tried again; or lower `replication.factor`, or -1",
         retry=Retry.SOON,
+        fault=Fault.TARGET,
     ),
     Condition(
         codes=("PAUSED",),
         meaning="`mirror --once` of a flow that somebody has paused",
         advice="ask who the message names; `twinlog flow resume FILE` takes it back",
         retry=Retry.SOON,
+        fault=Fault.NOBODY,
     ),
     Condition(
         codes=("FENCED",),
@@ -80,6 +84,7 @@ FLOW_CODES: Final = (
             "nobody else has written to the remote topics"
         ),
         retry=Retry.SOON,
+        fault=Fault.NOBODY,
     ),
     Condition(
         codes=("MM2_RUNNING",),
@@ -96,6 +101,7 @@ FLOW_CODES: Final = (
         meaning="another process leads the flow",
         advice="stop it, or let this one stand by",
         retry=Retry.SOON,
+        fault=Fault.NOBODY,
     ),
     Condition(
         codes=("CONFIG_MISMATCH",),
@@ -112,6 +118,8 @@ FLOW_CODES: Final = (
             "`twinlog export` first"
         ),
         retry=Retry.SOON,
+        fault=Fault.SOURCE,
+        loss=Loss.TARGET,
     ),
     Condition(
         codes=("CLUSTERS_SWAPPED",),
@@ -150,6 +158,7 @@ FLOW_CODES: Final = (
             "copies are"
         ),
         retry=Retry.SOON,
+        fault=Fault.WRITER,
     ),
     Condition(
         codes=("BROKERS_DIFFER",),
@@ -162,17 +171,20 @@ FLOW_CODES: Final = (
             "connection to the controller"
         ),
         retry=Retry.SOON,
+        fault=Fault.CLUSTER,
     ),
     Condition(
         codes=("BROKER_REFUSED", "BROKER_NOT_AVAILABLE", "UNSUPPORTED", "CLUSTER"),
         meaning="a broker answered with an error, or is too old",
         advice="as the message says",
         retry=Retry.SOON,
+        fault=Fault.CLUSTER,
     ),
     Condition(
         codes=("FLOW",),
         meaning="an error of a flow that has no code of its own",
         advice="as the message says",
         retry=Retry.SOON,
+        fault=Fault.CLUSTER,
     ),
 )

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from twinlog.codes.catalogue import PARTITION_CODES
+from twinlog.codes.command_codes import COMMAND_CODES
 from twinlog.codes.condition import Condition
+from twinlog.codes.dataframe_codes import DATAFRAME_CODES
 from twinlog.codes.flow_codes import FLOW_CODES
-from twinlog.codes.partition_codes import PARTITION_CODES
 from twinlog.codes.process_codes import PROCESS_CODES
+from twinlog.codes.request_codes import REQUEST_CODES
 from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
 from twinlog.codes.warning_codes import WARNING_CODES
 
@@ -32,10 +35,13 @@ _CODES: Final = """\
 ## Codes
 
 A code stands in brackets at the end of a message. It never changes its meaning, so alerts may match
-it. The last column says when it is tried again by itself: soon (after a pause that grows), within
-30 s, or not at all.
+it. Whose fault it is, as a rule: of the source or the target, of one of the two clusters (the
+message names it), of another writer, of the setup (configuration, rights, a command), of the host,
+or of nobody. A side under "at risk" lacks records, or holds the only copy of some: save them before
+anything is deleted there. The last column says when it is retried by itself: soon (after a pause
+that grows), within 30 s, or not at all.
 
-### One partition stops, the others go on
+### One partition stops, the others are copied
 
 """
 
@@ -67,26 +73,40 @@ def _states(states: Mapping[Any, str], name: str = "state") -> Iterator[str]:
 
 
 def _tables() -> Iterator[str]:
-    yield from _with_retry(PARTITION_CODES)
+    yield from _retried(PARTITION_CODES)
     yield from ("", "### A flow does not run", "")
-    yield from _with_retry(FLOW_CODES)
+    yield from _retried(FLOW_CODES)
     yield from ("", "### This process", "")
-    yield "| code | what happened | what to do |"
-    yield "| --- | --- | --- |"
-    for row in PROCESS_CODES:
-        yield f"| {_names(row)} | {row.meaning} | {row.advice} |"
-    yield from ("", "### Notes and warnings", "")
-    yield "| code | what it says |"
-    yield "| --- | --- |"
-    for row in WARNING_CODES:
-        yield f"| {_names(row)} | {row.meaning} |"
-
-
-def _with_retry(rows: Iterable[Condition]) -> Iterator[str]:
-    yield "| code | what happened | what to do | tried again |"
+    yield from _retried(PROCESS_CODES)
+    yield from ("", "### A command", "")
+    yield from _ended(COMMAND_CODES)
+    yield from ("", "### DataFrames", "")
+    yield from _ended(DATAFRAME_CODES)
+    yield from ("", "### Requests over HTTP", "")
+    yield "| code | status | what happened | what to do |"
     yield "| --- | --- | --- | --- |"
+    for row in REQUEST_CODES:
+        yield f"| {_names(row)} | {row.status} | {row.meaning} | {row.advice} |"
+    yield from ("", "### Notes and warnings", "")
+    yield "| code | what it says | what to do |"
+    yield "| --- | --- | --- |"
+    for row in WARNING_CODES:
+        yield f"| {_names(row)} | {row.meaning} | {row.advice} |"
+
+
+def _retried(rows: Iterable[Condition]) -> Iterator[str]:
+    yield "| code | what happened | what to do | fault | at risk | retried |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for row in rows:
-        yield f"| {_names(row)} | {row.meaning} | {row.advice} | {row.retry} |"
+        cells = (_names(row), row.meaning, row.advice, row.fault, row.loss, row.retry)
+        yield f"| {' | '.join(cells)} |"
+
+
+def _ended(rows: Iterable[Condition]) -> Iterator[str]:
+    yield "| code | what happened | what to do | fault | at risk |"
+    yield "| --- | --- | --- | --- | --- |"
+    for row in rows:
+        yield f"| {' | '.join((_names(row), row.meaning, row.advice, row.fault, row.loss))} |"
 
 
 def _names(row: Condition) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.codes.condition import Condition
+from twinlog.codes.condition import Condition, Fault, Loss
 
 WARNING_CODES: Final = (
     Condition(
@@ -43,6 +43,7 @@ WARNING_CODES: Final = (
             "the sync of configs set back what somebody had changed on a remote topic: old and "
             "new value; how to keep it"
         ),
+        fault=Fault.WRITER,
     ),
     Condition(
         codes=("RETENTION_LOWERED",),
@@ -51,6 +52,7 @@ WARNING_CODES: Final = (
             "the source: old and new value; `twinlog.sync.retention=raise-only` leaves such a "
             "change to people. Said before it is done; `check` says it, too"
         ),
+        fault=Fault.NOBODY,
     ),
     Condition(
         codes=("RECORD_SKIPPED",),
@@ -58,6 +60,7 @@ WARNING_CODES: Final = (
             "a record, or a batch, was left out of a copy as somebody wants it (`twinlog topic "
             "skip`): the line says which, who, when and why"
         ),
+        fault=Fault.NOBODY,
     ),
     Condition(
         codes=("RPO_EXCEEDED",),
@@ -69,6 +72,8 @@ WARNING_CODES: Final = (
             "the reason names what holds it back; see "
             "[monitoring](monitoring.md#what-would-be-lost)"
         ),
+        fault=Fault.CLUSTER,
+        loss=Loss.SOURCE,
     ),
     Condition(
         codes=("PRODUCERS_HELD",),
@@ -80,6 +85,7 @@ WARNING_CODES: Final = (
             "nothing, as a rule: the quota is taken away by itself; where no mirror runs any more, "
             "by `twinlog flow unthrottle`"
         ),
+        fault=Fault.NOBODY,
     ),
     Condition(
         codes=("COPY_DIFFERS",),
@@ -93,6 +99,8 @@ WARNING_CODES: Final = (
             "(verify.md#what-is-compared)); look for whoever else writes to the remote topic, and "
             "at the brokers' disks; keep both logs until it is known"
         ),
+        fault=Fault.WRITER,
+        loss=Loss.BOTH,
     ),
     Condition(
         codes=("RETENTION_NEAR",),
@@ -104,6 +112,8 @@ WARNING_CODES: Final = (
             "raise `retention.ms` or `retention.bytes` of the source's topic until the copy has "
             "caught up; see [monitoring](monitoring.md#what-retention-may-take)"
         ),
+        fault=Fault.SOURCE,
+        loss=Loss.SOURCE,
     ),
     Condition(
         codes=("KERNELS_MISSING",),
@@ -116,6 +126,7 @@ WARNING_CODES: Final = (
             "install a wheel of your platform; or install a C compiler, and then Twinlog again "
             "([what is compiled](operations.md#compiled-kernels))"
         ),
+        fault=Fault.HOST,
     ),
     Condition(
         codes=("OPEN_TRANSACTION",),
@@ -132,6 +143,7 @@ WARNING_CODES: Final = (
             "what `find-hanging` shows is ended with `kafka-transactions.sh abort`, which rolls "
             "its records back. The code goes when the last stable offset moves"
         ),
+        fault=Fault.WRITER,
     ),
     Condition(
         codes=("UNKNOWN_KEY", "DUPLICATE_KEY", "DEPRECATED_KEY", "DEAD_KEY"),

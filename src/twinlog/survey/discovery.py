@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation, TopicMetadata
 from twinlog.cluster.topics import admin
+from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.values.renames import LONGEST_NAME
 from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError, Unauthorized
@@ -54,7 +55,6 @@ DEFAULT_LIMIT_BYTES: Final = 1_048_588
 BEFORE_MAX: Final = "message.timestamp.before.max.ms"
 NO_LIMIT_MS: Final = (1 << 63) - 1
 AFTER_MAX: Final = "message.timestamp.after.max.ms"
-MAY_PASS: Final = {"FOREIGN_DATA", "TARGET_TOPIC_TOO_SMALL", "TOPIC_ALREADY_EXISTS"}
 HOUR_MS: Final = 3_600_000
 """The default, which `mirror.copy.partition` counts on."""
 
@@ -72,7 +72,8 @@ class TopicProblem:
 
 def may_pass(problems: Iterable[TopicProblem]) -> bool:
     """Whether one of them ends by what people or lanes do, and only another look can tell."""
-    return any(one.error.code in MAY_PASS for one in problems)
+    codes = {one.error.code for one in problems}
+    return any(has(code, Trait.MAY_PASS) for code in codes) or "TOPIC_ALREADY_EXISTS" in codes
 
 
 @dataclass(slots=True, kw_only=True)

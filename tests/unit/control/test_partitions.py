@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.driver import HandClock
-from twinlog.codes import NOT_OURS
+from twinlog.codes import Trait, with_trait
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
     RETRY_FAILED_S,
@@ -101,7 +101,7 @@ def test_trouble_with_the_map_is_over_when_nothing_waits_for_it(
 @pytest.mark.parametrize(
     ("code", "is_broken"),
     [
-        *((code, True) for code in sorted(NOT_OURS - {"TAKEN_OVER"})),
+        *((code, True) for code in sorted(with_trait(Trait.NOT_OURS) - {"TAKEN_OVER"})),
         ("TAKEN_OVER", False),  # what was copied before lies where it lay
         ("TARGET_UNDER_MIN_ISR", False),
     ],

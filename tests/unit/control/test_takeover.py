@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.driver import work_of
 from twinlog.channel.peer import Peer
-from twinlog.codes import LOG_FINDINGS
+from twinlog.codes import Trait, with_trait
 from twinlog.config.flow.start import Starts
 from twinlog.control.flow.flow_host import Host
 from twinlog.control.flow.flow_run import FlowRun
@@ -53,7 +53,7 @@ def after(code: str, *, clean: bool) -> Partition:
     return partition
 
 
-@pytest.mark.parametrize("code", sorted(LOG_FINDINGS))
+@pytest.mark.parametrize("code", sorted(with_trait(Trait.LOG_FINDING)))
 def test_a_log_in_motion_is_looked_at_again(code: str) -> None:
     partition = after(code, clean=False)
     assert partition.placement is Placement.PENDING
@@ -61,7 +61,7 @@ def test_a_log_in_motion_is_looked_at_again(code: str) -> None:
     assert partition.failure.code == "OTHER_WRITER"
 
 
-@pytest.mark.parametrize("code", sorted(LOG_FINDINGS))
+@pytest.mark.parametrize("code", sorted(with_trait(Trait.LOG_FINDING)))
 def test_a_log_that_nobody_else_writes_is_broken(code: str) -> None:
     partition = after(code, clean=True)
     assert partition.placement is Placement.FAILED

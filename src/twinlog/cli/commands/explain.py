@@ -15,7 +15,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.terminal.output import Format, write_object
 from twinlog.cli.terminal.tables import text, write_all
-from twinlog.codes import CONDITIONS, Condition, Retry
+from twinlog.codes import CONDITIONS, Condition, Loss, Retry
 from twinlog.errors import UsageError
 
 JSON_VERSION: Final = 1
@@ -23,6 +23,11 @@ MARKDOWN_LINK: Final = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 RETRIES: Final = {
     Retry.SOON: "tried again by itself, after a pause that grows",
     Retry.LATER: "tried again by itself within 30 s: it resumes once the cause is gone",
+}
+AT_RISK: Final = {
+    Loss.SOURCE: "records of the source: delete nothing there before they are saved",
+    Loss.TARGET: "records of the target: delete nothing there before they are saved",
+    Loss.BOTH: "records of both sides: delete nothing before they are saved",
 }
 
 
@@ -64,6 +69,8 @@ def _as_json(code: str, condition: Condition) -> dict[str, str]:
         "meaning": _plain(condition.meaning),
         "advice": _plain(condition.advice),
         "retry": condition.retry.value,
+        "fault": condition.fault.value,
+        "at_risk": condition.loss.value,
     }
 
 
@@ -74,6 +81,9 @@ def _parts(found: dict[str, Condition]) -> Iterator[RenderableType]:
         yield text((code, "bold"))
         yield text(f"  what happened: {_plain(condition.meaning)}")
         yield text(f"  what to do:    {_plain(condition.advice) or 'as the message says'}")
+        yield text(f"  fault:         {condition.fault}")
+        if condition.loss:
+            yield text(f"  at risk:       {AT_RISK[condition.loss]}")
         if condition.retry is not Retry.NO:
             yield text(f"  resumes:       {RETRIES[condition.retry]}")
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.codes.partition_codes import NO_OFFSETS
+from twinlog.codes import Trait, has
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig, PolicyKind
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.duties.rounds import LedFlow, PartitionView
@@ -89,7 +89,7 @@ def _views(
             next_upstream=reached[0],
             next_downstream=reached[1],
             source_end=ends[0],
-            is_broken=part is not None and part.code in NO_OFFSETS,
+            is_broken=part is not None and has(part.code, Trait.NO_OFFSETS),
             is_keyed=bool(plan.targets),
         )
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from twinlog.channel.peer import Peer
 from twinlog.clock import CLOCK, Clock
-from twinlog.codes import LOG_FINDINGS, STALE_PLAN
+from twinlog.codes import Trait, has
 from twinlog.config.flow.start import Starts
 from twinlog.control.flow.flow_host import Host
 from twinlog.control.lanes.lanes import Lane, Lease, LeaseState, spread
@@ -446,7 +446,7 @@ class FlowRun:
         if not partition.is_wanted:
             partition.leave(Placement.RELEASED)
             return
-        if trouble.code in LOG_FINDINGS and self.clock.monotonic() < self._old_lanes_until:
+        if has(trouble.code, Trait.LOG_FINDING) and self.clock.monotonic() < self._old_lanes_until:
             # looked at while lanes of the process before us still write: no finding, and no alarm
             self._tell(trouble, "; looking again")
             message = f"{trouble.source}: lanes of the process before us may still write to it"
@@ -455,7 +455,7 @@ class FlowRun:
             return
         before = partition.failure
         self.errors[trouble.code] += 1
-        if trouble.code in STALE_PLAN:
+        if has(trouble.code, Trait.STALE_PLAN):
             self.wants_discovery = True
         partition.troubled(trouble.code, trouble.message, retriable=trouble.is_retriable)
         if before is None or before.code != trouble.code:

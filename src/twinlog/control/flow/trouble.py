@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.clock import CLOCK, Clock
-from twinlog.codes import FlowState
+from twinlog.codes import FlowState, Trait, has
 from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
 from twinlog.control.lanes.lanes import Lane
 from twinlog.errors import (
     ClusterError,
-    Disconnected,
     Fate,
     NotLeader,
     TwinlogError,
@@ -31,7 +30,6 @@ from twinlog.quantities import duration
 
 ONE_LINE_EVERY_S: Final = 60.0
 WRONG: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
-AWAY: Final = frozenset({Unreachable.code, Disconnected.code})
 A_CODE: Final = re.compile(r" \[([A-Z][A-Z0-9_]*)\]$")
 
 
@@ -53,7 +51,7 @@ class Trouble:
     @property
     def is_outage(self) -> bool:
         """A cluster does not answer."""
-        return self.error.code in AWAY
+        return has(self.error.code, Trait.AWAY)
 
     @property
     def is_wrong(self) -> bool:
@@ -91,7 +89,7 @@ class FlowTrouble:
 
     def lead_lost(self, problem: TwinlogError | None) -> None:
         """`problem`: why the group was not heard, where that is known."""
-        if problem is None or problem.code not in AWAY:
+        if problem is None or not has(problem.code, Trait.AWAY):
             said = "the lead was lost: its lanes drain, then it stands by"
             problem = NotLeader(said, fate=Fate.RETRIABLE)
         self._degraded(problem)

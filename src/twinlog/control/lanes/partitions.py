@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.clock import CLOCK, Clock
-from twinlog.codes import ANOTHER_TOPIC, CAN_BE_SKIPPED, NOT_OURS, PartitionState
+from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.values.times import in_iso
 from twinlog.control.lanes.recovery_point import RecoveryPoint
 from twinlog.control.lanes.retention_outlook import RetentionOutlook
@@ -243,7 +243,7 @@ class Partition:
         """The record that holds it up."""
         if self.failure is None or self.stands_at is None:
             return None
-        if self.failure.code not in CAN_BE_SKIPPED:
+        if not has(self.failure.code, Trait.CAN_BE_SKIPPED):
             return None
         first, following = self.stands_at
         is_batch = self.failure.code == "CORRUPT_BATCH"
@@ -366,7 +366,7 @@ class Partition:
         self.handed = None
         before, was_seen = self.failure, self.is_seen
         self._fail(code, message)
-        if code in NOT_OURS | ANOTHER_TOPIC:
+        if has(code, Trait.NOT_OURS) or has(code, Trait.ANOTHER_TOPIC):
             self.begun = None
         if code == "TAKEN_OVER" and not retriable and (before is None or before.code != code):
             # whose records they are is perhaps not known yet: of a flow of ours that has just begun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from twinlog.codes import ANOTHER_TOPIC, NO_OFFSETS, NOT_OURS, PartitionState
+from twinlog.codes import PartitionState, Trait, has
 from twinlog.control.duties.handed_topics import HandedTopics, handed_topics
 from twinlog.control.duties.rounds import PartitionView
 from twinlog.control.lanes.partitions import Partition
@@ -14,8 +14,9 @@ def view_of(partition: Partition) -> PartitionView:
     """The partition as its lane last reported it; only in the supervisor's thread."""
     plan, failure = partition.plan, partition.failure
     # of a topic that was created since, what the lane reported is no position
-    is_stale = partition.is_replaced or (failure is not None and failure.code in ANOTHER_TOPIC)
-    is_broken = failure is not None and failure.code in NO_OFFSETS
+    is_another = failure is not None and has(failure.code, Trait.ANOTHER_TOPIC)
+    is_stale = partition.is_replaced or is_another
+    is_broken = failure is not None and has(failure.code, Trait.NO_OFFSETS)
     at = None if is_stale or is_broken else partition.progress
     return PartitionView(
         source=plan.source,
@@ -40,6 +41,6 @@ def handed(partitions: Iterable[Partition]) -> HandedTopics:
 
 def _not_ours(partition: Partition, *, is_stale: bool) -> str:
     failure = partition.failure
-    if failure is not None and failure.code in NOT_OURS:
+    if failure is not None and has(failure.code, Trait.NOT_OURS):
         return failure.code
     return PartitionState.TAKEN_OVER.value if partition.is_taken_over and not is_stale else ""

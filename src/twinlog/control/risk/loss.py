@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.codes import ANOTHER_TOPIC, PartitionState
+from twinlog.codes import PartitionState, Trait, has
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.control.watch.snapshot import PartitionSnapshot
@@ -74,12 +74,9 @@ def _is_mirrored(partition: Partition) -> bool:
 def _in_doubt_ms(partition: Partition) -> int | None:
     """For how long the source has not been what was copied; None: it is."""
     failure, since = partition.failure, partition.recovery.doubtful_since
-    if failure is not None and failure.code in ANOTHER_SOURCE:
+    if failure is not None and has(failure.code, Trait.ANOTHER_SOURCE):
         return max(0, partition.clock.wall_ms() - failure.since_ms)
     return None if since is None else int((partition.clock.boot() - since) * 1000)
-
-
-ANOTHER_SOURCE: Final = frozenset(("SOURCE_DIVERGED", *ANOTHER_TOPIC))
 
 
 def loss_of(parts: Sequence[PartitionSnapshot]) -> Loss:

@@ -24,77 +24,66 @@ class RequestRefused(TwinlogError):
     """A request that is not answered as it stands."""
 
     code = "REQUEST_INVALID"
-    status = 400
 
 
 class NothingThere(RequestRefused):
     """No such path, flow, connector or code."""
 
     code = "NOT_FOUND"
-    status = 404
 
 
 class WrongMethod(RequestRefused):
     """The path is there, and takes another method."""
 
     code = "METHOD_NOT_ALLOWED"
-    status = 405
 
 
 class WhoAreYou(RequestRefused):
     """A token is needed, or the one that came is none."""
 
     code = "TOKEN_NEEDED"
-    status = 401
 
 
 class NotYourRole(RequestRefused):
     """The client is known, and may not do this."""
 
     code = "ROLE_TOO_SMALL"
-    status = 403
 
 
 class ForeignOrigin(RequestRefused):
     """A page of another site asks."""
 
     code = "FOREIGN_ORIGIN"
-    status = 403
 
 
 class NotOurName(RequestRefused):
     """The request names another host than the one that is served."""
 
     code = "FOREIGN_HOST"
-    status = 421
 
 
 class TooLarge(RequestRefused):
     """The body is longer than any that means something."""
 
     code = "REQUEST_TOO_LARGE"
-    status = 413
 
 
 class NotGuarded(RequestRefused):
     """REST is asked for at an address where nobody proves who it is."""
 
     code = "REST_UNGUARDED"
-    status = 403
 
 
 class Busy(RequestRefused):
     """Others are being answered."""
 
     code = "REST_BUSY"
-    status = 503
 
 
 class Conflict(RequestRefused):
     """What is asked for cannot be had alone."""
 
     code = "CONNECTOR_OF_A_FLOW"
-    status = 409
 
 
 _STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (
@@ -113,8 +102,9 @@ _STATUS: Final[tuple[tuple[type[TwinlogError], int], ...]] = (
 
 def status_of(error: TwinlogError) -> int:
     """The HTTP status that tells a client whose fault it is."""
-    if isinstance(error, RequestRefused):
-        return error.status
+    condition = CONDITIONS.get(error.code)
+    if condition is not None and condition.status:
+        return condition.status
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 

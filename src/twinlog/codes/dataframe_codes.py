@@ -1,0 +1,78 @@
+"""Codes with which a read or write of `format("twinlog")` ends: nothing is tried again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twinlog.codes.condition import Condition, Fault, Loss
+
+DATAFRAME_CODES: Final = (
+    Condition(
+        codes=("RETENTION",),
+        meaning=(
+            '`format("twinlog")`: offsets that were to be read were deleted from the front of the '
+            "log; the message has their range"
+        ),
+        advice=(
+            "give the topic a longer retention; `failOnDataLoss=false` reads what is left and says "
+            "the same as a warning"
+        ),
+        fault=Fault.SOURCE,
+        loss=Loss.SOURCE,
+    ),
+    Condition(
+        codes=("TRUNCATED",),
+        meaning=(
+            '`format("twinlog")`: the log ends before offsets that were read or planned; the '
+            "message has their range"
+        ),
+        advice=(
+            "find out whether the topic was made anew or lost its end in an unclean election; what "
+            "was read before may be the only copy"
+        ),
+        fault=Fault.SOURCE,
+        loss=Loss.SOURCE,
+    ),
+    Condition(
+        codes=("ROW_INVALID",),
+        meaning=(
+            '`format("twinlog")`: rows that are to be written cannot be records: no topic, a '
+            "partition that is not there, a header without a key, a time before 1970"
+        ),
+        advice="filter or convert them; nothing of the write or micro-batch was committed",
+    ),
+    Condition(
+        codes=("PARTITION_SHARED",),
+        meaning=(
+            '`format("twinlog")`: more than one task wrote to a partition, or a task that ran '
+            "twice had other rows the second time; nothing was committed"
+        ),
+        advice=(
+            "give each partition to one task: `partitioned(df, options)`; write what gives other "
+            "rows each time (`rand()`) to a table first, and read that"
+        ),
+    ),
+    Condition(
+        codes=("WRITER_FENCED",),
+        meaning=(
+            '`format("twinlog")`: another run of the same query or write has begun since, or the '
+            "transaction took longer than `kafka.transaction.timeout.ms`"
+        ),
+        advice=(
+            "where no other runs, start it again; what it has committed is recognised. Smaller "
+            "micro-batches take less time"
+        ),
+        fault=Fault.NOBODY,
+    ),
+    Condition(
+        codes=("MARK_DIFFERS",),
+        meaning=(
+            '`format("twinlog")`: the checkpoint of a stream and the mark in its transactions '
+            "disagree on what was committed last; nothing was committed now"
+        ),
+        advice=(
+            "compare the topic with the query's input; then begin with a new checkpoint and "
+            "`kafka.transactional.id`, or write on once with `missingMark=write`"
+        ),
+    ),
+)
