@@ -258,6 +258,8 @@ class PartitionError(TwinlogError):
     code = "PARTITION"
     lost: tuple[int, int] | None = None
     """Of SOURCE_DIVERGED: [first, next) of copied upstream offsets that the source lost."""
+    finding: Any = None
+    """A `twinlog.mirror.findings.Finding`, of which its message is made."""
 
 
 class FlowError(TwinlogError):

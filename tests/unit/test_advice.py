@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from twinlog.mirror import findings
-from twinlog.mirror.findings import Span, sides, with_flow
+from twinlog.mirror.findings import Finding, Span, sides
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.ports import LogEnds
 from twinlog.model import TopicPartition
@@ -59,7 +59,7 @@ def destroys(text: str) -> bool:
     found = TELLS_TO_DELETE.search(text)
     if found is None or MAY_BE_DELETED.search(text):
         return False
-    return re.search(r"\bexport\b|copy_anew\(", text[: found.start()]) is None
+    return re.search(r"\bexport\b", text[: found.start()]) is None
 
 
 def test_the_search_finds_what_it_is_for() -> None:
@@ -112,7 +112,7 @@ RUNS = (Run(0, 100, 50), Run(10, 200, 60), Run(20, 300, 70))
     ],
 )
 def test_what_only_the_target_has(log_start: int, only_there: Span | None) -> None:
-    found = sides(HERE, THERE, ends(log_start, 900), ends(55, 80), RUNS)
+    found = sides(ends(log_start, 900), ends(55, 80), RUNS)
     assert found.only_there == only_there
     said = str(found)
     assert f"upstream offsets [{log_start}, 900)" in said
@@ -120,23 +120,26 @@ def test_what_only_the_target_has(log_start: int, only_there: Span | None) -> No
     assert ("on the target only" in said) == (only_there is not None and not only_there.is_empty)
 
 
+CODES = (
+    "GAP_WRITTEN",
+    "TARGET_TRUNCATED",
+    "POSITION_REGRESSED",
+    "EXTRA_RECORDS",
+    "MM2_PLACE_UNKNOWN",
+    "SOURCE_DIVERGED",
+    "DIVERGED",
+)
 ALL = {
-    "GAP_WRITTEN": findings.gap_written("[1, 2)", HERE, THERE),
-    "TARGET_TRUNCATED": findings.target_truncated("[1, 2)", THERE),
-    "POSITION_REGRESSED": findings.position_regressed("[1, 2)", THERE),
-    "EXTRA_RECORDS": findings.extra_records("[1, 2)", THERE, Span(1, 2)),
+    **{code: Finding(code=code, what="[1, 2)", source=HERE, target=THERE) for code in CODES},
     "FOREIGN_DATA": findings.foreign_data(THERE, Span(1, 2)),
-    "MM2_PLACE_UNKNOWN": findings.mm2_place_unknown("[1, 2)", THERE),
     "SOURCE_RECREATED": findings.source_recreated(HERE, THERE, Span(1, 2)),
-    "SOURCE_DIVERGED": findings.source_diverged("[1, 2)", THERE, Span(1, 2)),
-    "DIVERGED": findings.diverged("[1, 2)", THERE, Span(1, 2)),
 }
 
 
 @pytest.mark.parametrize("code", ALL)
 def test_order_of_what_is_said(code: str) -> None:
     """What each side has, then the command, then at last what makes the copy anew."""
-    text = with_flow(ALL[code], "A->B")
+    text = ALL[code].worded("A->B")
     ranges, command = text.index("[1, 2)"), text.index("twinlog export")
     anew = text.index("delete the target topic")
     assert ranges < command < text.index("only then") < anew
@@ -144,7 +147,7 @@ def test_order_of_what_is_said(code: str) -> None:
 
 
 def test_what_neither_side_has_cannot_be_exported() -> None:
-    text = findings.source_truncated(HERE, Span(10, 30))
+    text = findings.source_truncated(HERE, Span(10, 30)).worded()
     assert "deleted upstream offsets [10, 30)" in text
     assert "neither side" in text
     assert "export" not in text
@@ -154,11 +157,11 @@ def test_nobody_is_told_to_delete_what_a_slow_tier_may_have() -> None:
     stalled = (
         "orders-3: from upstream offset 7 the source answers nothing, though its log ends at 9"
     )
-    slow = findings.source_stalled(stalled, HERE, "node 1", is_tiered=True)
+    slow = findings.tier_stalled(stalled, "node 1").message
     assert "delet" not in slow
     assert "accept" not in slow
     assert "remote.fetch.max.wait.ms" in slow
-    damaged = findings.source_stalled(stalled, HERE, "node 1", is_tiered=False)
+    damaged = findings.source_stalled(stalled, HERE, "node 1").worded()
     assert damaged.index("twinlog export") < damaged.index("only then delete the records")
 
 
@@ -166,7 +169,7 @@ def test_nobody_is_told_to_delete_what_a_slow_tier_may_have() -> None:
     "text",
     [
         findings.cluster_changed("A->B", "A", "one", "two"),
-        with_flow(findings.partitions_differ(HERE, THERE, "kept its partitions"), "A->B"),
+        findings.partitions_differ(HERE, THERE, "kept its partitions").worded("A->B"),
     ],
 )
 def test_flows_as_a_whole(text: str) -> None:

@@ -88,7 +88,8 @@ def fates() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "PartitionError":
+            kinds = ("PartitionError", "Finding", "findings.Finding")
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) not in kinds:
                 continue
             keywords = {one.arg: one.value for one in node.keywords}
             code, fate = keywords.get("code"), keywords.get("fate")

@@ -19,13 +19,14 @@ Which lane of which lease speaks is said by the channel's own first frame
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.flow.tuning import Tuning
 from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.copy.timings import NO_TIMINGS, Timings
+from twinlog.mirror.findings import Finding
 from twinlog.mirror.map.offset_map import Mark, Run, Term
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import StartPoint
@@ -227,6 +228,14 @@ class Troubled:
     """Copied upstream offsets that the source lost."""
     poison: tuple[int, int] | None = None
     """[first, next) of the upstream offsets that it is about, where that is known exactly."""
+    finding: Finding | None = None
+    """Of what people have to decide: the driver words it."""
+
+    def worded(self, flow: str, *, is_shared: bool) -> Troubled:
+        """With the flow in its commands, which fit the kind of its topic."""
+        if self.finding is None:
+            return self
+        return replace(self, message=self.finding.worded(flow, is_shared=is_shared))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,7 @@ def given_back(
         wait_ms=wait_ms,
         lost=next(iter(lost), None),
         poison=error.poison,
+        finding=error.finding if isinstance(error, PartitionError) else None,
     )
 
 

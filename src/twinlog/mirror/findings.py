@@ -1,26 +1,25 @@
-"""What is told where the logs of the two sides do not fit: one text for each code.
+"""What is found where the logs of both sides do not fit: values, worded where the flow is known.
 
-Each says, in this order: what was found and where; what each side has that the other lacks, as
-ranges; the command that saves what may be the only copy; and only then, if at all, what makes the
-copy anew. Deleting a remote topic deletes all of its partitions, and whatever the source has lost
-since by retention: so it is never the first thing that is named.
-
-`FLOW` stands for the flow's name until the driver puts it in (`with_flow`): lanes and looks at
-logs know partitions only.
+A lane, or whoever compares two logs, knows partitions and offsets. The driver knows the flow, which
+the commands of the message name, and whether the topic is an application's as well. So a `Finding`
+says what is wrong and where, and `worded` makes the message of it, by code, in this order: what was
+found; what each side has that the other lacks, as ranges; the command that saves what may be the
+only copy; and only then, if at all, what makes the copy anew. Deleting a remote topic deletes all
+of its partitions, and whatever the source has lost since by retention: so it is never the first
+thing that is named.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from twinlog.errors import Fate, PartitionError
 from twinlog.mirror.map.offset_map import Run, run_at_upstream
 from twinlog.mirror.ports import LogEnds
 from twinlog.model import TopicPartition
 
-_FLOW: Final = "--flow FLOW "
 SOURCE, TARGET = "source", "target"
 
 
@@ -42,8 +41,6 @@ class Span(NamedTuple):
 class Sides:
     """Both logs of one partition, and what of the target's the source has deleted since."""
 
-    source: TopicPartition
-    target: TopicPartition
     here: Span
     there: Span
     only_there: Span | None = None
@@ -59,22 +56,13 @@ class Sides:
         return said
 
 
-def sides(
-    source: TopicPartition,
-    target: TopicPartition,
-    here: LogEnds,
-    there: LogEnds,
-    runs: Sequence[Run] = (),
-) -> Sides:
-    """What a look at both logs says; `runs` tell which of the target's records the source lacks."""
+def sides(here: LogEnds, there: LogEnds, runs: Sequence[Run] = ()) -> Sides:
+    """What both logs hold; `runs` tell which of the target's records the source lacks."""
     kept = lost_at(runs, here.log_start, there)
-    only_there = None if kept is None else Span(there.log_start, min(kept))
     return Sides(
-        source=source,
-        target=target,
         here=Span(here.log_start, here.log_end),
         there=Span(there.log_start, there.log_end),
-        only_there=only_there,
+        only_there=None if kept is None else Span(there.log_start, min(kept)),
     )
 
 
@@ -91,152 +79,173 @@ def lost_at(runs: Sequence[Run], upstream: int, there: LogEnds) -> Span | None:
     return Span(max(there.log_start, min(reached, behind)), there.log_end)
 
 
-def export(side: str, tp: TopicPartition, span: Span | None = None) -> str:
-    """The command that saves these records; without a span all that the log holds."""
-    bounds = "" if span is None else f"--from {span.first} --to {span.next} "
-    return (
-        f"twinlog export FILE {_FLOW}--side {side} --topic {tp.topic} --partition {tp.partition} "
-        f"{bounds}--output {side}-{tp}.jsonl"
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Why a partition stops, where people have to decide what becomes of records."""
 
-
-def with_flow(message: str, flow: str, *, is_shared: bool = False) -> str:
-    """The message, with the flow in its commands. `is_shared`: its topics keep their names, so that
-    the target topic is an application's as well, and nobody is told to delete it.
+    code: str
+    what: str
+    """What was found, and where; one clause."""
+    source: TopicPartition | None = None
+    target: TopicPartition | None = None
+    span: Span | None = None
+    """Offsets of the records in question, where they are known: of the target, but for
+    SOURCE_TRUNCATED and SOURCE_STALLED.
     """
-    text = message.replace(_FLOW, f"--flow '{flow}' ")
-    return _DELETION.sub(_NO_DELETION, text) if is_shared else text
+    held: Sides | None = None
+
+    def worded(self, flow: str = "", *, is_shared: bool = False) -> str:
+        """The message. Without a flow its commands fit a file with one. `is_shared`: the topics
+        keep their names, so that the target topic is an application's as well, and nobody is told
+        to delete it.
+        """
+        held = "" if self.held is None else f"; {self.held}"
+        return _WORDS[self.code].format(
+            what=f"{self.what}{held}",
+            export={SOURCE: self._export(SOURCE, flow), TARGET: self._export(TARGET, flow)},
+            copy_anew=self._copy_anew(flow, is_shared=is_shared),
+        )
+
+    def error(self, fate: Fate = Fate.FATAL) -> PartitionError:
+        """For whoever raises it; the driver words it again, with the flow."""
+        error = PartitionError(self.worded(), code=self.code, fate=fate)
+        error.finding = self
+        return error
+
+    def in_flow(self, flow: str, *, is_shared: bool = False) -> PartitionError:
+        """For whoever knows the flow."""
+        return PartitionError(self.worded(flow, is_shared=is_shared), code=self.code)
+
+    def _export(self, side: str, flow: str) -> str:
+        """The command that saves these records; without a span all that the log holds."""
+        tp = self.source if side == SOURCE else self.target
+        if tp is None:
+            return ""
+        bounds = ""
+        if self.span is not None and side == TARGET:
+            bounds = f"--from {self.span.first} --to {self.span.next} "
+        of_flow = f"--flow '{flow}' " if flow else ""
+        return (
+            f"twinlog export FILE {of_flow}--side {side} --topic {tp.topic} "
+            f"--partition {tp.partition} {bounds}--output {side}-{tp}.jsonl"
+        )
+
+    def _copy_anew(self, flow: str, *, is_shared: bool) -> str:
+        """How the copy is made anew: save, then delete."""
+        if self.target is None:
+            return ""
+        topic, export = self.target.topic, self._export(TARGET, flow)
+        if is_shared:
+            return (
+                f"save what only the target may hold: {export}; {topic} is the application's topic "
+                "as well, so do not delete it for this: leave it out of the flow with "
+                "topics.exclude, or decide with its owners which side is right"
+            )
+        return (
+            f"save what only the target may hold: {export}; only then, and after the same for its "
+            f"other partitions, delete the target topic {topic} to copy it anew"
+        )
 
 
-def copy_anew(target: TopicPartition, span: Span | None = None) -> str:
-    """How the copy is made anew: save, then delete."""
-    return (
-        f"save what only the target may hold: {export(TARGET, target, span)}; only then, and after "
-        f"the same for its other partitions, delete the target topic {target.topic} to copy it anew"
-    )
+_WORDS: Final = {
+    # records are missing on the target
+    "GAP_WRITTEN": (
+        "{what}; look at the target's brokers. What is missing may be restored by hand from the "
+        "source: {export[source]}. To copy all of it instead, {copy_anew}"
+    ),
+    "TARGET_TRUNCATED": (
+        "{what}; look at the target's brokers: a replica that is down may have the records. If "
+        "they are lost, {copy_anew}"
+    ),
+    "POSITION_REGRESSED": (
+        "{what}; look at the target's brokers: another replica may have them, and once it leads "
+        "the copy resumes by itself. If they are lost, {copy_anew}"
+    ),
+    # the target holds what is not ours
+    "EXTRA_RECORDS": (
+        "{what}; find the other producer and stop it. What it wrote is on the target only: "
+        "{copy_anew}"
+    ),
+    "FOREIGN_DATA": (
+        "{what}; mirror under another name (replication.policy.separator), or {copy_anew}"
+    ),
+    "MM2_PLACE_UNKNOWN": (
+        "{what}; find out who wrote to it. To copy it without what MirrorMaker 2 has copied, "
+        "{copy_anew}"
+    ),
+    "DIVERGED": "{what}; {copy_anew}",
+    # the source is another one, or lost records
+    "SOURCE_RECREATED": "{what}. To mirror it, {copy_anew}",
+    "SOURCE_DIVERGED": (
+        "{what}. Decide which side is right. The target has the only copy of what the source lost: "
+        "{copy_anew}"
+    ),
+    "SOURCE_TRUNCATED": (
+        "{what}, so neither side has them; to resume behind them set twinlog.source.loss=accept"
+    ),
+    "SOURCE_STALLED": (
+        "{what}. If neither can be, save what is readable behind it ({export[source]} --from "
+        "OFFSET), and only then delete the records up to there, with twinlog.source.loss=accept"
+    ),
+    # the topic or the map is another one
+    "PARTITIONS_DIFFER": "{what}; give back the old number; or {copy_anew}",
+    "MAP_MISSING": "{what}, and {copy_anew}",
+    "TARGET_RECREATED": (
+        "{what}. Save them ({export[target]}) and compare them with the source; then take them "
+        "away with kafka-delete-records.sh: the copy begins anew behind them"
+    ),
+}
 
 
-_DELETION: Final = re.compile(
-    r"only then, and after the same for its other partitions, \w+ the target topic (\S+) to copy "
-    "it anew"
-)
-_NO_DELETION: Final = (
-    r"\1 is the application's topic as well, so do not delete it for this: leave it out of the "
-    "flow with topics.exclude, or decide with its owners which side is right"
-)
-
-
-def _known(held: Sides | None) -> str:
-    return "" if held is None else f"; {held}"
-
-
-# -- records are missing on the target ---------------------------------------------------------
-
-
-def gap_written(
-    what: str, source: TopicPartition, target: TopicPartition, held: Sides | None = None
-) -> str:
-    """`what` names the records that the target lacks."""
-    return (
-        f"{what}{_known(held)}; look at the target's brokers. What is missing may be restored by "
-        f"hand from the source: {export(SOURCE, source)}. To copy all of it instead, "
-        f"{copy_anew(target)}"
-    )
-
-
-def target_truncated(what: str, target: TopicPartition, held: Sides | None = None) -> str:
-    return (
-        f"{what}{_known(held)}; look at the target's brokers: a replica that is down may have the "
-        f"records. If they are lost, {copy_anew(target)}"
-    )
-
-
-def position_regressed(what: str, target: TopicPartition, held: Sides | None = None) -> str:
-    return (
-        f"{what}{_known(held)}; look at the target's brokers: another replica may have them, and "
-        f"once it leads the copy resumes by itself. If they are lost, {copy_anew(target)}"
-    )
-
-
-# -- the target holds what is not ours ---------------------------------------------------------
-
-
-def extra_records(
-    what: str, target: TopicPartition, span: Span | None = None, held: Sides | None = None
-) -> str:
-    """`span`: the foreign records, where that is known."""
-    return (
-        f"{what}{_known(held)}; find the other producer and stop it. What it wrote is on the "
-        f"target only: {copy_anew(target, span)}"
-    )
-
-
-def foreign_data(target: TopicPartition, holds: Span) -> str:
-    return (
+def foreign_data(target: TopicPartition, holds: Span) -> Finding:
+    what = (
         f"{target}: the topic already holds records {holds} that this flow did not write, and that "
-        "may be nowhere else; mirror under another name (replication.policy.separator), or "
-        f"{copy_anew(target, holds)}"
+        "may be nowhere else"
     )
+    return Finding(code="FOREIGN_DATA", what=what, target=target, span=holds)
 
 
-def mm2_place_unknown(what: str, target: TopicPartition) -> str:
-    return (
-        f"{what}; find out who wrote to it. To copy it without what MirrorMaker 2 has copied, "
-        f"{copy_anew(target)}"
-    )
-
-
-# -- the source is another one -----------------------------------------------------------------
-
-
-def source_recreated(source: TopicPartition, target: TopicPartition, holds: Span) -> str:
-    return (
+def source_recreated(source: TopicPartition, target: TopicPartition, holds: Span) -> Finding:
+    what = (
         f"{source}: the source topic was deleted and created again; {target} still holds records "
         f"{holds} of the old one, and is the only copy of them; no partition of the new one is "
-        "copied until then. To mirror it, "
-        f"{copy_anew(target, holds)}"
+        "copied until then"
     )
+    return Finding(code="SOURCE_RECREATED", what=what, source=source, target=target, span=holds)
 
 
-def source_diverged(what: str, target: TopicPartition, span: Span | None = None) -> str:
-    """`span`: target offsets of what the source has lost, where they are known."""
-    return (
-        f"{what}. Decide which side is right. The target has the only copy of what the source "
-        f"lost: {copy_anew(target, span)}"
-    )
+def source_truncated(source: TopicPartition, lost: Span) -> Finding:
+    what = f"{source}: the source deleted upstream offsets {lost} before they were copied"
+    return Finding(code="SOURCE_TRUNCATED", what=what, source=source, span=lost)
 
 
-def source_truncated(source: TopicPartition, lost: Span) -> str:
-    return (
-        f"{source}: the source deleted upstream offsets {lost} before they were copied, so neither "
-        "side has them; to go on behind them set twinlog.source.loss=accept"
-    )
-
-
-def source_stalled(what: str, source: TopicPartition, leader: str, *, is_tiered: bool) -> str:
-    """`is_tiered`: remote storage may have the records, so they are not lost."""
-    if is_tiered:
-        return (
-            f"{what}. If the topic has remote storage (remote.storage.enable), raise "
-            "remote.fetch.max.wait.ms of the source's brokers: a tier that is slower is answered "
-            "like this, and the copy resumes by itself. Else a segment is damaged: look at it with "
-            f"kafka-dump-log.sh on {leader}; then mend it or let another replica lead"
-        )
-    return (
+def source_stalled(what: str, source: TopicPartition, leader: str) -> Finding:
+    """A segment that is damaged on the leader's disk."""
+    what = (
         f"{what}: look at that segment with kafka-dump-log.sh on {leader}; then mend it or let "
-        "another replica lead. If neither can be, save what is readable behind it "
-        f"({export(SOURCE, source)} --from OFFSET), and only then delete the records up to there, "
-        "with twinlog.source.loss=accept"
+        "another replica lead"
+    )
+    return Finding(code="SOURCE_STALLED", what=what, source=source)
+
+
+def tier_stalled(what: str, leader: str) -> PartitionError:
+    """Remote storage may have the records, so they are not lost."""
+    return PartitionError(
+        f"{what}. If the topic has remote storage (remote.storage.enable), raise "
+        "remote.fetch.max.wait.ms of the source's brokers: a tier that is slower is answered "
+        "like this, and the copy resumes by itself. Else a segment is damaged: look at it with "
+        f"kafka-dump-log.sh on {leader}; then mend it or let another replica lead",
+        code="SOURCE_STALLED",
     )
 
 
-def diverged(
-    what: str, target: TopicPartition, span: Span | None = None, held: Sides | None = None
-) -> str:
-    return f"{what}{_known(held)}; {copy_anew(target, span)}"
-
-
-# -- the flow as a whole -----------------------------------------------------------------------
+def partitions_differ(source: TopicPartition, target: TopicPartition, before: str) -> Finding:
+    what = (
+        f"{source}: its copy began when the topic {before}; the number of partitions of "
+        f"{target.topic} or of its source has changed since, and a copy that has begun cannot be "
+        "placed anew"
+    )
+    return Finding(code="PARTITIONS_DIFFER", what=what, source=source, target=target)
 
 
 def cluster_changed(flow: str, alias: str, before: str, now: str) -> str:
@@ -248,12 +257,4 @@ def cluster_changed(flow: str, alias: str, before: str, now: str) -> str:
         f"save each of their partitions (twinlog export FILE --flow '{flow}' --side target --topic "
         "TOPIC --partition PARTITION --output TOPIC.jsonl), and only then delete the remote topics "
         "and the offset map topic"
-    )
-
-
-def partitions_differ(source: TopicPartition, target: TopicPartition, before: str) -> str:
-    return (
-        f"{source}: its copy began when the topic {before}; the number of partitions of "
-        f"{target.topic} or of its source has changed since, and a copy that has begun cannot be "
-        f"placed anew; give back the old number; or {copy_anew(target)}"
     )

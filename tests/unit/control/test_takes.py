@@ -39,7 +39,7 @@ def test_who_is_refused_does_not_begin_and_says_why() -> None:
     free, refused, passing = partition(), partition(), partition()
     refused.plan = replace(refused.plan, refusal=REFUSAL)
     passing.plan = replace(passing.plan, refusal=replace(REFUSAL, is_retriable=True))
-    assert may_begin([free, refused, passing], {}) == [free]
+    assert may_begin([free, refused, passing], {}, "A->B") == [free]
     assert [one.placement for one in (refused, passing)] == [Placement.FAILED, Placement.PENDING]
     assert [one.plan.may_pass for one in (free, refused, passing)] == [False, False, True]
     assert refused.failure is not None
@@ -51,7 +51,7 @@ def test_a_row_of_the_map_counts_more_than_a_refusal_that_is_older() -> None:
     one.plan = replace(one.plan, refusal=REFUSAL)
     key = PartitionKey(one.plan.source_topic_id, one.plan.target_topic_id, 0)
     row = ChunkRow(key=key, term=Term(1, -1), chunk=0, topic="orders", runs=(Run(0, 7, 7),))
-    assert may_begin([one], fold([row])) == [one]
+    assert may_begin([one], fold([row]), "A->B") == [one]
 
 
 @pytest.mark.parametrize("start", [LATEST, StartAt(StartKind.TIMESTAMP, 1_793_491_200_000)])

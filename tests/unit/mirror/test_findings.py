@@ -2,29 +2,74 @@
 
 from __future__ import annotations
 
-from twinlog.mirror import findings
+import pytest
+
+from twinlog.channel.codec import MessageCodec
+from twinlog.errors import PartitionError
+from twinlog.lane.messages import Troubled
+from twinlog.lane.reporting import given_back
+from twinlog.mirror.findings import Finding, Span, foreign_data, sides, source_recreated
+from twinlog.mirror.ports import LogEnds
 from twinlog.model import TopicPartition
 
-TARGET = TopicPartition("orders", 0)
+SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("orders", 0)
+
+
+def of(code: str, what: str) -> Finding:
+    return Finding(code=code, what=what, source=SOURCE, target=TARGET)
+
+
 SAID = (
-    findings.gap_written("5 records are missing", TARGET, TARGET),
-    findings.target_truncated("its end is gone", TARGET),
-    findings.foreign_data(TARGET, findings.Span(3, 9)),
-    findings.mm2_place_unknown("its place is not known", TARGET),
-    findings.source_recreated(TARGET, TARGET, findings.Span(0, 9)),
-    findings.copy_anew(TARGET),
+    of("GAP_WRITTEN", "5 records are missing"),
+    of("TARGET_TRUNCATED", "its end is gone"),
+    foreign_data(TARGET, Span(3, 9)),
+    of("MM2_PLACE_UNKNOWN", "its place is not known"),
+    source_recreated(SOURCE, TARGET, Span(0, 9)),
+    of("DIVERGED", "they differ"),
+    of("PARTITIONS_DIFFER", "there were 3"),
+    of("MAP_MISSING", "its rows are gone"),
 )
 
 
-def test_a_copy_of_ours_alone_is_saved_and_then_deleted() -> None:
-    for message in SAID:
-        text = findings.with_flow(message, "A->B")
-        assert text.index("twinlog export FILE --flow 'A->B' ") < text.index("delete the target")
+@pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
+def test_a_copy_of_ours_alone_is_saved_and_then_deleted(finding: Finding) -> None:
+    text = finding.worded("A->B")
+    assert text.index("twinlog export FILE --flow 'A->B' ") < text.index("delete the target")
 
 
-def test_nobody_is_told_to_delete_a_topic_that_an_application_has_as_well() -> None:
-    for message in SAID:
-        text = findings.with_flow(message, "A->B", is_shared=True)
-        assert "delete the target topic" not in text
-        assert "orders is the application's topic as well, so do not delete it" in text
-        assert "topics.exclude" in text
+@pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
+def test_nobody_is_told_to_delete_a_topic_that_an_application_has_as_well(finding: Finding) -> None:
+    text = finding.worded("A->B", is_shared=True)
+    assert "delete the target topic" not in text
+    assert "orders is the application's topic as well, so do not delete it" in text
+    assert "topics.exclude" in text
+
+
+@pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
+def test_where_the_flow_is_not_known_the_commands_name_none(finding: Finding) -> None:
+    error = finding.error()
+    assert "twinlog export FILE --side " in error.message
+    assert "--flow" not in error.message
+    assert "{" not in error.message
+
+
+def test_a_finding_goes_from_a_lane_to_the_driver_as_a_value() -> None:
+    here = LogEnds(log_start=5, log_end=9, high_watermark=9, leader_epoch=1)
+    held = sides(here, here)
+    found = Finding(
+        code="EXTRA_RECORDS", what="{7} of others", target=TARGET, span=Span(3, 9), held=held
+    )
+    codec = MessageCodec([Troubled])
+    arrived = codec.decode(codec.encode(given_back(SOURCE, found.error(), None, 0)))
+    assert arrived.finding == found
+    worded = arrived.worded("A->B", is_shared=False)
+    assert worded.message == found.worded("A->B")
+    assert "{7} of others; the source holds upstream offsets [5, 9)" in worded.message
+    assert "--flow 'A->B' --side target --topic orders --partition 0 --from 3 --to 9" in (
+        worded.message
+    )
+
+
+def test_a_trouble_without_a_decision_keeps_its_words() -> None:
+    trouble = given_back(SOURCE, PartitionError("no leader", code="NO_LEADER"), None, 7)
+    assert trouble.worded("A->B", is_shared=True) == trouble

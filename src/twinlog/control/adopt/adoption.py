@@ -34,7 +34,7 @@ from twinlog.control.adopt.mm2_positions import Positions, read_positions
 from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
 from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.findings import mm2_place_unknown, with_flow
+from twinlog.mirror.findings import Finding
 from twinlog.mirror.map.mm2_offsets import Pair, kept
 from twinlog.mirror.map.offset_map import (
     ChunkRow,
@@ -349,12 +349,7 @@ class Adopter:
                 f"{plan.target}: has records, none of which can be read, and MirrorMaker 2 noted "
                 f"no position of {plan.source}"
             )
-            raise PartitionError(
-                with_flow(
-                    mm2_place_unknown(what, plan.target), self.flow, is_shared=self.is_shared
-                ),
-                code="MM2_PLACE_UNKNOWN",
-            )
+            raise self._unknown(what, plan)
         return Adopted(
             plan=plan,
             upstream=upstream,
@@ -415,10 +410,11 @@ class Adopter:
             f"behind {max(noted, log_start)}, so it is not known where the copy goes on: somebody "
             "else wrote to it, or the source's log was written anew"
         )
-        raise PartitionError(
-            with_flow(mm2_place_unknown(what, plan.target), self.flow, is_shared=self.is_shared),
-            code="MM2_PLACE_UNKNOWN",
-        )
+        raise self._unknown(what, plan)
+
+    def _unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
+        finding = Finding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
+        return finding.in_flow(self.flow, is_shared=self.is_shared)
 
     def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:
         isolation = Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED

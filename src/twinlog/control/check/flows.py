@@ -20,8 +20,8 @@ from twinlog.control.check.starts import TopicBegin, topic_begins
 from twinlog.control.check.syncs import check_syncs
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.groups.group_rights import group_notes
-from twinlog.errors import PartitionError, TwinlogError, Unauthorized
-from twinlog.mirror.findings import Span, foreign_data, with_flow
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import PROBE_TOPIC, STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.generations import Claim, winning_claims
@@ -311,16 +311,8 @@ class _Look:
                 if isinstance(error, TwinlogError):
                     self._problem(error, tp.topic)
             elif end.end_offset > start.offset:
-                self._problem(
-                    PartitionError(
-                        with_flow(
-                            foreign_data(remote, Span(start.offset, end.end_offset)),
-                            str(self._flow.flow),
-                        ),
-                        code="FOREIGN_DATA",
-                    ),
-                    tp.topic,
-                )
+                found = foreign_data(remote, Span(start.offset, end.end_offset))
+                self._problem(found.in_flow(str(self._flow.flow)), tp.topic)
 
     def _key(self, tp: TopicPartition, remote: TopicPartition) -> PartitionKey:
         return PartitionKey(

@@ -51,7 +51,6 @@ from twinlog.lane.messages import (
     Troubled,
     Work,
 )
-from twinlog.mirror.findings import with_flow
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import FlowIntents
@@ -331,7 +330,7 @@ class FlowRun:
                 unmapped(partition, error)
             elif not put_off(partition, maps, self._start_of(partition.plan)):
                 cold.append(partition)
-        self._give(may_begin(cold, maps), current, maps)
+        self._give(may_begin(cold, maps, self.name), current, maps)
         self.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
 
     def _start_of(self, plan: PartitionPlan) -> StartAt:
@@ -399,7 +398,9 @@ class FlowRun:
                     self._on_released(lane, one)
                 self._assign(self.clock.monotonic())
             case Troubled():
-                self._on_troubled(lane, message)
+                self._on_troubled(
+                    lane, message.worded(self.name, is_shared=not self.work.is_ours_alone)
+                )
             case _:
                 self._log.warning("unexpected message: %s", message)
 
@@ -464,8 +465,7 @@ class FlowRun:
 
     def _tell(self, trouble: Troubled, then: str = "") -> None:
         tp, code = trouble.source, trouble.code
-        text = with_flow(trouble.message, self.name, is_shared=not self.work.is_ours_alone)
-        self._log.info("%s [%s]%s", text, code, then, partition=tp, code=code)
+        self._log.info("%s [%s]%s", trouble.message, code, then, partition=tp, code=code)
 
     def on_gone(self, lane: Lane) -> None:
         """The lane's channel ended."""

@@ -17,7 +17,6 @@ from twinlog.control.risk.loss import excess, loss_ms_of, loss_of, loss_records_
 from twinlog.control.risk.retention import outlook_of, warnings
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.state_since import FlowSince
-from twinlog.mirror.findings import with_flow
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
 from twinlog.survey.discovery import TopicProblem
 
@@ -155,7 +154,7 @@ def flow_snapshot(
     away = next((lane.degraded for lane in lanes if lane.degraded), "")
     reason = (away if trouble is None else trouble.reason) or flow.holds_back
     parts = tuple(
-        _with_flow(_with_pause(partition_snapshot(p, now_ms, limits), flow.intents), flow)
+        _with_pause(partition_snapshot(p, now_ms, limits), flow.intents)
         for p in sorted(flow.partitions.values(), key=lambda p: p.plan.source)
     ) + tuple(problem_snapshots(problems, since, now_ms))
     if trouble is not None and flow.is_stopping:
@@ -200,14 +199,6 @@ def _with_pause(part: PartitionSnapshot, intents: FlowIntents) -> PartitionSnaps
     if part.state is not PartitionState.PAUSED or part.code:
         return part
     return replace(part, message=_paused(intents.get(IntentKind.PAUSE, part.topic)))
-
-
-def _with_flow(part: PartitionSnapshot, flow: FlowRun) -> PartitionSnapshot:
-    """Commands that its message names are complete, and fit the kind of its topic."""
-    if not part.message:
-        return part
-    is_shared = not flow.work.is_ours_alone
-    return replace(part, message=with_flow(part.message, flow.name, is_shared=is_shared))
 
 
 def kept_rows(

@@ -7,7 +7,7 @@ from typing import Final
 
 from twinlog.control.lanes.partitions import Partition
 from twinlog.lane.messages import Fan, FanBranch, Take, TakePartition
-from twinlog.mirror.findings import partitions_differ
+from twinlog.mirror.findings import Finding, partitions_differ
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.runs import ORDINAL, following
 from twinlog.mirror.plan import PartitionPlan
@@ -108,14 +108,14 @@ def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
     return True
 
 
-def may_begin(partitions: Iterable[Partition], maps: Maps) -> list[Partition]:
+def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Partition]:
     """Those that have a row, or whose plan lets them begin without; the others say why they cannot.
 
     A row is ours from its first moment on, whatever a plan says that is older.
     """
     rows = {key[:3] for key, known in maps.items() if known.runs}
     out = []
-    for partition in placed_as_before(partitions, maps):
+    for partition in placed_as_before(partitions, maps, flow):
         refusal = partition.plan.refusal
         if refusal is None or _key(partition.plan)[:3] in rows:
             out.append(partition)
@@ -125,7 +125,7 @@ def may_begin(partitions: Iterable[Partition], maps: Maps) -> list[Partition]:
     return out
 
 
-def placed_as_before(partitions: Iterable[Partition], maps: Maps) -> list[Partition]:
+def placed_as_before(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Partition]:
     """Those whose topic is still placed as when its copy began; the others stop.
 
     Among another number of target partitions the same key goes elsewhere. Records of one key would
@@ -143,11 +143,13 @@ def placed_as_before(partitions: Iterable[Partition], maps: Maps) -> list[Partit
         if not other:
             out.append(partition)
             continue
-        partition.troubled("PARTITIONS_DIFFER", _moved(plan, max(other)), retriable=False)
+        moved = _moved(plan, max(other))
+        message = moved.worded(flow, is_shared=partition.is_shared)
+        partition.troubled(moved.code, message, retriable=False)
     return out
 
 
-def _moved(plan: PartitionPlan, began: int) -> str:
+def _moved(plan: PartitionPlan, began: int) -> Finding:
     before = f"placed by key among {began} target partitions" if began else "kept its partitions"
     return partitions_differ(plan.source, plan.target, before)
 

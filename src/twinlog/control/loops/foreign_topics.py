@@ -16,8 +16,8 @@ from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
-from twinlog.errors import PartitionError, TwinlogError, Unauthorized
-from twinlog.mirror.findings import Span, foreign_data, with_flow
+from twinlog.errors import TwinlogError, Unauthorized
+from twinlog.mirror.findings import Span, foreign_data
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import producers_of
@@ -66,8 +66,8 @@ def foreign_topics(
     out: dict[str, TwinlogError] = {}
     for tp in others:
         if there.topics[tp.topic].topic_id not in mapped:
-            said = with_flow(foreign_data(tp, spans[tp]), str(flow.flow))
-            out.setdefault(unknown[tp.topic], PartitionError(said, code="FOREIGN_DATA"))
+            finding = foreign_data(tp, spans[tp])
+            out.setdefault(unknown[tp.topic], finding.in_flow(str(flow.flow)))
     for tp, error in unread.items():
         if there.topics[tp.topic].topic_id not in mapped:
             out.setdefault(unknown[tp.topic], error)

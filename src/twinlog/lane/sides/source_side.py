@@ -24,7 +24,6 @@ from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.near_replicas import NO_REPLICA, NearReplicas
 from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_broker import SourceBroker
-from twinlog.mirror import findings
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.refusals import unreadable
 from twinlog.mirror.start.divergence import source_diverged
@@ -407,13 +406,11 @@ class SourceSide:
         epoch, end = diverging
         position = state.copy.intake.position
         return source_diverged(
-            findings.source_diverged(
-                f"{state.copy.source}: the source's log was truncated and written anew: epoch "
-                f"{epoch} ends at {end} there, but records up to {position} were copied; the "
-                f"target holds upstream records [{end}, {position}) that the source lost",
-                state.copy.parts[0].target,
-            ),
-            (end, position),
+            f"{state.copy.source}: the source's log was truncated and written anew: epoch "
+            f"{epoch} ends at {end} there, but records up to {position} were copied; the "
+            f"target holds upstream records [{end}, {position}) that the source lost",
+            state.copy.parts[0].target,
+            lost=(end, position),
         )
 
     def on_disconnected(self, node: int) -> None:

@@ -49,7 +49,7 @@ from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.source_side import Asked, SourceSide
 from twinlog.lane.watches.compaction import may_be_tiered, may_lack_offsets
-from twinlog.mirror.findings import source_stalled
+from twinlog.mirror.findings import source_stalled, tier_stalled
 from twinlog.model import TopicPartition
 from twinlog.wire.record_batch import read_headers
 
@@ -135,10 +135,10 @@ class StallWatch:
         leader = self.side.leaders.get(tp)
         where = "its leader" if leader is None else f"its leader, node {leader.node}"
         found = f"{tp}: from upstream offset {stalled.position} the source answers nothing, though"
-        text = source_stalled(
-            f"{found} its log ends at {stalled.end}", tp, where, is_tiered=stalled.is_tiered
-        )
-        return PartitionError(text, code="SOURCE_STALLED")
+        what = f"{found} its log ends at {stalled.end}"
+        if stalled.is_tiered:
+            return tier_stalled(what, where)
+        return source_stalled(what, tp, where).error()
 
     # -- in the background -----------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import OutBatch
-from twinlog.mirror.findings import Span, extra_records, gap_written
+from twinlog.mirror.findings import Finding, Span
 from twinlog.mirror.map.offset_map import Run, upstream_range
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
@@ -133,27 +133,23 @@ def gap(
     runs: Sequence[Run],
 ) -> PartitionError:
     """So many records are missing before a batch that should lie at `begin`."""
-    text = gap_written(
+    what = (
         f"{target} at ordinal {batch.ordinal}: {missing} records are missing before the batch just "
         f"appended: target offsets {Span(begin - missing, begin)} hold later records; upstream "
         f"records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} are not on "
-        "the target",
-        source,
-        target,
+        "the target"
     )
-    return PartitionError(text, code="GAP_WRITTEN")
+    return Finding(code="GAP_WRITTEN", what=what, source=source, target=target).error()
 
 
 def foreign(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> PartitionError:
     """Somebody else's records lie where a batch should be."""
     span = Span(begin, begin + count)
-    text = extra_records(
+    what = (
         f"{target} at ordinal {batch.ordinal}: {count} records that this flow did not write lie at "
-        f"target offsets {span}",
-        target,
-        span,
+        f"target offsets {span}"
     )
-    return PartitionError(text, code="EXTRA_RECORDS")
+    return Finding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
 
 
 def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:

@@ -76,9 +76,13 @@ def find_parting(logs: Logs) -> Parting:
     return Parting(upstream, logs.k + low, rewritten)
 
 
-def source_diverged(message: str, lost: tuple[int, int]) -> PartitionError:
-    """The source lost [first, next) of what was copied."""
-    error = PartitionError(message, code="SOURCE_DIVERGED")
+def source_diverged(
+    what: str, target: TopicPartition, span: findings.Span | None = None, *, lost: tuple[int, int]
+) -> PartitionError:
+    """The source lost [first, next) of what was copied; `span`: where the target has it, where that
+    is known.
+    """
+    error = findings.Finding(code="SOURCE_DIVERGED", what=what, target=target, span=span).error()
     error.lost = lost
     return error
 
@@ -91,12 +95,14 @@ def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> Partition
     the source. A new target topic begins anew; a new generation looks afresh.
     """
     first, following = lost
-    return source_diverged(
+    error = PartitionError(
         f"{source}: the source's log was cut at {first} and written anew: upstream records "
         f"[{first}, {following}) were copied, and whether the source has others there now cannot "
         "be seen any more; the target still holds what was copied",
-        lost,
+        code="SOURCE_DIVERGED",
     )
+    error.lost = lost
+    return error
 
 
 def diverged(
@@ -112,21 +118,19 @@ def diverged(
     copied = f"upstream records [{parting.upstream}, {upstream})"
     if parting.was_rewritten:
         return source_diverged(
-            findings.source_diverged(
-                f"{source}: the source's log was cut at {parting.upstream} and written anew: "
-                f"{copied} were copied, the source has others there now; {target} still holds the "
-                f"old ones at {held}",
-                target,
-                findings.Span(parting.downstream, downstream),
-            ),
-            (parting.upstream, upstream),
-        )
-    return PartitionError(
-        findings.diverged(
-            f"{target}: {held} do not hold {copied} of {source}, as the offset map says, and no "
-            "other place near by fits",
+            f"{source}: the source's log was cut at {parting.upstream} and written anew: "
+            f"{copied} were copied, the source has others there now; {target} still holds the "
+            f"old ones at {held}",
             target,
             findings.Span(parting.downstream, downstream),
-        ),
+            lost=(parting.upstream, upstream),
+        )
+    return findings.Finding(
         code="DIVERGED",
-    )
+        what=(
+            f"{target}: {held} do not hold {copied} of {source}, as the offset map says, and no "
+            "other place near by fits"
+        ),
+        target=target,
+        span=findings.Span(parting.downstream, downstream),
+    ).error()

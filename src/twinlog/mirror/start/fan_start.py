@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from twinlog.errors import CorruptData, PartitionError
+from twinlog.errors import CorruptData
 from twinlog.mirror.copy.fan_out import is_record, next_upstream
 from twinlog.mirror.copy.partitioner import partition_of
-from twinlog.mirror.findings import diverged
+from twinlog.mirror.findings import Finding
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
@@ -134,13 +134,13 @@ class BranchLook(Look):
             ]
             if len(equal) == 1:
                 return equal[0] + 1
-        raise PartitionError(
-            diverged(
+        raise Finding(
+            code="DIVERGED",
+            what=(
                 f"{self.request.target}: which record of {self.request.source} our last one is, "
                 f"at offset {offset}, is not known: the offset map does not say it, nor is there "
-                "one record like it",
-                self.request.target,
-                held=self._sides(),
+                "one record like it"
             ),
-            code="DIVERGED",
-        )
+            target=self.request.target,
+            held=self._sides(),
+        ).error()

@@ -41,7 +41,7 @@ def check_is_new(logs: BothLogs, *, is_alone: bool, is_listed: bool) -> None:
         if _lacks_its_beginning(logs):
             raise _written_by_name(logs)
         holds = findings.Span(there.log_start, there.log_end)
-        raise PartitionError(findings.foreign_data(request.target, holds), code="FOREIGN_DATA")
+        raise findings.foreign_data(request.target, holds).error()
     if wrote and there.log_end > 0:
         raise _map_missing(logs, is_alone=is_alone)
 
@@ -85,13 +85,13 @@ def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
         "lost its end, or was not compacted for a while"
     )
     if is_alone and holds.is_empty:
-        text = (
+        what = (
             f"{what}. This flow wrote records up to offset {holds.next}, which the target has "
             f"deleted since, so where to resume in {source} is not known. Other partitions of its "
-            "topic may hold what is nowhere else. Say where to begin with twinlog.start, and "
-            f"{findings.copy_anew(target)}"
+            "topic may hold what is nowhere else. Say where to begin with twinlog.start"
         )
-    elif is_alone:
+        return findings.Finding(code="MAP_MISSING", what=what, target=target).error()
+    if is_alone:
         text = (
             f"{what}. The target holds {holds}, and where to resume in {source} is not known. Run "
             "twinlog offsets rebuild: it makes the rows anew, or says why it cannot"
@@ -132,15 +132,13 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
     for at, (record, _) in logs.around(logs.here.high_watermark).items():
         if records and same_record(record, records[-1], compare_timestamp=False):
             said = f"the last of them is upstream record {at}, which the source still has"
-    command = findings.export(findings.TARGET, target, holds)
-    return PartitionError(
+    what = (
         f"{target}: the target topic was deleted and created again while a batch for it was on its "
         f"way, and this broker knows topics by name only: records {holds} of the new topic are "
-        f"ours, and those before them are missing; {said}. Save them ({command}) and compare them "
-        "with the source; then take them away with kafka-delete-records.sh: the copy begins anew "
-        "behind them",
-        code="TARGET_RECREATED",
+        f"ours, and those before them are missing; {said}"
     )
+    finding = findings.Finding(code="TARGET_RECREATED", what=what, target=target, span=holds)
+    return finding.error()
 
 
 def former_targets(requests: Iterable[StartRequest]) -> set[TopicPartition]:
@@ -157,12 +155,8 @@ def check_former(one: StartRequest, ends: Mapping[TopicPartition, LogEnds], view
         )
         found = answer_of(ends, tp, view, missing)
         if found.log_end > found.log_start:
-            raise PartitionError(
-                findings.source_recreated(
-                    one.source, tp, findings.Span(found.log_start, found.log_end)
-                ),
-                code="SOURCE_RECREATED",
-            )
+            holds = findings.Span(found.log_start, found.log_end)
+            raise findings.source_recreated(one.source, tp, holds).error()
 
 
 def _former(one: StartRequest) -> list[TopicPartition]:

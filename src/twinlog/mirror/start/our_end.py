@@ -31,7 +31,7 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError
 from twinlog.mirror.copy.fan_out import is_record
-from twinlog.mirror.findings import Span, extra_records, gap_written, target_truncated
+from twinlog.mirror.findings import Finding, Span
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.request import StartRequest, StartRules
@@ -87,14 +87,14 @@ def find_end(
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
         raise truncated(request, lost, there)
     if expected < walk.ordinal:
-        raise PartitionError(
-            extra_records(
-                f"{request.target}: the broker remembers our records up to ordinal {expected}, "
-                f"the log holds {walk.ordinal}",
-                request.target,
-            ),
+        raise Finding(
             code="EXTRA_RECORDS",
-        )
+            what=(
+                f"{request.target}: the broker remembers our records up to ordinal {expected}, "
+                f"the log holds {walk.ordinal}"
+            ),
+            target=request.target,
+        ).error()
     return walk.end(expected)
 
 
@@ -166,25 +166,25 @@ class _Walk:
         request, ordinal = self.request, self.ordinal
         ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))
         if ahead < 0:
-            raise PartitionError(
-                extra_records(
-                    f"{request.target}: the batch at offset {header.base_offset} repeats records "
-                    "that are there before",
-                    request.target,
-                    Span(header.base_offset, header.next_offset),
-                ),
+            raise Finding(
                 code="EXTRA_RECORDS",
-            )
-        if ahead and self.is_whole:
-            raise PartitionError(
-                gap_written(
-                    f"{request.target}: {ahead} records of ours are missing before offset "
-                    f"{header.base_offset}",
-                    request.source,
-                    request.target,
+                what=(
+                    f"{request.target}: the batch at offset {header.base_offset} repeats records "
+                    "that are there before"
                 ),
+                target=request.target,
+                span=Span(header.base_offset, header.next_offset),
+            ).error()
+        if ahead and self.is_whole:
+            raise Finding(
                 code="GAP_WRITTEN",
-            )
+                what=(
+                    f"{request.target}: {ahead} records of ours are missing before offset "
+                    f"{header.base_offset}"
+                ),
+                source=request.source,
+                target=request.target,
+            ).error()
         if not self.request.is_branch:  # whose map knows single records
             self._jumps += self._jump(ordinal + ahead, header)
         self.ordinal = ordinal + ahead + header.last_offset_delta + 1
@@ -243,15 +243,15 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool]) -> None:
     if walk.ordinal != mark.ordinal:
         return
     if walk.begin > mark.downstream and _may_be_further(request, mark):
-        raise PartitionError(
-            target_truncated(
+        raise Finding(
+            code="TARGET_TRUNCATED",
+            what=(
                 f"{request.target}: the target deleted what was written behind offset "
                 f"{mark.downstream}, and does not remember how much of it was ours; it holds "
-                f"[{there.log_start}, {there.log_end})",
-                request.target,
+                f"[{there.log_start}, {there.log_end})"
             ),
-            code="TARGET_TRUNCATED",
-        )
+            target=request.target,
+        ).error()
     last = walk.last
     if last is None or request.may_lose_batches or mark.ordinal <= walk.first:
         return
@@ -284,14 +284,14 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
 
 def truncated(request: StartRequest, what: str, there: LogEnds) -> PartitionError:
     """The target lost the end of what we wrote: by its mark the copy had come further."""
-    return PartitionError(
-        target_truncated(
-            f"{request.target}: {what} are gone from the target's log, which ends at "
-            f"{there.log_end}",
-            request.target,
-        ),
+    return Finding(
         code="TARGET_TRUNCATED",
-    )
+        what=(
+            f"{request.target}: {what} are gone from the target's log, which ends at "
+            f"{there.log_end}"
+        ),
+        target=request.target,
+    ).error()
 
 
 def record_before(

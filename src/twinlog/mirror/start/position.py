@@ -100,15 +100,15 @@ class Look:
             self.logs = self._logs_to(self.there)
         ordinal = end - k
         if ordinal < 0 or run_at(runs, ordinal) is None:
-            raise PartitionError(
-                findings.target_truncated(
-                    f"{self.request.target}: the target's log ends at {end}, before the first "
-                    f"record of this copy ({runs[0].downstream}): the target lost its log",
-                    self.request.target,
-                    self._sides(),
-                ),
+            raise findings.Finding(
                 code="TARGET_TRUNCATED",
-            )
+                what=(
+                    f"{self.request.target}: the target's log ends at {end}, before the first "
+                    f"record of this copy ({runs[0].downstream}): the target lost its log"
+                ),
+                target=self.request.target,
+                held=self._sides(),
+            ).error()
         self._check_regress(ordinal)
         self._check_producer(ordinal, k)
         tail = self.logs.target_tail()
@@ -180,23 +180,23 @@ class Look:
 
     def _sides(self) -> findings.Sides:
         one = self.request
-        return findings.sides(one.source, one.target, self.here, self.there, one.runs)
+        return findings.sides(self.here, self.there, one.runs)
 
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
         if ordinal < acked and epoch == self.there.leader_epoch:
-            raise PartitionError(
-                findings.position_regressed(
+            raise findings.Finding(
+                code="POSITION_REGRESSED",
+                what=(
                     f"{self.request.target}: {acked - ordinal} records that were acknowledged are "
                     "gone from the end of the target's log though its leader did not change: "
                     f"upstream records "
                     f"{upstream_range(self.request.runs, ordinal, acked - ordinal)} of "
-                    f"{self.request.source}",
-                    self.request.target,
-                    self._sides(),
+                    f"{self.request.source}"
                 ),
-                code="POSITION_REGRESSED",
-            )
+                target=self.request.target,
+                held=self._sides(),
+            ).error()
 
     def _check_producer(self, ordinal: int, k: int) -> None:
         if self.producer is None or ordinal == 0:
@@ -214,15 +214,15 @@ class Look:
             if off := sequences_ahead(last.base_sequence, should):
                 raise self._k_broken(ordinal, k, off, "the last batch")
         elif last.producer_id not in self.rules.known_producers:
-            raise PartitionError(
-                findings.extra_records(
-                    f"{self.request.target}: the batch at offset {last.base_offset} was not "
-                    "written by this flow: somebody else produces to the target topic",
-                    self.request.target,
-                    held=self._sides(),
-                ),
+            raise findings.Finding(
                 code="EXTRA_RECORDS",
-            )
+                what=(
+                    f"{self.request.target}: the batch at offset {last.base_offset} was not "
+                    "written by this flow: somebody else produces to the target topic"
+                ),
+                target=self.request.target,
+                held=self._sides(),
+            ).error()
 
     def _k_broken(self, ordinal: int, k: int, off: int, witness: str) -> PartitionError:
         at = find_break(
@@ -243,25 +243,23 @@ class Look:
                     "are not on "
                     "the target"
                 )
-            return PartitionError(
-                findings.gap_written(
-                    f"{self.request.target}: {off} records are missing {where} ({said})",
-                    self.request.source,
-                    self.request.target,
-                    self._sides(),
-                ),
+            return findings.Finding(
                 code="GAP_WRITTEN",
-            )
-        where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
-        return PartitionError(
-            findings.extra_records(
-                f"{self.request.target}: {-off} records {where} were not written by this flow, or "
-                f"twice ({said})",
-                self.request.target,
+                what=(f"{self.request.target}: {off} records are missing {where} ({said})"),
+                source=self.request.source,
+                target=self.request.target,
                 held=self._sides(),
-            ),
+            ).error()
+        where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
+        return findings.Finding(
             code="EXTRA_RECORDS",
-        )
+            what=(
+                f"{self.request.target}: {-off} records {where} were not written by this flow, or "
+                f"twice ({said})"
+            ),
+            target=self.request.target,
+            held=self._sides(),
+        ).error()
 
     # -- a topic that others may write to
 
@@ -368,16 +366,16 @@ class Look:
             return self._last_elsewhere(ours, upstream, there)
         if same_record(here[0], there[0], compare_timestamp=there[1]):
             return Equal(ours.ordinal - 1, upstream, here[1])
-        raise PartitionError(
-            findings.diverged(
+        raise findings.Finding(
+            code="DIVERGED",
+            what=(
                 f"{self.request.target}: the record at offset {offset}, our last one, is not "
                 f"upstream record {upstream} of {self.request.source}, as the offset map says: the "
-                "source's log was written anew, or the target's",
-                self.request.target,
-                held=self._sides(),
+                "source's log was written anew, or the target's"
             ),
-            code="DIVERGED",
-        )
+            target=self.request.target,
+            held=self._sides(),
+        ).error()
 
     def _last_elsewhere(
         self, ours: OurEnd, upstream: int, there: tuple[Record, bool]
@@ -405,22 +403,17 @@ class Look:
     def _check_source(self, upstream: int) -> int:
         if upstream > self.here.log_end:
             raise source_diverged(
-                findings.source_diverged(
-                    f"{self.request.source}: the source's log ends at {self.here.log_end}, but "
-                    f"records up to {upstream} were copied: the source lost [{self.here.log_end}, "
-                    f"{upstream}), which the target still has",
-                    self.request.target,
-                    findings.lost_at(self.request.runs, self.here.log_end, self.there),
-                ),
-                (self.here.log_end, upstream),
+                f"{self.request.source}: the source's log ends at {self.here.log_end}, but "
+                f"records up to {upstream} were copied: the source lost [{self.here.log_end}, "
+                f"{upstream}), which the target still has",
+                self.request.target,
+                findings.lost_at(self.request.runs, self.here.log_end, self.there),
+                lost=(self.here.log_end, upstream),
             )
         if upstream < self.here.log_start:
             lost = findings.Span(upstream, self.here.log_start)
             if not self.request.accept_source_loss:
-                raise PartitionError(
-                    findings.source_truncated(self.request.source, lost),
-                    code="SOURCE_TRUNCATED",
-                )
+                raise findings.source_truncated(self.request.source, lost).error()
             self.lost = lost.first, lost.next
         return max(upstream, self.here.log_start)
 
