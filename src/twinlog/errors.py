@@ -26,8 +26,11 @@ worker errors).
 
 from __future__ import annotations
 
+from copy import copy
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
+
+from twinlog.model import TopicPartition
 
 
 class Fate(StrEnum):
@@ -48,9 +51,25 @@ class TwinlogError(Exception):
     """[first, next) of the upstream offsets that it is about, where these are known exactly and
     leaving them out would end it."""
 
-    def __init__(self, message: str, *, code: str | None = None, fate: Fate | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+    flow = ""
+    """The flow it is of, where that is known; the message begins with it."""
+    partition: TopicPartition | None = None
+    """The partition it is of, where it is of one."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        code: str | None = None,
+        fate: Fate | None = None,
+        flow: object = "",
+        partition: TopicPartition | None = None,
+    ) -> None:
+        self.what, self.flow = what, str(flow)
+        self.message = f"{flow}: {what}" if self.flow else what
+        super().__init__(self.message)
+        if partition is not None:
+            self.partition = partition
         if code is not None:
             self.code = code
         if fate is not None:
@@ -59,13 +78,23 @@ class TwinlogError(Exception):
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
 
+    def without_flow(self) -> Self:
+        """The same for whoever names the flow in front."""
+        if not self.flow:
+            return self
+        error = copy(self)
+        error.message, error.flow = self.what, ""
+        return error
+
     def __reduce__(self) -> tuple[Any, ...]:
         # keyword arguments are not in args: without this an unpickled error loses its code
-        return _rebuild, (type(self), self.message, self.code, self.fate)
+        return _again, (type(self), self.__dict__)
 
 
-def _rebuild(kind: type[TwinlogError], message: str, code: str, fate: Fate) -> TwinlogError:
-    return kind(message, code=code, fate=fate)
+def _again(kind: type[TwinlogError], state: dict[str, Any]) -> TwinlogError:
+    error = kind.__new__(kind, state["message"])
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(TwinlogError):
@@ -110,33 +139,9 @@ class ConfigError(TwinlogError):
     @property
     def each(self) -> tuple[ConfigError, ...]:
         """This error and the further ones, each for itself."""
-        alone = ConfigError(
-            self.what,
-            file=self.file,
-            line=self.line,
-            key=self.key,
-            code=self.code,
-            fate=self.fate,
-        )
-        alone.message = self.message  # it may have been said of a variable since
+        alone = copy(self)
+        alone.more, alone.warnings = (), ()
         return (alone, *self.more)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        where = {"file": self.file, "line": self.line, "key": self.key}
-        return _rebuild_config, (self.what, where, self.message, self.code, self.fate, self.more)
-
-
-def _rebuild_config(
-    what: str,
-    where: dict[str, Any],
-    message: str,
-    code: str,
-    fate: Fate,
-    more: tuple[ConfigError, ...],
-) -> ConfigError:
-    error = ConfigError(what, **where, code=code, fate=fate)
-    error.message, error.more = message, more
-    return error
 
 
 class EnvironmentMissing(TwinlogError):
@@ -193,13 +198,6 @@ class BrokerRefused(ClusterError):
         super().__init__(message, code=code, fate=fate)
         self.kafka_error = kafka_error
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_refused, (self.message, self.kafka_error, self.code, self.fate)
-
-
-def _rebuild_refused(message: str, kafka_error: int, code: str, fate: Fate) -> BrokerRefused:
-    return BrokerRefused(message, kafka_error=kafka_error, code=code, fate=fate)
-
 
 class Unsupported(ClusterError):
     """The broker does not offer an API or version that is needed."""
@@ -236,13 +234,6 @@ class RecordsLost(TwinlogError):
         super().__init__(message, code=code, fate=fate)
         self.lost = lost
         """[first, end) of the offsets that are missing."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_lost, (self.message, self.lost, self.code, self.fate)
-
-
-def _rebuild_lost(message: str, lost: tuple[int, int], code: str, fate: Fate) -> RecordsLost:
-    return RecordsLost(message, lost=lost, code=code, fate=fate)
 
 
 class PartitionError(TwinlogError):

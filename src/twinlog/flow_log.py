@@ -56,9 +56,12 @@ class FlowLog:
             return
         fields: dict[str, str | int] = {"flow": self._flow}
         if partition is not None:
-            fields |= {"topic": partition.topic, "partition": partition.partition}
+            fields |= partition._asdict()
+        errors = [value for value in values if isinstance(value, TwinlogError)]
+        if errors and errors[-1].partition is not None and partition is None:
+            fields |= errors[-1].partition._asdict()
         if code := code or code_among(values):
             fields["code"] = code
-        text = message % values if values else message
-        text = text.removeprefix(f"{self._flow}: ")  # an error may name it
+        shown = tuple(v.without_flow() if isinstance(v, TwinlogError) else v for v in values)
+        text = message % shown if shown else message
         self._log.log(level, "%s: %s", self._flow, text, extra=fields, exc_info=is_bug)

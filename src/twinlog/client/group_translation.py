@@ -82,8 +82,9 @@ class FlowTranslation:
         if found.to_offset is None:
             where = self._target.alias
             raise FlowError(
-                f"{self._config.flow}: {where} has no offset map of {tp}, so nothing of it was "
+                f"{where} has no offset map of {tp}, so nothing of it was "
                 "copied by Twinlog: look at the name (with --reverse it is the target's)",
+                flow=self._config.flow,
                 code="NOT_COPIED",
             )
         return found

@@ -125,8 +125,9 @@ class TopicRepair:
         status = leader_status(target, self._steering.flow)
         if status is None or not status.is_of(int(time.time() * 1000)):
             raise FlowError(
-                f"{self._steering.flow}: no mirror runs that tells which partitions stand still: "
+                "no mirror runs that tells which partitions stand still: "
                 "start one, with a twinlog.status.interval.seconds above 0; nothing was changed",
+                flow=self._steering.flow,
                 code="REPAIR_REFUSED",
             )
         standing = [

@@ -170,4 +170,6 @@ class RecordSkip:
         return poison.skip
 
     def _refused(self, why: str) -> FlowError:
-        return FlowError(f"{self._steering.flow}: {why}; nothing was changed", code="SKIP_REFUSED")
+        return FlowError(
+            f"{why}; nothing was changed", flow=self._steering.flow, code="SKIP_REFUSED"
+        )

@@ -246,15 +246,3 @@ def partitions_differ(source: TopicPartition, target: TopicPartition, before: st
         "placed anew"
     )
     return Finding(code="PARTITIONS_DIFFER", what=what, source=source, target=target)
-
-
-def cluster_changed(flow: str, alias: str, before: str, now: str) -> str:
-    """The state speaks of another source cluster."""
-    return (
-        f"{flow}: the state on the target was written for source cluster {before}, but {alias} is "
-        f"now {now}. Where the address is wrong, correct it. Where {alias} was rebuilt, the remote "
-        "topics are the only copy of what it held: keep them, and mirror under another alias; or "
-        f"save each of their partitions (twinlog export FILE --flow '{flow}' --side target --topic "
-        "TOPIC --partition PARTITION --output TOPIC.jsonl), and only then delete the remote topics "
-        "and the offset map topic"
-    )

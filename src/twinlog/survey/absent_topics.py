@@ -32,9 +32,10 @@ def absence(flow: FlowConfig, name: str) -> str:
 def not_copied(flow: FlowConfig, name: str) -> PartitionError:
     """Of `--once`, which waits for no topic."""
     return PartitionError(
-        f"{flow.flow}: topic {name} is not there on {flow.flow.source}, or our user may not "
+        f"topic {name} is not there on {flow.flow.source}, or our user may not "
         "DESCRIBE it: nothing of it is copied; create it, grant READ on it, or take it out of "
         "`topics`",
+        flow=flow.flow,
         code="TOPIC_MISSING",
         fate=Fate.RETRIABLE,
     )
@@ -53,8 +54,9 @@ def nothing_matches(flow: FlowConfig, found: ClusterMetadata) -> str:
 def target_topic_missing(flow: FlowConfig, remote: str) -> PartitionError:
     """Nobody made the topic, and we are told not to."""
     return PartitionError(
-        f"{flow.flow}: topic {remote} is not there on {flow.flow.target}, and "
+        f"topic {remote} is not there on {flow.flow.target}, and "
         "topic.creation.enable=false: create it; its copy begins as soon as it is there",
+        flow=flow.flow,
         code="TARGET_TOPIC_MISSING",
         fate=Fate.RETRIABLE,
     )
@@ -65,8 +67,9 @@ def target_topic_too_small(
 ) -> PartitionError:
     """The source has more partitions, and we are told not to add any."""
     return PartitionError(
-        f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted}, and topic.creation.enable=false: add partitions; the others are copied",
+        flow=flow.flow,
         code="TARGET_TOPIC_TOO_SMALL",
         fate=Fate.RETRIABLE,
     )

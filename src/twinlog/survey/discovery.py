@@ -254,10 +254,11 @@ def replication_refused(flow: FlowConfig, live: int, count: int) -> ClusterError
         return None
     are = "is" if live == 1 else "are"
     return ClusterError(
-        f"{flow.flow}: replication.factor = {flow.new_topics.replication_factor}, but only "
+        f"replication.factor = {flow.new_topics.replication_factor}, but only "
         f"{plural(live, 'broker')} of {flow.flow.target} {are} alive, so {plural(count, 'topic')} "
         f"cannot be created: start the others, or set {flow.flow}.replication.factor to at most "
         f"{live}, or to -1 for the brokers' default",
+        flow=flow.flow,
         code="REPLICATION_FACTOR",
         fate=Fate.RETRIABLE,
     )
@@ -268,9 +269,10 @@ def name_too_long(flow: FlowConfig, topic: str, remote: str) -> PartitionError |
     if len(remote) <= LONGEST_NAME:
         return None
     return PartitionError(
-        f"{flow.flow}: topic {topic} would be named with {len(remote)} characters on "
+        f"topic {topic} would be named with {len(remote)} characters on "
         f"{flow.flow.target}, and Kafka takes {LONGEST_NAME}: leave it out by topics.exclude, or "
         "shorten the alias (source.cluster.alias) before anything is copied",
+        flow=flow.flow,
         code="NAME_TOO_LONG",
     )
 
@@ -379,9 +381,10 @@ def new_counts_note(flow: FlowConfig, count: int, names: Sequence[str]) -> str:
 def partitions_differ(flow: FlowConfig, remote: str, count: int, wanted: int) -> PartitionError:
     """A partition here would be another one there, and nothing is placed by key."""
     return PartitionError(
-        f"{flow.flow}: topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
+        f"topic {remote} has {plural(count, 'partition')} on {flow.flow.target}, its "
         f"source {wanted}: make the counts equal, leave the topic out, or place its records by "
         "key with twinlog.target.partitions = keyed",
+        flow=flow.flow,
         code="PARTITIONS_DIFFER",
         fate=Fate.RETRIABLE,
     )

@@ -156,7 +156,7 @@ def test_who_was_promoted_has_not_asked_the_source(told: Told) -> None:
 
 def test_another_trouble_in_between_is_no_all_clear(told: Told) -> None:
     told.fails(Unreachable(AWAY))
-    told.fails(FlowError("A->B: another cluster answers", code="CLUSTER_CHANGED"))
+    told.fails(FlowError("another cluster answers", code="CLUSTER_CHANGED", flow="A->B"))
     assert told.all_clear == []
     assert told.trouble.now is not None
     assert told.trouble.now.reason == "another cluster answers [CLUSTER_CHANGED]"

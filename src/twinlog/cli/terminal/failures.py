@@ -46,7 +46,7 @@ class Failing:
         where = f"{self.key.topic}-{self.partitions[0]}"
         if len(self.partitions) > 1:
             where = f"{self.key.topic}, partitions {ranges(list(self.partitions))}"
-        message = self.message.removeprefix(f"{self.key.flow}: ").removeprefix(f"{where}: ")
+        message = self.message.removeprefix(f"{where}: ")
         return f"{self.key.flow}: {where}: {message} [{self.key.code}]"
 
 
@@ -136,6 +136,5 @@ def _together(group: list[Failing]) -> str:
     """One line for many topics, by the words of the first."""
     one = group[0]
     key = one.key
-    message = one.message.removeprefix(f"{key.flow}: ")
-    message = message.removeprefix(f"{key.topic}-{one.partitions[0]}: ")
+    message = one.message.removeprefix(f"{key.topic}-{one.partitions[0]}: ")
     return f"{key.flow}: {_several([each.key.topic for each in group])}: {message} [{key.code}]"

@@ -150,8 +150,9 @@ def refuse_running(target: ClusterClient, storage: OffsetStorage, flow: str) -> 
     """Raise AdoptionRefused while a worker runs the connector."""
     if connect_group(Coordinators(target), storage.group).may_run(storage.connector):
         raise AdoptionRefused(
-            f"{flow}: MirrorMaker 2 is running: workers of group {storage.group} on "
+            f"MirrorMaker 2 is running: workers of group {storage.group} on "
             f"{target.alias} run {storage.connector}; stop it first, then adopt its positions",
+            flow=flow,
             code="MM2_RUNNING",
         )
 
@@ -233,8 +234,9 @@ class Adopter:
         if not positions.noted and positions.others:
             names = ", ".join(sorted(positions.others))
             raise AdoptionRefused(
-                f"{self.flow}: {self.storage.topic} has no positions of "
+                f"{self.storage.topic} has no positions of "
                 f"{self.storage.connector}, but of {names}: name the one to adopt with --connector",
+                flow=self.flow,
                 code="MM2_NOT_FOUND",
             )
 
@@ -310,8 +312,9 @@ class Adopter:
                 what = f"a transaction is open in {tp}"
             if what:
                 raise AdoptionRefused(
-                    f"{self.flow}: MirrorMaker 2 is still writing: {what}; stop it first, then "
+                    f"MirrorMaker 2 is still writing: {what}; stop it first, then "
                     "adopt its positions",
+                    flow=self.flow,
                     code="MM2_RUNNING",
                 )
         return strange

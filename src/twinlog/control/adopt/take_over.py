@@ -120,7 +120,7 @@ class TakeOver:
 
     def _refusal(self, error: TwinlogError) -> Refusal:
         is_retriable = error.fate is Fate.RETRIABLE
-        return Refusal(code=error.code, message=error.message, is_retriable=is_retriable)
+        return Refusal(code=error.code, message=error.what, is_retriable=is_retriable)
 
 
 def _ids(plan: PartitionPlan) -> tuple[TopicId, TopicId, int]:

@@ -99,8 +99,9 @@ class Drain:
         if not is_led:
             todo = "no mirror runs: start one with twinlog mirror FILE"
         return FlowError(
-            f"{self._scope.name}: {text}; {todo}; then give the same command again, or take the "
+            f"{text}; {todo}; then give the same command again, or take the "
             "fence away with twinlog switchover abort",
+            flow=self._scope.name,
             code="NOT_DRAINED",
         )
 

@@ -166,8 +166,8 @@ class Failover:
         scope, topics = self._scope, plan.topics
         if not scope.is_whole and not topics:
             raise FlowError(
-                f"{scope.name}: nothing was copied of a topic that matches --topics: look at "
-                "twinlog status",
+                "nothing was copied of a topic that matches --topics: look at twinlog status",
+                flow=scope.name,
                 code="NOT_COPIED",
             )
         if is_promoted(scope, scope.intents(), topics):
@@ -221,7 +221,8 @@ def _why(one: GroupPlan) -> str:
 def no_return(flow: str) -> FlowError:
     """Why a cutover cannot be taken back."""
     return FlowError(
-        f"{flow}: it was promoted, and producers may have written to the remote topics since: "
+        "it was promoted, and producers may have written to the remote topics since: "
         "nothing was changed; if you know that nobody has, twinlog flow demote takes it back",
+        flow=flow,
         code="PROMOTED",
     )

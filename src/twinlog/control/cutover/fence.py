@@ -94,9 +94,10 @@ class AclFence:
         found = admin.topic_acls(scope.source, needs="ALTER")
         if open_ := shut_out(scope.source, topics, found):
             raise FlowError(
-                f"{scope.name}: {first_few(open_)} on the source has no ACL, and brokers have "
+                f"{first_few(open_)} on the source has no ACL, and brokers have "
                 f"{OPEN_WITHOUT_ACL}: a fence by ACL would keep readers out as well; allow them by "
                 "ACLs first, or stop producers yourself with --fence hook or none",
+                flow=scope.name,
                 code="FENCE_SHUTS_OUT",
             )
         others = fenced_topics(found) - ours

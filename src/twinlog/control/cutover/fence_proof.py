@@ -110,8 +110,9 @@ class FenceProof:
     def _leaks(self, writers: Mapping[TopicPartition, Writer]) -> FlowError:
         who = first_few(map(str, writers.values()), MOST_WRITERS)
         return FlowError(
-            f"{self._scope.name}: producers still write on the source: {who}; stop them and give "
+            f"producers still write on the source: {who}; stop them and give "
             "the same command again, or take the fence away with twinlog switchover abort",
+            flow=self._scope.name,
             code="FENCE_LEAKS",
             fate=Fate.FATAL,
         )

@@ -242,8 +242,9 @@ def require_open(scope: Scope, gates: Iterable[Gate], accepted: Iterable[str]) -
     if closed:
         names = ", ".join(gate.name for gate in closed)
         raise FlowError(
-            f"{scope.name}: {plural(len(closed), 'gate')} closed ({names}): "
+            f"{plural(len(closed), 'gate')} closed ({names}): "
             f"{closed[0].name}: {closed[0].evidence[0]}; nothing was changed",
+            flow=scope.name,
             code="GATE_CLOSED",
         )
 

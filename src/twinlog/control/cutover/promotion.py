@@ -134,9 +134,10 @@ def _runs(scope: Scope, history: FlowHistory | None) -> FlowError:
     latest = None if history is None else history.latest
     where = "somewhere" if latest is None else f"on {latest.host} (process {latest.pid})"
     return FlowError(
-        f"{scope.name}: it was promoted, but the mirror {where} has not said that its lanes have "
+        f"it was promoted, but the mirror {where} has not said that its lanes have "
         "ended: producers must not write yet; look why it does not follow, or end it, and give "
         "the same command again",
+        flow=scope.name,
         code="COPY_RUNS",
         fate=Fate.RETRIABLE,
     )

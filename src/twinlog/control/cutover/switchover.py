@@ -221,8 +221,9 @@ class Switchover:
             require_open(self.scope, plan.gates, self.ways.accepted)
         if not self.scope.is_led():
             raise FlowError(
-                f"{self.scope.name}: no mirror runs to copy what is left: start one with twinlog "
+                "no mirror runs to copy what is left: start one with twinlog "
                 "mirror FILE, and give the same command again",
+                flow=self.scope.name,
                 code="NOT_DRAINED",
             )
         began = time.monotonic()
@@ -262,9 +263,10 @@ class Switchover:
         while open_ := self.fence.open_brokers(topics):
             if time.monotonic() > deadline:
                 raise FlowError(
-                    f"{self.scope.name}: brokers {open_} of the source do not enforce the fence "
+                    f"brokers {open_} of the source do not enforce the fence "
                     "yet; give the same command again, or take it away with twinlog switchover "
                     "abort",
+                    flow=self.scope.name,
                     code="FENCE_LEAKS",
                 )
             time.sleep(LOOK_S)
@@ -283,8 +285,9 @@ class Switchover:
                 break
             if time.monotonic() > deadline:
                 raise FlowError(
-                    f"{self.scope.name}: {first_few(left)}; give the same command again, or take "
+                    f"{first_few(left)}; give the same command again, or take "
                     "the fence away with twinlog switchover abort",
+                    flow=self.scope.name,
                     code="GROUPS_LEFT",
                 )
             if not waits:
@@ -376,16 +379,18 @@ class Switchover:
             return
         demote = "flow demote" if scope.is_whole else "topic demote"
         raise FlowError(
-            f"{scope.name}: it was promoted, but {what}: let no client go over; stop who writes "
+            f"it was promoted, but {what}: let no client go over; stop who writes "
             f"there, let twinlog {demote} take the promotion back, and give the same command "
             "again; or leave them there with --accept copy",
+            flow=scope.name,
             code="FENCE_LEAKS",
         )
 
     def _changed(self, what: str) -> FlowError:
         return FlowError(
-            f"{self.scope.name}: {what}; nothing was promoted: give the same command again, or "
+            f"{what}; nothing was promoted: give the same command again, or "
             "take the fence away with twinlog switchover abort",
+            flow=self.scope.name,
             code="FENCE_LEAKS",
         )
 

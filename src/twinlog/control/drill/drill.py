@@ -170,8 +170,9 @@ class Drill:
             fence = _fence(scope.source)
         if not shapes:
             raise FlowError(
-                f"{self._setup.name}: the source has no topic that the flow mirrors and --topics "
+                "the source has no topic that the flow mirrors and --topics "
                 "chooses: look at twinlog topology",
+                flow=self._setup.name,
                 code="NOTHING_TO_DRILL",
             )
         return DrillPlan(

@@ -260,8 +260,9 @@ class CopyEnds:
 
     def _unknown(self, target: TopicPartition, why: str) -> FlowError:
         return FlowError(
-            f"{self._scope.name}: where the copy to {target} ended is not known: {why}; leave "
+            f"where the copy to {target} ended is not known: {why}; leave "
             f"its topic out with --topics, save both sides with twinlog export, and compare them",
+            flow=self._scope.name,
             code="TAIL_UNKNOWN",
         )
 

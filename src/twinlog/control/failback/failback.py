@@ -65,8 +65,9 @@ class Failback:
         found = self._reverse.settled([*partings(self._scope)])
         if not found:
             raise FlowError(
-                f"{self._scope.name}: the source has no topic of it that matches: look at "
+                "the source has no topic of it that matches: look at "
                 "--topics, and at `topics` in the file",
+                flow=self._scope.name,
                 code="NOT_COPIED",
             )
         tails = tuple(Tail(parting=one, counts=self._counted(one)) for one in found)
@@ -110,9 +111,10 @@ class Failback:
         begun = filter(self._scope.covers, self._scope.intents().topics(IntentKind.REPLAY))
         if topics := sorted(begun):
             raise FlowError(
-                f"{self._scope.name}: the tail of {first_few(topics)} was begun to be appended to "
+                f"the tail of {first_few(topics)} was begun to be appended to "
                 "the target, where consumers may have read it: nothing was changed; to finish it, "
                 "give failback run --tail replay again",
+                flow=self._scope.name,
                 code="REPLAYED",
             )
         self._say("nothing was changed on either cluster, so nothing is to be taken back; what was")
@@ -158,7 +160,7 @@ class Failback:
 
     def _require(self, plan: FailbackPlan) -> None:
         if not plan.promoted:
-            raise FlowError(f"{plan.flow}: {plan.problems[0]}", code="NOT_PROMOTED")
+            raise FlowError(f"{plan.problems[0]}", flow=plan.flow, code="NOT_PROMOTED")
         for one in plan.tails:
             if one.parting.problem is not None:
                 raise one.parting.problem
@@ -167,9 +169,10 @@ class Failback:
                 f"{one.source} from offset {one.stable} on" for one in plan.open_transactions
             )
             raise FlowError(
-                f"{plan.flow}: transactions are open on the source: {where}: what they wrote is "
+                f"transactions are open on the source: {where}: what they wrote is "
                 "not decided yet; wait until transaction.timeout.ms of their producers has passed, "
                 "or end them with kafka-transactions.sh, and give the same command again",
+                flow=plan.flow,
                 code="TAIL_OPEN",
                 fate=Fate.RETRIABLE,
             )
@@ -197,8 +200,9 @@ class Failback:
         age_ms = int(time.time() * 1000) - newest
         if not closed and age_ms < SETTLED_MS:
             raise FlowError(
-                f"{scope.name}: its topics were promoted {count(age_ms / 1000)} s ago, and lanes "
+                f"its topics were promoted {count(age_ms / 1000)} s ago, and lanes "
                 "may still write to them: give the same command again a minute behind that",
+                flow=scope.name,
                 code="COPY_RUNS",
                 fate=Fate.RETRIABLE,
             )
@@ -256,8 +260,9 @@ class Failback:
                 moved.append(f"{one.source} from offset {one.log[1]} on")
         if moved:
             raise FlowError(
-                f"{self._scope.name}: somebody writes to the source: {first_few(moved)}; what was "
+                f"somebody writes to the source: {first_few(moved)}; what was "
                 "there is saved: stop its producers, and give the same command again",
+                flow=self._scope.name,
                 code="TAIL_GROWS",
                 fate=Fate.RETRIABLE,
             )

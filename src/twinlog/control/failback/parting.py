@@ -161,9 +161,10 @@ def source_logs(
 def _other_name(scope: Scope, tp: TopicPartition, target: TopicPartition) -> FlowError:
     """Under the identity policy the way back writes to the topic that has the target's name."""
     return FlowError(
-        f"{scope.name}: {tp.topic} is called {target.topic} on {scope.config.flow.target} "
+        f"{tp.topic} is called {target.topic} on {scope.config.flow.target} "
         "(twinlog.rename), and the flow back would not write to it but to a topic of that name: "
         "leave it out with --topics, and bring its records back with a flow of their own",
+        flow=scope.name,
         code="REVERSE_UNKNOWN",
     )
 
@@ -203,9 +204,10 @@ def _parting(
         copy.key.source_topic_id != topic_id
     ):
         raise FlowError(
-            f"{scope.name}: topic {tp.topic} of {scope.config.source_alias} was made anew since "
+            f"topic {tp.topic} of {scope.config.source_alias} was made anew since "
             "it was copied: its offsets are not those of the copy; leave it out with --topics, "
             "and save what it holds with twinlog export",
+            flow=scope.name,
             code="TAIL_UNKNOWN",
         )
     common, is_compared = Comparing(scope, tp, target, copy, bounds).common()
@@ -273,11 +275,12 @@ class Comparing:
                 other, high = ordinal, middle
         if low < other and self._source_holds(low, other):
             raise FlowError(
-                f"{self._scope.name}: {self._source}: from offset {self._upstream(other)} on it "
+                f"{self._source}: from offset {self._upstream(other)} on it "
                 "holds other records than were copied, and which of those from offset "
                 f"{self._upstream(low)} on is not known, since {self._target} has them no more: "
                 "leave its topic out with --topics, save both sides with twinlog export, and "
                 "compare them",
+                flow=self._scope.name,
                 code="TAIL_UNKNOWN",
             )
         return other

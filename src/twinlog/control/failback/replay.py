@@ -150,8 +150,9 @@ class Replay:
         ]
         if missing:
             raise FlowError(
-                f"{self._scope.name}: the target has no {first_few(missing)}: create it there, or "
+                f"the target has no {first_few(missing)}: create it there, or "
                 "leave its topic out with --topics; the tail is saved, nothing was replayed",
+                flow=self._scope.name,
                 code="TOPIC_MISSING",
             )
 
@@ -169,9 +170,10 @@ class Replay:
                 if not one.files:
                     continue  # nothing is to be appended
                 raise FlowError(
-                    f"{self._scope.name}: the replay of {one.source} was begun, and the brokers of "
+                    f"the replay of {one.source} was begun, and the brokers of "
                     f"the target have forgotten how far it came (group {self._group}): compare the "
                     f"files with what {one.target} holds, and append what is missing by hand",
+                    flow=self._scope.name,
                     code="REPLAY_UNKNOWN",
                 )
             start = Committed(one.first, NOTHING_YET)
@@ -194,11 +196,12 @@ class Replay:
         if not work.files or not found.metadata or self._holds(work, found.metadata):
             return found.offset
         raise FlowError(
-            f"{self._scope.name}: the replay of {work.source} came to offset {found.offset}, and "
+            f"the replay of {work.source} came to offset {found.offset}, and "
             "no saved file has the record that was appended last: give --save with the folder that "
             "it was begun with; where this is that folder, the source lost its end and was written "
             f"anew: compare the files with what {work.target} holds, and append what is missing by "
             "hand. Nothing was appended",
+            flow=self._scope.name,
             code="REPLAY_UNKNOWN",
         )
 
@@ -208,10 +211,11 @@ class Replay:
         if offset.isdecimal() and offset.isascii():
             return int(offset)
         raise FlowError(
-            f"{self._scope.name}: the replay of {work.source} came to offset {found.offset} as its "
+            f"the replay of {work.source} came to offset {found.offset} as its "
             f"group {self._group} has it, and that was committed by something else than Twinlog "
             f"(beside it stands {found.metadata[:80]!r}): compare the files with what "
             f"{work.target} holds, and append what is missing by hand. Nothing was appended",
+            flow=self._scope.name,
             code="REPLAY_UNKNOWN",
         )
 

@@ -127,9 +127,10 @@ def reverse_start(flow: str, one: Parting) -> ReverseStart | None:
 
 def _unknown(flow: str, one: Parting, where: str) -> FlowError:
     return FlowError(
-        f"{flow}: {one.target} of the target holds records {where} that never were on the source: "
+        f"{one.target} of the target holds records {where} that never were on the source: "
         "the flow back cannot begin at one place; leave its topic out with --topics, and give it "
         "another name on the way back",
+        flow=flow,
         code="REVERSE_UNKNOWN",
     )
 
@@ -221,9 +222,10 @@ class Reverse:
             return True
         if known.runs[-1].ordinal > one.runs[-1].ordinal:
             raise FlowError(
-                f"{self.name}: {one.tp}: an earlier run found {known.runs[-1].ordinal} records on "
+                f"{one.tp}: an earlier run found {known.runs[-1].ordinal} records on "
                 f"both sides, now they are {one.runs[-1].ordinal}: the source has lost records "
                 "since; leave its topic out with --topics",
+                flow=self.name,
                 code="REVERSE_UNKNOWN",
             )
         return False

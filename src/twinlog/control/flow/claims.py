@@ -102,7 +102,7 @@ class FlowClaims:
         history = self.history(target)
         last = None if history is None else history.latest
         if last != (None if seen is None else seen.latest):
-            raise SetupWaiting(f"{self.name}: another process led this flow meanwhile")
+            raise SetupWaiting("another process led this flow meanwhile", flow=self.name)
         if last is not None and last.source_cluster_id not in ("", source_id):
             raise cluster_changed(self.config, last.source_cluster_id, source_id)
         self._check_meaning(history, anew=anew)
@@ -149,9 +149,10 @@ class FlowClaims:
             self._waits = history.latest.generation, time.monotonic() + late_requests.over_s()
         if time.monotonic() < self._waits[1]:
             raise SetupWaiting(
-                f"{self.name}: its isolation, start or policy changed, and the process before did "
+                "its isolation, start or policy changed, and the process before did "
                 "not end in "
-                "order: waiting until its lanes have surely stopped"
+                "order: waiting until its lanes have surely stopped",
+                flow=self.name,
             )
 
     def _meaning(self) -> str:

@@ -76,7 +76,7 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
         raise StandingBy(f"standing by: {leader} hands this flow over to a third process")
     if once:
         raise NotLeader(
-            f"{config.flow}: another process leads this flow ({leader}); nothing was changed"
+            f"another process leads this flow ({leader}); nothing was changed", flow=config.flow
         )
     theirs = config_of(state.leader)
     keys = [] if theirs is None else differing(digests(config), theirs)

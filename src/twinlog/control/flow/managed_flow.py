@@ -259,7 +259,7 @@ class ManagedFlow:
         return FlowSnapshot(
             flow=self.setup.name,
             state=state,
-            reason="" if error is None else str(error).removeprefix(f"{self.setup.name}: "),
+            reason="" if error is None else str(error.without_flow()),
             guarantee="",
             generation=-1,
             lanes=0,

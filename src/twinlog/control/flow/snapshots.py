@@ -134,7 +134,7 @@ def problem_snapshots(
                 records=0,
                 bytes=0,
                 code=problem.error.code,
-                message=problem.error.message,
+                message=problem.error.what,
                 since_ms=since_ms,
             )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -125,7 +124,7 @@ class FlowTrouble:
         if self.now is not None and self.now.state is not state:
             self.forget()
         said = str(error)
-        self.now = Trouble(state=state, error=self._plain(error), since_ms=self.clock.wall_ms())
+        self.now = Trouble(state=state, error=error.without_flow(), since_ms=self.clock.wall_ms())
         if said not in self._told:
             self._told = [said]
             then = "; ready to take over" if state is FlowState.STANDBY else ""
@@ -142,16 +141,10 @@ class FlowTrouble:
         self._seen_at = now
         passes = error.fate is Fate.RETRIABLE
         state = FlowState.DEGRADED if passes else FlowState.FAILED
-        self.now = Trouble(state=state, error=self._plain(error), since_ms=since_ms)
+        self.now = Trouble(state=state, error=error.without_flow(), since_ms=since_ms)
         self._was_away = self._was_away or self.now.is_outage
         if error.code in self._told and now - self._told_at <= ONE_LINE_EVERY_S:
             return
         self._told_at = now
         self._told = [*(code for code in self._told if code != error.code), error.code]
         self.log.warning("%s: %s; trying again", state, self.now.error)
-
-    def _plain(self, error: TwinlogError) -> TwinlogError:
-        """Whoever shows it names the flow."""
-        plain = copy(error)
-        plain.message = plain.message.removeprefix(f"{self.flow}: ")
-        return plain

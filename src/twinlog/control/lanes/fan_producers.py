@@ -70,7 +70,8 @@ def _ids(target: ClusterClient, flow: str, wanted: set[int]) -> dict[int, int]:
                 raise
             time.sleep(PAUSE_S)
     raise FlowError(
-        f"{flow}: its producer ids were written to {STATE_TOPIC}, and are not there",
+        f"its producer ids were written to {STATE_TOPIC}, and are not there",
+        flow=flow,
         code="STATE_CORRUPT",
         fate=Fate.RETRIABLE,
     )

@@ -60,4 +60,4 @@ class MapRetry:
 
 def unmapped(partition: Partition, error: TwinlogError) -> None:
     """A partition cannot start without its map: it says why, and is tried again."""
-    partition.troubled(error.code, error.message, retriable=error.fate is Fate.RETRIABLE)
+    partition.troubled(error.code, error.what, retriable=error.fate is Fate.RETRIABLE)

@@ -92,7 +92,7 @@ def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> No
         if partition.placement is not Placement.PENDING:
             continue
         if error is not None and partition.failure is None:
-            partition.troubled(error.code, error.message, retriable=True)
+            partition.troubled(error.code, error.what, retriable=True)
         elif error is None and partition.failure is not None:
             partition.failure, partition.retry_at = None, 0.0
 

@@ -218,8 +218,9 @@ class LoopGuard:
         elif code := self.handed.left_alone.get(remote.name, ""):
             why = f"it stands with {code}"
         return PartitionError(
-            f"{self.config.flow}: {remote.name} gets no more partitions while {why}: it may not be "
+            f"{remote.name} gets no more partitions while {why}: it may not be "
             "this flow's to change; where it may get more, add them by hand",
+            flow=self.config.flow,
             code=code or "TARGET_TOPIC_TOO_SMALL",
             fate=Fate.RETRIABLE,
         )

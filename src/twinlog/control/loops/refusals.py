@@ -16,9 +16,10 @@ def same_cluster(flow: FlowConfig, cluster_id: str) -> FlowError:
     """Source and target are one."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
-        f"{flow.flow}: {source} and {target} are the same cluster ({cluster_id}): every copy would "
+        f"{source} and {target} are the same cluster ({cluster_id}): every copy would "
         "be copied again, or every record onto itself; correct "
         f"{target}.bootstrap.servers or {source}.bootstrap.servers",
+        flow=flow.flow,
         code="SAME_CLUSTER",
     )
 
@@ -26,9 +27,10 @@ def same_cluster(flow: FlowConfig, cluster_id: str) -> FlowError:
 def same_clusters(flow: FlowConfig, topic: str, other: FlowConfig) -> PartitionError:
     """Two flows of the configuration are one by other aliases, and both take the topic."""
     return PartitionError(
-        f"{flow.flow}: {other.flow} leads from the same cluster to the same cluster under other "
+        f"{other.flow} leads from the same cluster to the same cluster under other "
         f"aliases, and would copy topic {topic} a second time; correct bootstrap.servers, or leave "
         f"the topic out of one of them ({other.flow}.topics.exclude)",
+        flow=flow.flow,
         code="SAME_CLUSTER",
         fate=Fate.RETRIABLE,
     )
@@ -38,10 +40,11 @@ def clusters_swapped(flow: FlowConfig) -> FlowError:
     """The flow's own claim is on what is now its source, and names what is now its target."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
-        f"{flow.flow}: this flow has copied from the cluster that is now {target} to the one that "
+        f"this flow has copied from the cluster that is now {target} to the one that "
         f"is now {source}: their addresses were swapped, and every copy would be appended to its "
         f"original; swap {source}.bootstrap.servers and {target}.bootstrap.servers back; if it is "
         "another flow, that of the other direction, give its clusters other aliases",
+        flow=flow.flow,
         code="CLUSTERS_SWAPPED",
     )
 
@@ -50,9 +53,10 @@ def cluster_changed(flow: FlowConfig, before: str, now: str) -> FlowError:
     """The flow's state is of another source cluster."""
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
-        f"{flow.flow}: the state on {target} was written for source cluster {before}, but {source} "
+        f"the state on {target} was written for source cluster {before}, but {source} "
         f"is now {now}: correct {source}.bootstrap.servers; if it is another cluster, or was made "
         "anew, give it another alias: what was copied stays as it is",
+        flow=flow.flow,
         code="CLUSTER_CHANGED",
     )
 
@@ -64,9 +68,10 @@ def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> P
     if row.source_cluster_id != target_id:
         what = f"a copy of records that were on {target} before, by way of others"
     return PartitionError(
-        f"{flow.flow}: topic {topic} of {source} is {what} (written by {row.flow}): copied back, "
+        f"topic {topic} of {source} is {what} (written by {row.flow}): copied back, "
         "its records would be there twice, or for ever; leave it out with "
         f"{flow.flow}.topics.exclude, or turn one of these flows off",
+        flow=flow.flow,
         code="COPIED_BACK",
         fate=Fate.RETRIABLE,
     )
@@ -75,9 +80,10 @@ def copied_back(flow: FlowConfig, topic: str, row: CopyRow, target_id: str) -> P
 def would_come_back(flow: FlowConfig, topic: str, way: Sequence[str]) -> PartitionError:
     """The flows of the configuration lead in a circle."""
     return PartitionError(
-        f"{flow.flow}: topic {topic} would come back to where it is copied from, by "
+        f"topic {topic} would come back to where it is copied from, by "
         f"{', '.join(way)}, and every record of it for ever again; leave it out of one of these "
         f"flows ({way[-1]}.topics.exclude), or turn one off",
+        flow=flow.flow,
         code="COPIED_BACK",
         fate=Fate.RETRIABLE,
     )
@@ -87,9 +93,10 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
     """The same source topic is copied to the same cluster by a flow of another name."""
     source, target = flow.flow.source, flow.flow.target
     return PartitionError(
-        f"{flow.flow}: topic {topic} of {source} is copied to {remote} of {target} already, by "
+        f"topic {topic} of {source} is copied to {remote} of {target} already, by "
         f"{row.flow}: these are the same clusters under other aliases, and all of it would be "
         f"copied again; use the aliases of {row.flow}, and its copy goes on where it stands",
+        flow=flow.flow,
         code="COPIED_TWICE",
         fate=Fate.RETRIABLE,
     )
@@ -99,11 +106,12 @@ def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> Partitio
     """The rules give a topic another name than the one under which it was copied."""
     target = flow.flow.target
     return PartitionError(
-        f"{flow.flow}: topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
+        f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
         f"twinlog.rename now makes it {new}: nothing of it is copied, since a new topic would "
         "begin with what the source still has, and readers of the old one would wait for ever; "
         f"give it its name back, and the copy goes on where it stands; or leave it out here "
         f"({flow.flow}.topics.exclude), and {old} stays as it is",
+        flow=flow.flow,
         code="RENAME_CHANGED",
         fate=Fate.RETRIABLE,
     )
@@ -112,10 +120,11 @@ def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> Partitio
 def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> PartitionError:
     """The topic of the new name holds what was copied from another topic."""
     return PartitionError(
-        f"{flow.flow}: topic {topic} of {flow.flow.source} would be {remote} on "
+        f"topic {topic} of {flow.flow.source} would be {remote} on "
         f"{flow.flow.target}, which holds the copy of topic {other}: nothing of {topic} is copied, "
         f"since one topic cannot hold both; give {topic} another name with twinlog.rename, or "
         f"leave it out with {flow.flow}.topics.exclude",
+        flow=flow.flow,
         code="RENAME_CLASH",
         fate=Fate.RETRIABLE,
     )
@@ -124,8 +133,7 @@ def rename_taken(flow: FlowConfig, topic: str, remote: str, other: str) -> Parti
 def nothing_left(flow: FlowConfig, first: TwinlogError, others: int) -> FlowError:
     """No topic of the flow may be copied: it does not begin at all."""
     more = f" (and {others} more of its topics)" if others else ""
-    message = first.message.removeprefix(f"{flow.flow}: ")
-    return FlowError(f"{flow.flow}: nothing is begun{more}: {message}", code=first.code)
+    return FlowError(f"nothing is begun{more}: {first.what}", flow=flow.flow, code=first.code)
 
 
 def not_copied_back(flow: FlowConfig, topic: str, row: CopyRow) -> str:

@@ -219,8 +219,9 @@ class MapRebuild:
         ):
             if membership is None or not membership.is_leading:
                 raise NotLeader(
-                    f"{self._setup.name}: another process leads this flow since; {plan.target} and "
-                    "those after it are not rebuilt: stop it, then run the command again"
+                    f"another process leads this flow since; {plan.target} and "
+                    "those after it are not rebuilt: stop it, then run the command again",
+                    flow=self._setup.name,
                 )
             now_ms = int(time.time() * 1000)
             append(self._target, home, [Record(offset=0, timestamp=now_ms, key=name, value=value)])
@@ -282,8 +283,9 @@ class MapRebuild:
     def _check_ours(self) -> None:
         if not self._ours:
             raise FlowError(
-                f"{self._setup.name}: {STATE_TOPIC} on {self._target.alias} names no producer id "
+                f"{STATE_TOPIC} on {self._target.alias} names no producer id "
                 "of this flow, so nothing says which records are its own; nothing was changed",
+                flow=self._setup.name,
                 code="REBUILD_FOREIGN",
             )
 

@@ -83,8 +83,9 @@ def _why_no_name(policy: DefaultReplicationPolicy, topic: str, remote: str) -> s
 def _invalid(flow: FlowConfig, topic: str, why: str) -> PartitionError:
     rule = flow.policy.renames.rule(topic)
     return PartitionError(
-        f"{flow.flow}: the rule {rule} of {KEY} gives topic {topic} of {flow.flow.source} {why}: "
+        f"the rule {rule} of {KEY} gives topic {topic} of {flow.flow.source} {why}: "
         "nothing of it is copied; correct the rule, or put one for this topic in front of it",
+        flow=flow.flow,
         code=RENAME_INVALID,
     )
 
@@ -92,10 +93,11 @@ def _invalid(flow: FlowConfig, topic: str, why: str) -> PartitionError:
 def _clash(flow: FlowConfig, remote: str, names: list[str]) -> PartitionError:
     rules = {str(rule) for name in names if (rule := flow.policy.renames.rule(name)) is not None}
     return PartitionError(
-        f"{flow.flow}: topics {first_few(names)} of {flow.flow.source} would all be {remote} on "
+        f"topics {first_few(names)} of {flow.flow.source} would all be {remote} on "
         f"{flow.flow.target} ({KEY}: {', '.join(sorted(rules))}): nothing of them is copied, since "
         "one topic cannot hold both; give one of them another name, or leave it out with "
         f"{flow.flow}.topics.exclude",
+        flow=flow.flow,
         code=RENAME_CLASH,
         fate=Fate.RETRIABLE,
     )
