@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.config.flow.tuning import Tuning
+from twinlog.errors import TwinlogError
 from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.copy.timings import NO_TIMINGS, Timings
 from twinlog.mirror.findings import Finding
@@ -290,13 +291,29 @@ class PartitionProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """Why a cluster cannot be reached."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+
+def away(error: TwinlogError) -> Away:
+    """As a message has it."""
+    return Away(code=error.code, message=error.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """What a lane did; partitions that did not change since the last one are left out."""
 
     partitions: tuple[PartitionProgress, ...]
     throttle_ms: int
-    degraded: str
-    """Why a cluster cannot be reached, or empty."""
+    degraded: Away | None
+    """None: both clusters are reached."""
     cpu_ms: int = 0
     """What the lane has used since the last report."""
 

@@ -85,7 +85,15 @@ def test_flow_that_failed_and_what_its_code_asks_for() -> None:
 
 def test_degraded_flow_says_why() -> None:
     reason = "cluster B cannot be reached [UNREACHABLE]"
-    assert only(seen(state="DEGRADED", reason=reason), "degraded").what == reason
+    found = only(seen(state="DEGRADED", reason=reason, code="UNREACHABLE"), "degraded")
+    assert found.what == reason
+    assert "addresses and network" in found.todo
+
+
+def test_a_reason_is_no_place_to_look_for_codes() -> None:
+    """What somebody wrote there, a topic in brackets perhaps, is none."""
+    found = only(seen(state="DEGRADED", reason="it is away since [MAP_MISSING]"), "degraded")
+    assert "it resumes by itself" in found.todo
 
 
 def test_process_that_is_silent() -> None:

@@ -21,6 +21,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.flow_log import FlowLog
+from twinlog.lane.messages import Away
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.open_transactions import OpenTransaction
@@ -332,7 +333,7 @@ def throttled(flow: Flow) -> None:
 
 def degraded(flow: Flow) -> None:
     assert flow.lanes[0].lane is not None
-    flow.lanes[0].lane.degraded = "cluster B: no broker answers"
+    flow.lanes[0].lane.degraded = Away(code="UNREACHABLE", message="cluster B: no broker answers")
 
 
 def limited(flow: Flow) -> None:
@@ -372,7 +373,7 @@ BINDING = Binding()
     [
         (lambda _: None, "2 lanes, the lines and the brokers carry no more"),
         (throttled, "a quota of the brokers holds it back"),
-        (degraded, "cluster B: no broker answers"),
+        (degraded, "cluster B: no broker answers [UNREACHABLE]"),
         (limited, "the flow's limit of 5.0 KB/s holds it back"),
         (stopped, "it stands still with RECORD_TOO_LARGE"),
         (alone, "this partition alone is behind"),

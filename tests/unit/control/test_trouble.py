@@ -17,8 +17,10 @@ from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey
 from twinlog.errors import Disconnected, FlowError, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
+from twinlog.lane.messages import Away
 
 AWAY = "cluster B cannot be reached at 10.0.0.7:9092: connection refused"
+UNREACHED = Away(code="UNREACHABLE", message=AWAY)
 
 
 class Told:
@@ -68,7 +70,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
 def test_outage_keeps_its_beginning_through_lead_run_and_set_ups(told: Told) -> None:
     lane = told.lane()
     told.clock.now += 5
-    lane.reaches(f"{AWAY} [UNREACHABLE]", told.clock.monotonic())
+    lane.reaches(UNREACHED, told.clock.monotonic())
     began_ms = told.clock.wall_ms() + 1000
     told.sees(lane)
     seen = [told.trouble.now]
@@ -92,7 +94,7 @@ def test_outage_keeps_its_beginning_through_lead_run_and_set_ups(told: Told) -> 
 
 def test_lanes_that_are_gone_are_no_all_clear(told: Told) -> None:
     lane = told.lane()
-    lane.reaches(f"{AWAY} [UNREACHABLE]", told.clock.monotonic())
+    lane.reaches(UNREACHED, told.clock.monotonic())
     told.sees(lane)
     told.sees()
     assert (told.state, told.all_clear) == ("DEGRADED", [])
@@ -100,7 +102,7 @@ def test_lanes_that_are_gone_are_no_all_clear(told: Told) -> None:
 
 def test_lane_that_has_not_noticed_is_no_all_clear(told: Told) -> None:
     first, second = told.lane(0), told.lane(1)
-    first.reaches(f"{AWAY} [UNREACHABLE]", told.clock.monotonic())
+    first.reaches(UNREACHED, told.clock.monotonic())
     told.sees(first, second)
     told.sees(second)  # the first one's process died
     assert (told.state, told.all_clear) == ("DEGRADED", [])
@@ -112,10 +114,10 @@ def test_lane_that_has_not_noticed_is_no_all_clear(told: Told) -> None:
 
 def test_lane_that_reaches_both_again_ends_it(told: Told) -> None:
     lane = told.lane()
-    lane.reaches(f"{AWAY} [UNREACHABLE]", told.clock.monotonic())
+    lane.reaches(UNREACHED, told.clock.monotonic())
     told.sees(lane)
     told.sees(lane, after=10)
-    lane.reaches("", told.clock.monotonic() + 0.5)
+    lane.reaches(None, told.clock.monotonic() + 0.5)
     told.sees(lane)
     assert told.all_clear == [
         (logging.INFO, "A->B: both clusters can be reached again, after 11 s")

@@ -10,13 +10,12 @@ from typing import Final
 from twinlog.codes import CONDITIONS, FlowState, PartitionState
 from twinlog.control.doctor.finding import Finding, Likelihood
 from twinlog.control.doctor.observation import Observation, Side
-from twinlog.control.watch.snapshot import PartitionSnapshot
+from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.quantities import count, duration, first_few, plural
 
 SILENT_MS: Final = 10_000
 """A process says once a second how it is."""
 
-A_CODE: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)\]")
 MARKDOWN_LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 AS_SAID: Final = "as the message says; twinlog explain CODE says more"
 
@@ -59,14 +58,17 @@ def failed(seen: Observation) -> Iterator[Finding]:
     is_failed = snapshot.state is FlowState.FAILED
     is_unasked = snapshot.state is FlowState.UNKNOWN and bool(snapshot.code)
     if (is_failed or is_unasked) and not (seen.source.problem or seen.target.problem):
-        yield _certain("failed", snapshot.reason, _advice(snapshot.reason, snapshot.code))
+        yield _certain("failed", snapshot.reason, advice_of(snapshot.code))
     if snapshot.state is FlowState.DEGRADED:
-        yield _certain("degraded", snapshot.reason, _advice(snapshot.reason))
+        yield _certain("degraded", snapshot.reason, _advice(snapshot))
 
 
-def _advice(reason: str, code: str = "") -> str:
-    codes = [code] if code else A_CODE.findall(reason)
-    return advice_of(codes[0]) if codes else "look at the cluster that it names; it goes on alone"
+def _advice(snapshot: FlowSnapshot) -> str:
+    """What to do about a flow that is held up: by a cluster, or by what may be lost."""
+    is_near = any(one.is_near_deletion for one in snapshot.partitions)
+    risks = ("RPO_EXCEEDED" if snapshot.rpo_excess else "", "RETENTION_NEAR" if is_near else "")
+    code = next(filter(None, (snapshot.code, *risks)), "")
+    return advice_of(code) if code else "look at the cluster that it names; it resumes by itself"
 
 
 def silent(seen: Observation) -> Iterator[Finding]:

@@ -388,7 +388,7 @@ class FlowRun:
                     self.copying_since = self.clock.monotonic()
                 self.tick()
             case Progress():
-                self._on_degraded(lane, message.degraded)
+                self._on_degraded(lane, message)
                 lane.throttle_ms = message.throttle_ms
                 self.lane_cpu_ms += message.cpu_ms
                 for progress in message.partitions:
@@ -411,15 +411,15 @@ class FlowRun:
             if self._once and partition.learns_end(progress):
                 self._release([partition])  # and gives it again, with that end
 
-    def _on_degraded(self, lane: Lane, reason: str) -> None:
+    def _on_degraded(self, lane: Lane, said: Progress) -> None:
         """A lane cannot reach a cluster, or can again."""
-        if lane.reaches(reason, self.clock.monotonic()):
+        if lane.reaches(said.degraded, self.clock.monotonic()):
             self.errors[UNREACHABLE] += 1
         held: Iterable[Partition] = lane.partitions.values()
         if not lane.is_ready:  # it gets none before it reaches both: they wait for it
             held = [p for p in self.partitions.values() if p.placement is Placement.PENDING]
         for partition in held:
-            partition.reached(reason)
+            partition.reached(said.degraded)
 
     def _on_released(self, lane: Lane, one: ReleasedPartition) -> None:
         partition = lane.partitions.pop(one.source, None)

@@ -151,7 +151,7 @@ def flow_snapshot(
     """The flow with all its partitions."""
     now_ms = flow.clock.wall_ms()
     lanes = [lane for lease in flow.leases for lane in lease.lanes.values()]
-    away = next((lane.degraded for lane in lanes if lane.degraded), "")
+    away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
     reason = (away if trouble is None else trouble.reason) or flow.holds_back
     parts = tuple(
         _with_pause(partition_snapshot(p, now_ms, limits), flow.intents)

@@ -8,7 +8,6 @@ both.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,14 +21,12 @@ from twinlog.errors import (
     Fate,
     NotLeader,
     TwinlogError,
-    Unreachable,
 )
 from twinlog.flow_log import FlowLog
 from twinlog.quantities import duration
 
 ONE_LINE_EVERY_S: Final = 60.0
 WRONG: Final = frozenset({FlowState.DEGRADED, FlowState.FAILED})
-A_CODE: Final = re.compile(r" \[([A-Z][A-Z0-9_]*)\]$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +93,9 @@ class FlowTrouble:
     def see_lanes(self, lanes: Iterable[Lane]) -> None:
         """What the lanes of the run say of both clusters."""
         known = list(lanes)
-        reason = next((lane.degraded for lane in known if lane.degraded), "")
-        if reason:
-            found = A_CODE.search(reason)
-            code = Unreachable.code if found is None else found.group(1)
-            message = A_CODE.sub("", reason)
-            self._degraded(ClusterError(message, code=code, fate=Fate.RETRIABLE))
+        away = next((lane.degraded for lane in known if lane.degraded), None)
+        if away is not None:
+            self._degraded(ClusterError(away.message, code=away.code, fate=Fate.RETRIABLE))
         elif any(lane.is_ready and lane.reached_at > self._seen_at for lane in known):
             self.is_over()
 

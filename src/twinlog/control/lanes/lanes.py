@@ -12,7 +12,7 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.control.lanes.credentials import credentials_of, with_credentials
 from twinlog.control.lanes.partitions import LaneKey, Partition
 from twinlog.errors import TwinlogError
-from twinlog.lane.messages import Known, Renewed, Stop, Work
+from twinlog.lane.messages import Away, Known, Renewed, Stop, Work
 from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
@@ -49,8 +49,8 @@ class Lane:
     work: Work
     """What it was told at its start."""
     is_ready: bool = False
-    degraded: str = ""
-    """Why it does not reach a cluster, with the code; empty: it does, or has not noticed."""
+    degraded: Away | None = None
+    """Why it does not reach a cluster; None: it does, or has not noticed."""
     reached_at: float = float("-inf")
     """Monotonic: when it came to reach both clusters."""
     throttle_ms: int = 0
@@ -83,12 +83,12 @@ class Lane:
         """It has reached both clusters."""
         self.is_ready, self.reached_at = True, now
 
-    def reaches(self, reason: str, now: float) -> bool:
+    def reaches(self, reason: Away | None, now: float) -> bool:
         """Whether it reaches both clusters: no reason, or why not. True: it did until now."""
         before, self.degraded = self.degraded, reason
         if before and not reason:
             self.reached_at = now
-        return bool(reason) and not before
+        return reason is not None and before is None
 
     def stop(self) -> None:
         """It drains, and ends."""

@@ -22,7 +22,7 @@ from twinlog.control.lanes.recovery_point import RecoveryPoint
 from twinlog.control.lanes.retention_outlook import RetentionOutlook
 from twinlog.control.watch.state_since import StateSince
 from twinlog.control.watch.timing_window import TimingWindow
-from twinlog.lane.messages import Gap, HandOver, PartitionProgress
+from twinlog.lane.messages import Away, Gap, HandOver, PartitionProgress
 from twinlog.mirror.map.offset_map import Term
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.skips import Poison, Skip
@@ -414,11 +414,12 @@ class Partition:
         now_ms, now = self.clock.wall_ms(), self.clock.monotonic()
         self.failure = Failure(code=code, message=message, since_ms=now_ms, began=now)
 
-    def reached(self, reason: str) -> None:
-        """Whether its lane reaches both clusters: no reason, or why not, with its code."""
-        if reason and self.failure is None:
-            self._fail(UNREACHABLE, reason.removesuffix(f" [{UNREACHABLE}]"))
-        elif not reason and self.failure is not None and self.failure.code == UNREACHABLE:
+    def reached(self, reason: Away | None) -> None:
+        """Whether its lane reaches both clusters: no reason, or why not."""
+        if reason is not None and self.failure is None:
+            known = reason.code == UNREACHABLE
+            self._fail(UNREACHABLE, reason.message if known else str(reason))
+        elif reason is None and self.failure is not None and self.failure.code == UNREACHABLE:
             self.failure = None
 
     @property

@@ -113,7 +113,7 @@ def excess(run: RunningFlow, loss: Loss, rpo_seconds: int | None) -> str:
 def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
     """What the partition waits for, by what is known of it."""
     lanes = [lane for lane in run.lanes() if lane.is_ready]
-    away = next((lane.degraded for lane in lanes if lane.degraded), "")
+    away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
     pacer = run.pacer
     is_alone = worst.loss_records > MOST_OF_IT * records and len(run.partitions) > 1
     is_open = worst.is_held_back or worst.lag == 0 < worst.loss_records

@@ -22,6 +22,7 @@ from twinlog.cluster.net.retry import CHANCE
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.errors import Disconnected, TwinlogError
+from twinlog.lane.messages import Away, away
 from twinlog.lane.sides.background import Background, Kind
 from twinlog.model import TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -98,8 +99,8 @@ class ClusterSide:
     missing: set[str] = field(default_factory=set)
     """Topics that the cluster did not know when it was asked last."""
     connections: dict[int, HotConnection] = field(default_factory=dict)
-    problem: str = ""
-    """Why the cluster cannot be reached, or empty."""
+    problem: Away | None = None
+    """Why the cluster cannot be reached."""
     on_connected: Callable[[int], None] = lambda _node: None
     on_leaders: Callable[[], None] = lambda: None
     before_sending: Callable[[], None] = lambda: None
@@ -203,7 +204,7 @@ class ClusterSide:
     def _learned(self, answer: tuple[list[str], object]) -> None:
         topics, metadata = answer
         self._refreshing = False
-        self.problem = ""
+        self.problem = None
         self._brokers = {
             node: (broker.host, broker.port)
             for node, broker in metadata.brokers.items()  # type: ignore[attr-defined]
@@ -256,7 +257,7 @@ class ClusterSide:
     def _failed(self, error: TwinlogError) -> None:
         self._refreshing = False
         self._asked_before |= self._wanted_topics
-        self.problem = str(error)
+        self.problem = away(error)
         self._refresh_pause.grow()
 
     # -- connections
@@ -291,7 +292,7 @@ class ClusterSide:
         def opened(connection: HotConnection) -> None:
             self._connecting.discard(node)
             pause.reset()
-            self.problem = ""
+            self.problem = None
             self.unreached.pop(node, None)
             self.connections[node] = connection
             self.selector.register(connection, selectors.EVENT_READ, (self, node))
@@ -302,7 +303,7 @@ class ClusterSide:
             pause.grow()
             self.unreached.setdefault(node, time.monotonic())
             if not self.connections:  # else it is a matter of those that this broker leads
-                self.problem = str(error)
+                self.problem = away(error)
             self._look_for_leaders_of(node)
 
         self.background.submit(Kind.CONNECTION, open_connection, opened, failed)
