@@ -41,7 +41,7 @@ from twinlog.lane.watches.stalls import StallWatch
 from twinlog.mirror.copy.fan_out import Branch, Copy, FanOut, read_to
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.map.map_tail import MapTail, first_runs
-from twinlog.mirror.map.offset_map import Mark, PartitionKey, Run
+from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.start.fan_start import FanStart
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicPartition
@@ -184,7 +184,7 @@ class Assignments:
                 cold.append(partition)
             else:
                 handed = partition.handed
-                tail = handed_tail(_key(partition), partition, handed, self._work)
+                tail = handed_tail(partition.map_key, partition, handed, self._work)
                 self._begin_copy(partition, handed.start, tail)
         if cold:
             self._starter.start(cold)
@@ -203,7 +203,7 @@ class Assignments:
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)
         runs = first_runs(take.runs, take.open_from, found.jumps, position)
         tail = MapTail.beginning(
-            key=_key(take),
+            key=take.map_key,
             topic=take.source.topic,
             term=take.term,
             runs=runs,
@@ -247,7 +247,7 @@ class Assignments:
         for asked, start in zip(take.fan.branches, found.points, strict=True):
             run = read_to(start.ordinal, start.upstream)
             tail = MapTail.beginning(
-                key=_key(take)._replace(branch=asked.target.partition, branches=count),
+                key=take.map_key._replace(branch=asked.target.partition, branches=count),
                 topic=take.source.topic,
                 term=take.term,
                 runs=[run],
@@ -494,7 +494,3 @@ def _is_waiting(copy: Copy) -> bool:
     if isinstance(copy, FanOut) and copy.trouble is not None:
         copy.halt()
     return bool(copy.in_flight) or any(part.tail.writing for part in copy.parts)
-
-
-def _key(take: TakePartition) -> PartitionKey:
-    return PartitionKey(take.source_topic_id, take.target_topic_id, take.source.partition)

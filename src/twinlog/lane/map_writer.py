@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from twinlog.clock import Backoff
 from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.target_side import produce_version
@@ -42,8 +43,6 @@ ROUND_BYTES: Final = 512 * 1024
 
 NO_LEADER: Final = "has no leader"
 
-FIRST_PAUSE_S: Final = 0.05
-MAX_PAUSE_S: Final = 5.0
 STUCK_AFTER_S: Final = 5.0
 """A new leader has been elected by then."""
 
@@ -70,7 +69,7 @@ class _Home:
     is_writing: bool = False
     row_by_row: bool = False
     not_before: float = 0.0
-    pause_s: float = FIRST_PAUSE_S
+    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.05, most_s=5.0))
     failing_since: float | None = None
     problem: str = ""
 
@@ -78,11 +77,11 @@ class _Home:
         now = time.monotonic()
         self.failing_since = self.failing_since or now
         self.problem = problem
-        self.not_before = now + self.pause_s
-        self.pause_s = min(2 * self.pause_s, MAX_PAUSE_S)
+        self.not_before = now + self.backoff.next_s()
 
     def works(self) -> None:
-        self.failing_since, self.pause_s, self.not_before = None, FIRST_PAUSE_S, 0.0
+        self.failing_since, self.not_before = None, 0.0
+        self.backoff.reset()
 
     @property
     def is_stuck(self) -> bool:

@@ -29,6 +29,7 @@ from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.copy.timings import NO_TIMINGS, Timings
 from twinlog.mirror.findings import Finding
 from twinlog.mirror.map.offset_map import Mark, Run, Term
+from twinlog.mirror.plan import Pairing
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import StartAt, TopicId, TopicPartition
@@ -64,13 +65,9 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakePartition:
+class TakePartition(Pairing):
     """One partition to copy; `handed` comes from a Released, without it the lane looks itself."""
 
-    source: TopicPartition
-    target: TopicPartition
-    source_topic_id: TopicId
-    target_topic_id: TopicId
     term: Term
     limit_bytes: int
     """The target's max.message.bytes for this topic."""

@@ -108,13 +108,15 @@ class Finding:
 
     def error(self, fate: Fate = Fate.FATAL) -> PartitionError:
         """For whoever raises it; the driver words it again, with the flow."""
-        error = PartitionError(self.worded(), code=self.code, fate=fate)
+        at = self.target or self.source
+        error = PartitionError(self.worded(), code=self.code, fate=fate, partition=at)
         error.finding = self
         return error
 
     def in_flow(self, flow: str, *, is_shared: bool = False) -> PartitionError:
         """For whoever knows the flow."""
-        return PartitionError(self.worded(flow, is_shared=is_shared), code=self.code)
+        text, at = self.worded(flow, is_shared=is_shared), self.target or self.source
+        return PartitionError(text, code=self.code, partition=at)
 
     def _export(self, side: str, flow: str) -> str:
         """The command that saves these records; without a span all that the log holds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.model import TopicId, TopicPartition
 
 FOREVER: Final = (1 << 63) - 1
@@ -21,13 +22,26 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlan:
-    """One partition that is to be mirrored, as topic discovery found it."""
+class Pairing:
+    """A source partition and the target partition that it is copied to, each of one topic of its
+    name: whoever speaks of both is one.
+    """
 
     source: TopicPartition
     target: TopicPartition
     source_topic_id: TopicId
     target_topic_id: TopicId
+
+    @property
+    def map_key(self) -> PartitionKey:
+        """Its rows in the offset map; of a copy by key, those of all its branches."""
+        return PartitionKey(self.source_topic_id, self.target_topic_id, self.source.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan(Pairing):
+    """One partition that is to be mirrored, as topic discovery found it."""
+
     limit_bytes: int
     stamps_own_time: bool | None = False
     """The target topic says LogAppendTime; None when its configs may not be read."""

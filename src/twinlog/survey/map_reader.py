@@ -14,6 +14,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, OffsetResult, leader_epoch_ends, list_offsets
+from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.errors import CorruptData, Fate, FlowError, PartitionError, TwinlogError
 from twinlog.mirror.map.offset_map import (
@@ -23,6 +24,7 @@ from twinlog.mirror.map.offset_map import (
     map_homes,
     row_key,
 )
+from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
@@ -75,6 +77,18 @@ class Maps(Mapping[PartitionKey, PartitionMap]):
 
     def __len__(self) -> int:
         return len(self._maps)
+
+
+def read_maps(client: ClusterClient, source: str, seen: ClusterMetadata | None = None) -> Maps:
+    """The maps of what was copied from a cluster of this alias; empty where there is no map topic.
+
+    `seen`: what the cluster said of it. Raises as `MapReader.read` does.
+    """
+    name = offset_map_topic(source)
+    found = (client.metadata([name]) if seen is None else seen).topics.get(name)
+    if found is None or found.error:
+        return Maps({}, {}, 1)
+    return MapReader(client, name, len(found.partitions)).read()
 
 
 class MapReader:

@@ -120,7 +120,7 @@ class Adoption:
         """Of the offset map."""
         for one in self.partitions:
             yield ChunkRow(
-                key=_key(one.plan),
+                key=one.plan.map_key,
                 term=Term(generation, BEFORE_STARTS),
                 chunk=0,
                 topic=one.plan.source.topic,
@@ -209,7 +209,7 @@ class Adopter:
                         positions.noted.get(plan.source, -1),
                         (starts[plan.target], ends[plan.target]),
                         pairs.get(plan.source, ()),
-                        is_again=_is_ours(maps.get(_key(plan))),
+                        is_again=_is_ours(maps.get(plan.map_key)),
                     )
                 )
             except TwinlogError as error:
@@ -243,7 +243,7 @@ class Adopter:
     def _is_due(
         self, plan: PartitionPlan, maps: Maps, positions: Positions, start: int, end: int
     ) -> bool:
-        known = maps.get(_key(plan))
+        known = maps.get(plan.map_key)
         if known is None or not known.runs:
             if plan.targets:
                 return False  # MirrorMaker 2 places nothing by key
@@ -301,7 +301,7 @@ class Adopter:
             if noted.get(plan.source) != positions.noted.get(plan.source):
                 what = f"its position of {plan.source} still moves"
             elif after[tp] != ends[tp]:
-                if _is_ours(maps.get(_key(plan))):
+                if _is_ours(maps.get(plan.map_key)):
                     strange[plan.source] = PartitionError(
                         f"{tp}: somebody writes to it since Twinlog copied {plan.source} there",
                         code="OTHER_WRITER",
@@ -446,7 +446,3 @@ def adopter_of(
 def _is_ours(known: PartitionMap | None) -> bool:
     """Twinlog copied the partition before."""
     return known is not None and bool(known.runs)
-
-
-def _key(plan: PartitionPlan) -> PartitionKey:
-    return PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)

@@ -10,10 +10,9 @@ from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.control.adopt.adoption import Adopted, adopter_of
 from twinlog.control.check.report import FlowReport, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import TopicPartition
-from twinlog.survey.map_reader import MapReader
+from twinlog.survey.map_reader import read_maps
 
 
 def check_adoption(
@@ -32,15 +31,13 @@ def check_adoption(
         for name, remote_name in remote.items()
         for plan in _plans(here[name], there[remote_name], by_key=setup.config.keyed_partitions)
     ]
-    map_topic = offset_map_topic(setup.config.flow.source)
-    found = target.metadata([map_topic]).topics[map_topic]
-    maps = {} if found.error else MapReader(target, map_topic, len(found.partitions)).read()
+    maps = read_maps(target, setup.config.flow.source)
     adoption = adopter_of(setup.config, storage, source, target).look(plans, maps)
-    taken = {f"{one.plan.target}: " for one in adoption.partitions}
+    taken = {str(one.plan.target) for one in adoption.partitions}
     report.problems = [
         problem
         for problem in report.problems
-        if problem.code != "FOREIGN_DATA" or not problem.message.startswith(tuple(taken))
+        if problem.code != "FOREIGN_DATA" or problem.partition not in taken
     ]
     report.problems += [Problem.of(problem) for problem in adoption.refused.values()]
     report.changes += _changes(adoption.partitions)

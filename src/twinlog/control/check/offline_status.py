@@ -214,7 +214,7 @@ class _Look:
             return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=here)
         if isinstance(there, TwinlogError):
             return _part(plan.source, plan.target.topic, PartitionState.FAILED, error=there)
-        key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
+        key = plan.map_key
         if plan.targets:
             copied = fan_position(key, plan.targets, maps)
         else:

@@ -26,10 +26,13 @@ class Problem:
     code: str
     message: str
     topic: str | None = None
+    partition: str | None = None
+    """Of the source or the target, where it is of one."""
 
     @classmethod
     def of(cls, error: TwinlogError, topic: str | None = None) -> Problem:
-        return cls(code=error.code, message=error.message, topic=topic)
+        partition = None if error.partition is None else str(error.partition)
+        return cls(code=error.code, message=error.message, topic=topic, partition=partition)
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"

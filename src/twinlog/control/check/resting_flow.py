@@ -21,12 +21,12 @@ from twinlog.control.check.offline_status import offline_status
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.intents import flow_intents
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import discover
-from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.map_reader import read_maps
 from twinlog.survey.source_ends import known_ends, known_offsets
 
 
@@ -51,7 +51,7 @@ def resting_flow(
         source=setup.source,
         target=setup.target,
         partitions=lambda: views,
-        read_map=_map_of(flow, target),
+        read_map=lambda: read_maps(target, flow.flow.source),
         snapshot=lambda: snapshot,
         tell_once=tell_once,
     )
@@ -92,11 +92,3 @@ def _views(
             is_broken=part is not None and has(part.code, Trait.NO_OFFSETS),
             is_keyed=bool(plan.targets),
         )
-
-
-def _map_of(flow: FlowConfig, target: ClusterClient) -> Callable[[], Maps]:
-    name = offset_map_topic(flow.flow.source)
-    found = target.metadata([name]).topics.get(name)
-    if found is None or found.error:
-        return lambda: Maps({}, {}, 1)
-    return MapReader(target, name, len(found.partitions)).read

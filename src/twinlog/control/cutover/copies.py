@@ -33,10 +33,9 @@ from twinlog.mirror.map.translation import (
     reach_of,
     upstream_within,
 )
-from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
-from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.source_ends import isolation
 
 UNKNOWN: Final = -1
@@ -129,7 +128,7 @@ def copies(scope: Scope) -> list[Copy]:
     there = scope.target.metadata(None)
     remote = dict(_remote_partitions(scope, there))
     logs = _Logs.of(scope, [*remote])
-    maps = _maps(scope, there)
+    maps = read_maps(scope.target, scope.config.source_alias, there)
     found = {
         TopicPartition(upstream, tp.partition): _copy(scope, tp, upstream, there, logs, maps)
         for tp, upstream in remote.items()
@@ -251,14 +250,6 @@ def _writers(
         return admin.describe_producers(client, tps) if tps else {}
     except Unsupported as error:
         return dict.fromkeys(tps, error)
-
-
-def _maps(scope: Scope, there: ClusterMetadata) -> Maps:
-    topic = offset_map_topic(scope.config.source_alias)
-    found = there.topics.get(topic)
-    if found is None or found.error:
-        return Maps({}, {}, 1)
-    return MapReader(scope.target, topic, len(found.partitions)).read()
 
 
 def _copy(

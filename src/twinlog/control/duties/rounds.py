@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
+from twinlog.clock import Backoff
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
@@ -26,9 +27,9 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.verified import VerifiedReport
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
-from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import ReplicationPolicy
-from twinlog.model import TopicId, TopicPartition
+from twinlog.mirror.plan import Pairing
+from twinlog.model import TopicId
 from twinlog.survey.map_reader import Maps
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,9 @@ which was granted meanwhile is found.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionView:
+class PartitionView(Pairing):
     """How far one partition of the flow is; offsets are -1 while they are not known."""
 
-    source: TopicPartition
-    target: TopicPartition
-    source_topic_id: TopicId
-    target_topic_id: TopicId
     next_upstream: int
     """All records below it are on the target."""
     next_downstream: int
@@ -68,11 +65,6 @@ class PartitionView:
     """Its target topic holds records that this flow did not copy, or may hold some."""
     not_ours: str = ""
     """The code that says that nothing of ours may write to its target topic now; mostly empty."""
-
-    @property
-    def map_key(self) -> PartitionKey:
-        """Of its rows in the offset map."""
-        return PartitionKey(self.source_topic_id, self.target_topic_id, self.source.partition)
 
 
 def confirmed(
@@ -300,10 +292,11 @@ class _Troubles:
         self._duty = duty
         self._code = ""
         self._told_at = 0.0
+        self._backoff = Backoff(first_s=FIRST_PAUSE_S, most_s=MAX_PAUSE_S)
         self.pause_s = 0.0
 
     def failed(self, error: TwinlogError | None) -> None:
-        self.pause_s = min(max(self.pause_s * 2, FIRST_PAUSE_S), MAX_PAUSE_S)
+        self.pause_s = self._backoff.next_s()
         if error is None:
             return
         now = time.monotonic()
@@ -314,4 +307,5 @@ class _Troubles:
     def ended(self) -> None:
         if self._code:
             self._log.warning("%s: works again", self._duty)
+        self._backoff.reset()
         self._code, self.pause_s = "", 0.0

@@ -29,7 +29,7 @@ from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
-from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.wire.record_batch import BatchHeader, read_headers
 
 READ_BYTES = 1 << 20
@@ -254,9 +254,7 @@ class CopyEnds:
         topic = offset_map_topic(self._scope.config.source_alias)
         found = self._metadata.topics.get(topic)
         self._has_map = found is not None and not found.error
-        if found is None or found.error:
-            return Maps({}, {}, 1)
-        return MapReader(self._client, topic, len(found.partitions)).read()
+        return read_maps(self._client, self._scope.config.source_alias, self._metadata)
 
     def _unknown(self, target: TopicPartition, why: str) -> FlowError:
         return FlowError(

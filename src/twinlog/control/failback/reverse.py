@@ -51,7 +51,7 @@ from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.cluster_state import cluster_state, write_copies
-from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.map_reader import Maps, read_maps
 
 BEFORE_ALL: Final = Term(-1, 0)
 """Of rows that were there before the flow was led by anybody."""
@@ -207,10 +207,7 @@ class Reverse:
             yield "  for a day its gate `foreign` names who wrote there before: --accept foreign"
 
     def _maps(self) -> Maps:
-        found = self._scope.source.metadata([self._map_topic]).topics.get(self._map_topic)
-        if found is None or found.error:
-            return Maps({}, {}, 1)
-        maps = MapReader(self._scope.source, self._map_topic, len(found.partitions)).read()
+        maps = read_maps(self._scope.source, self._scope.config.flow.target)
         maps.require_all()
         return maps
 

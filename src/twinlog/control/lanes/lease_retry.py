@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.clock import Clock
+from twinlog.clock import Backoff, Clock
 
-FIRST_PAUSE_S: Final = 4.0
 MAX_LEASE_RETRY_S: Final = 30.0
 
 
@@ -16,18 +15,22 @@ class LeaseRetry:
     """One flow's: a Spark job without a ready lane is likely to fail again."""
 
     clock: Clock
-    failed: int = 0
-    """How many have failed since a lane was ready."""
     _next: float = 0.0
+    _backoff: Backoff = field(
+        default_factory=lambda: Backoff(first_s=4.0, most_s=MAX_LEASE_RETRY_S)
+    )
+
+    @property
+    def failed(self) -> int:
+        """How many have failed since a lane was ready."""
+        return self._backoff.failures
 
     def on_failure(self) -> None:
-        self.failed += 1
-        pause_s = min(FIRST_PAUSE_S * 2 ** (self.failed - 1), MAX_LEASE_RETRY_S)
-        self._next = self.clock.monotonic() + pause_s
+        self._next = self.clock.monotonic() + self._backoff.next_s()
 
     def works(self) -> None:
         """A lane is ready."""
-        self.failed = 0
+        self._backoff.reset()
 
     @property
     def is_due(self) -> bool:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
 
-from twinlog.clock import CLOCK, Clock
+from twinlog.clock import CLOCK, Backoff, Clock
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 
 log = logging.getLogger(__name__)
-
-FIRST_PAUSE_S: Final = 0.5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,7 +23,7 @@ class MapRetry:
     began: float = 0.0
     """Monotonic: when the reading began. Rows that came later may not be in it."""
     _next_at: float = 0.0
-    _pause_s: float = FIRST_PAUSE_S
+    _backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, most_s=RETRY_FAILED_S))
     _problem: str = ""
 
     @property
@@ -41,8 +38,7 @@ class MapRetry:
     def failed(self, error: TwinlogError) -> None:
         """None of it could be read."""
         self.is_reading = False
-        self._next_at = self.clock.monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, RETRY_FAILED_S)
+        self._next_at = self.clock.monotonic() + self._backoff.next_s()
         if error.code != self._problem:
             self._problem = error.code
             FlowLog(log, self.flow).warning(
@@ -52,7 +48,8 @@ class MapRetry:
     def works(self) -> None:
         """It was read."""
         self.is_reading = False
-        self._next_at, self._pause_s = 0.0, FIRST_PAUSE_S
+        self._next_at = 0.0
+        self._backoff.reset()
         if self._problem:
             FlowLog(log, self.flow).warning("the offset map can be read again")
             self._problem = ""

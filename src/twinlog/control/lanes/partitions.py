@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from twinlog.clock import CLOCK, Clock
+from twinlog.clock import CLOCK, Backoff, Clock
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.values.times import in_iso
 from twinlog.control.lanes.recovery_point import RecoveryPoint
@@ -144,7 +144,9 @@ class Partition:
     retry_at: float = 0.0
     left_at: float = 0.0
     """Monotonic: when its placement last changed."""
-    _pause_s: float = FIRST_PAUSE_S
+    _backoff: Backoff = field(
+        default_factory=lambda: Backoff(first_s=FIRST_PAUSE_S, most_s=RETRY_FAILED_S)
+    )
 
     @property
     def total_records(self) -> int:
@@ -224,7 +226,7 @@ class Partition:
             self.acked_ordinal, self.acked_epoch = progress.ordinal, progress.target_epoch
         at_end = progress.source_end >= 0 and progress.upstream >= progress.source_end
         if moved or (at_end and not progress.waits_for_map):
-            self._pause_s = FIRST_PAUSE_S
+            self._backoff.reset()
             self.failure = None
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
@@ -373,8 +375,7 @@ class Partition:
             retriable = True
         if retriable:
             self.leave(Placement.PENDING)
-            self.retry_at = self.clock.monotonic() + self._pause_s
-            self._pause_s = min(self._pause_s * 2, RETRY_FAILED_S)
+            self.retry_at = self.clock.monotonic() + self._backoff.next_s()
         else:
             self.leave(Placement.FAILED)
             self.retry_at = self.clock.monotonic() + RETRY_FAILED_S

@@ -53,7 +53,7 @@ def take_of(
 ) -> TakePartition:
     """The message for one partition, with its map where the lane is to look itself."""
     plan = partition.plan
-    known = maps.get(_key(plan))
+    known = maps.get(plan.map_key)
     fan = None if not plan.targets else _fan(plan, maps)
     looks = known is not None and partition.handed is None
     runs, runs_from = _for_start(known, most_runs) if known is not None and looks else ((), -1)
@@ -102,7 +102,7 @@ def put_off(partition: Partition, maps: Maps, start: StartAt) -> bool:
     moves = start.kind in (StartKind.LATEST, StartKind.TIMESTAMP)
     if not moves or not partition.waits_s():
         return False
-    if _key(partition.plan) in maps or _group_start(partition.plan, maps) >= 0:
+    if partition.plan.map_key in maps or _group_start(partition.plan, maps) >= 0:
         return False
     partition.retry_at = partition.wait_until
     return True
@@ -117,7 +117,7 @@ def may_begin(partitions: Iterable[Partition], maps: Maps, flow: str) -> list[Pa
     out = []
     for partition in placed_as_before(partitions, maps, flow):
         refusal = partition.plan.refusal
-        if refusal is None or _key(partition.plan)[:3] in rows:
+        if refusal is None or partition.plan.map_key[:3] in rows:
             out.append(partition)
         else:
             is_retriable = refusal.is_retriable
@@ -157,7 +157,7 @@ def _moved(plan: PartitionPlan, began: int) -> Finding:
 def _fan(plan: PartitionPlan, maps: Maps) -> Fan:
     branches = []
     for number in range(plan.targets):
-        known = maps.get(_key(plan)._replace(branch=number, branches=plan.targets))
+        known = maps.get(plan.map_key._replace(branch=number, branches=plan.targets))
         branches.append(
             FanBranch(
                 target=TopicPartition(plan.target.topic, number),
@@ -175,10 +175,6 @@ def _from_mark(known: PartitionMap) -> tuple[Run, ...]:
         return tuple(known.runs)
     begin = max(0, following(known.runs, known.mark.ordinal - 1, ORDINAL) - 1)
     return (*known.runs[: min(1, begin)], *known.runs[begin:])
-
-
-def _key(plan: PartitionPlan) -> PartitionKey:
-    return PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
 
 
 def _began_at(plan: PartitionPlan, maps: Maps) -> int:

@@ -18,11 +18,11 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.findings import Span, foreign_data
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import producers_of
 from twinlog.model import TopicId, TopicPartition
-from twinlog.survey.map_reader import MapReader
+from twinlog.survey.map_reader import read_maps
 from twinlog.wire.record_batch import read_headers
 
 __all__ = ["foreign_topics"]
@@ -78,11 +78,7 @@ def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> 
     """Topics of which the offset map has a row: copies, whatever the state topic has lost. Raises
     TwinlogError where some of it cannot be read, so that nobody can say.
     """
-    name = offset_map_topic(flow.flow.source)
-    found = there.topics.get(name)
-    if found is None or found.error:
-        return ()
-    maps = MapReader(target, name, len(found.partitions)).read()
+    maps = read_maps(target, flow.flow.source, there)
     maps.require_all()
     return {key.target_topic_id for key in maps}
 

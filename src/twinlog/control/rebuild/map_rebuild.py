@@ -168,7 +168,7 @@ class MapRebuild:
                 "be rebuilt from the records alone; nothing was changed",
                 code="REBUILD_UNSUPPORTED",
             )
-        key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
+        key = plan.map_key
         start, end = self._bounds(plan.target)
         if self._described.whole(key, start):
             return Line(source=plan.source, target=plan.target, outcome=Outcome.DESCRIBED, end=end)

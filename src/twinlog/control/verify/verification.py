@@ -39,9 +39,9 @@ from twinlog.control.verify.groups import offsets_there, verify_groups
 from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
 from twinlog.control.verify.workers import Clusters, Found, Workers
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
+from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.runs import digest_of
-from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import FOREVER, PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
@@ -49,7 +49,7 @@ from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
-from twinlog.survey.map_reader import MapReader, Maps
+from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.source_ends import isolation, known_ends, known_offsets
 from twinlog.survey.verify.partition import Bounds, Wanted, Written, never_made
 from twinlog.survey.verify.rules import rules_of
@@ -102,8 +102,7 @@ class _Logs:
 
     def of(self, plan: PartitionPlan) -> PartitionMap | None:
         """What the map has of a partition."""
-        key = PartitionKey(plan.source_topic_id, plan.target_topic_id, plan.source.partition)
-        return self.maps.get(key)
+        return self.maps.get(plan.map_key)
 
 
 class _Flow:
@@ -266,11 +265,7 @@ class _Flow:
         )
 
     def _maps(self) -> Maps:
-        name = offset_map_topic(self._setup.config.flow.source)
-        found = self._target.metadata([name]).topics.get(name)
-        if found is None or found.error:
-            return Maps({}, {}, 1)
-        return MapReader(self._target, name, len(found.partitions)).read()
+        return read_maps(self._target, self._setup.config.flow.source)
 
     def _by_time(self, tps: Iterable[TopicPartition], at_ms: int) -> Offsets:
         """The first offset that is not before a time; -1: none is."""

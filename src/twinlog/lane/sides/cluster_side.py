@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from twinlog.clock import Backoff
 from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
@@ -48,9 +49,6 @@ DOUBT_EVERY_S: Final = 2.0
 LEADERLESS_PAUSE_S: Final = 3.0
 """Who has no leader waits for one: it is looked for more often than a cluster that is away."""
 
-MIN_PAUSE_S: Final = 0.05
-MAX_PAUSE_S: Final = 30.0
-
 
 class Leader(NamedTuple):
     """Who leads a partition."""
@@ -61,17 +59,16 @@ class Leader(NamedTuple):
 
 @dataclass(slots=True)
 class _Pause:
-    seconds: float = MIN_PAUSE_S
+    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.05, most_s=30.0))
     until: float = 0.0
 
-    def grow(self, most: float = MAX_PAUSE_S) -> float:
-        wait = CHANCE.uniform(self.seconds / 2, self.seconds)
-        self.until = time.monotonic() + wait
-        self.seconds = min(self.seconds * 2, most)
-        return wait
+    def grow(self, most_s: float | None = None) -> None:
+        longest = self.backoff.next_s(most_s)
+        self.until = time.monotonic() + CHANCE.uniform(longest / 2, longest)
 
     def reset(self) -> None:
-        self.seconds, self.until = MIN_PAUSE_S, 0.0
+        self.backoff.reset()
+        self.until = 0.0
 
 
 @dataclass(slots=True, kw_only=True)

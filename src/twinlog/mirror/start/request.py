@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 
 from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.plan import Pairing
 from twinlog.mirror.skips import Skip
-from twinlog.model import EARLIEST, StartAt, TopicId, TopicPartition
+from twinlog.model import EARLIEST, StartAt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartRequest:
+class StartRequest(Pairing):
     """One partition to be started, with all that is known of it."""
 
-    source: TopicPartition
-    target: TopicPartition
-    source_topic_id: TopicId
-    target_topic_id: TopicId
     runs: tuple[Run, ...]
     """The first one, and from ordinal `runs_from` on all."""
     runs_from: int = -1
