@@ -28,6 +28,22 @@ class Flow:
         return f"{self.source}->{self.target}"
 
 
+class Isolation(StrEnum):
+    """Whether a reader sees records of open and aborted transactions, by `isolation.level`."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+    @classmethod
+    def of(cls, committed: bool) -> Isolation:
+        return cls.READ_COMMITTED if committed else cls.READ_UNCOMMITTED
+
+    @property
+    def number(self) -> int:
+        """In requests."""
+        return int(self is Isolation.READ_COMMITTED)
+
+
 class StartKind(StrEnum):
     """How the place is given where a copy begins."""
 

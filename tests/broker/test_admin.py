@@ -16,6 +16,7 @@ from twinlog.model import NO_TOPIC_ID, TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, encode_batch
+from twinlog.wire.topic_config import ConfigSource
 
 pytestmark = pytest.mark.broker
 
@@ -58,7 +59,7 @@ def test_topic_is_created_with_its_configs(client: ClusterClient, fresh_topic: s
     entries = admin.describe_topic_configs(client, [fresh_topic])[fresh_topic]
     assert isinstance(entries, list)
     policy = next(entry for entry in entries if entry.name == "cleanup.policy")
-    assert (policy.value, policy.source) == ("compact", admin.ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    assert (policy.value, policy.source) == ("compact", ConfigSource.DYNAMIC_TOPIC)
     assert not policy.is_default
     assert next(entry for entry in entries if entry.name == "retention.bytes").is_default
 

@@ -23,11 +23,12 @@ from twinlog.control.duties.config_sync import config_sync, find_drift
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.mirror.names.acl_rules import AclRules
 from twinlog.mirror.names.config_rules import wanted_configs
-from twinlog.mirror.names.filters import ConfigPropertyFilter, TopicConfigEntry
+from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.kafka_jars import mirror_maker_jars
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.wire.topic_acl import Pattern, Permission, TopicAcl
+from twinlog.wire.topic_config import ConfigEntry
 
 pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("mirror-maker-jvm")]
 
@@ -174,15 +175,14 @@ def test_the_same_configs_are_set_and_taken_away(jvm: Any, tmp_path: Path, defau
         (False, True),
     ):
         java = admin.ConfigEntry(name, "7", source, sensitive, read_only, [], None, None)
-        entry = TopicConfigEntry(
+        entry = ConfigEntry(
             name=name,
             value="7",
             source=numbers[source.name()],
-            is_default=java.isDefault(),
             is_read_only=read_only,
             is_sensitive=sensitive,
         )
-        assert entry.is_default == (entry.source == 5)
+        assert entry.is_default == java.isDefault()
         assert wanted_configs(chosen, [entry]) == _mirror_makers_configs(admin, theirs, java)
         compared += 1
     assert compared == 48

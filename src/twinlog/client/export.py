@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, Isolation, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.start.tail_check import decode
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import read_headers, verify_crc
 from twinlog.wire.records import Record
 

@@ -20,10 +20,10 @@ from typing import Final
 import pyarrow as pa
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import BrokerRefused, ClusterError, CorruptData, Fate, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
+from twinlog.model import Isolation
 from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
 from twinlog.records.planning import log_bounds

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.keys.client_keys import ISOLATION_LEVEL, Role
 from twinlog.config.regex.patterns import NamePattern, compile_names
 from twinlog.config.regex.reader import RegexProblem
 from twinlog.config.values.origin import ClientProperties
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.records.given import client_of, named, positive, settings_of
 from twinlog.records.places import (
     JSON_EARLIEST,
@@ -208,19 +207,17 @@ def _place(
 
 
 def _isolation(own: str | None, of_client: str | None) -> Isolation:
-    levels = {"read_committed": Isolation.READ_COMMITTED}
-    levels["read_uncommitted"] = Isolation.READ_UNCOMMITTED
     given = {
         name: text.strip().lower()
         for name, text in (("isolation", own), (_PREFIX + ISOLATION_LEVEL, of_client))
         if text is not None
     }
     for name, text in given.items():
-        if text not in levels:
-            raise wrong(name, f"{text!r} is no level", f"write {' or '.join(levels)}")
+        if text not in tuple(Isolation):
+            raise wrong(name, f"{text!r} is no level", f"write {' or '.join(Isolation)}")
     if len(set(given.values())) > 1:
         raise wrong("isolation", "kafka.isolation.level says another", "remove one of them")
-    return levels[next(iter(given.values()), "read_committed")]
+    return Isolation(next(iter(given.values()), Isolation.READ_COMMITTED))
 
 
 def _optional_positive(options: Mapping[str, str], name: str) -> int | None:

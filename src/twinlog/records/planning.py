@@ -14,10 +14,10 @@ from typing import TypeVar
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, Isolation, OffsetResult, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.errors import ClusterError, TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.records.gaps import LogBounds
 from twinlog.records.options import ReadOptions
 from twinlog.records.places import JSON_EARLIEST, JSON_LATEST, Place, PlaceKind, wrong

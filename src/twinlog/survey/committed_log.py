@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.start.tail_check import decode
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
@@ -24,7 +23,7 @@ def read_committed(
     """Data batches of [begin, end) with their records, in order; not `committed`: also records of
     transactions that were rolled back.
     """
-    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    isolation = Isolation.of(committed)
     position = begin
     while position < end:
         answer = fetch_records(client, {tp: (position, READ_BYTES)}, isolation=isolation)[tp]

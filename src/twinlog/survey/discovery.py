@@ -23,7 +23,6 @@ from twinlog.config.values.renames import LONGEST_NAME
 from twinlog.errors import ClusterError, Fate, PartitionError, TwinlogError, Unauthorized
 from twinlog.mirror.names.filters import (
     ConfigPropertyFilter,
-    TopicConfigEntry,
     TopicSelector,
 )
 from twinlog.mirror.names.naming import ReplicationPolicy
@@ -45,6 +44,7 @@ from twinlog.survey.group_starts import with_group_starts
 from twinlog.survey.rights import denied, may
 from twinlog.survey.stale_metadata import require_gone
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_for
+from twinlog.wire.topic_config import ConfigEntry
 
 NEEDED: Final = (Operation.WRITE, Operation.READ)
 """On remote topics: to copy, and to see how far the copy got."""
@@ -176,7 +176,7 @@ def new_topic_configs(
     chosen = ConfigPropertyFilter.of(flow)
     answers = admin.describe_topic_configs(source, names).items() if names else ()
     return {
-        name: chosen.for_new_topic([topic_config_entry(entry) for entry in answer])
+        name: chosen.for_new_topic(answer)
         for name, answer in answers
         if not isinstance(answer, TwinlogError)
     }
@@ -279,11 +279,11 @@ def name_too_long(flow: FlowConfig, topic: str, remote: str) -> PartitionError |
 
 def _configs(
     flow: FlowConfig, source: ClusterClient, names: list[str], out: Discovery
-) -> dict[str, list[admin.ConfigEntry]]:
+) -> dict[str, list[ConfigEntry]]:
     """Without the right to read them a topic is made with the target's defaults."""
     if not names:
         return {}
-    described: dict[str, list[admin.ConfigEntry]] = {}
+    described: dict[str, list[ConfigEntry]] = {}
     failed: dict[str, TwinlogError] = {}
     for name, answer in admin.describe_topic_configs(source, names).items():
         if isinstance(answer, TwinlogError):
@@ -309,7 +309,7 @@ def _ensure(  # noqa: PLR0913, PLR0917 (one step of `discover`, cut out to be re
     topic: TopicMetadata,
     there: ClusterMetadata,
     remote: str,
-    configs: Iterable[admin.ConfigEntry],
+    configs: Iterable[ConfigEntry],
     out: Discovery,
     create: bool,
     guard: Guard | None,
@@ -345,9 +345,9 @@ def _create(
     target: ClusterClient,
     topic: TopicMetadata,
     remote: str,
-    configs: Iterable[admin.ConfigEntry],
+    configs: Iterable[ConfigEntry],
 ) -> None:
-    entries = [topic_config_entry(entry) for entry in configs]
+    entries = configs
     made = admin.create_topic(
         target,
         remote,
@@ -387,18 +387,6 @@ def partitions_differ(flow: FlowConfig, remote: str, count: int, wanted: int) ->
         flow=flow.flow,
         code="PARTITIONS_DIFFER",
         fate=Fate.RETRIABLE,
-    )
-
-
-def topic_config_entry(entry: admin.ConfigEntry) -> TopicConfigEntry:
-    """A config as the filters take it."""
-    return TopicConfigEntry(
-        name=entry.name,
-        value=entry.value,
-        source=entry.source,
-        is_default=entry.is_default,
-        is_read_only=entry.is_read_only,
-        is_sensitive=entry.is_sensitive,
     )
 
 

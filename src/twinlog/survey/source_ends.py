@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
-from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import TwinlogError
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 
 
 def with_ends(
@@ -31,7 +31,7 @@ def known_ends(
     """The end of each as the flow reads it (its last stable offset under read_committed), of those
     that could be asked. Raises TwinlogError where the cluster cannot be.
     """
-    return known_offsets(source, partitions, admin.LATEST, isolation=isolation(flow))
+    return known_offsets(source, partitions, admin.LATEST, isolation=flow.isolation_level)
 
 
 def known_offsets(
@@ -39,15 +39,10 @@ def known_offsets(
     partitions: Iterable[TopicPartition],
     at: int,
     *,
-    isolation: admin.Isolation = admin.Isolation.READ_UNCOMMITTED,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
     """The offset at `at` (as ListOffsets has it) of each that could be asked. Raises TwinlogError
     where the cluster cannot be.
     """
     found = admin.list_offsets(source, partitions, at, isolation=isolation)
     return {tp: one.offset for tp, one in found.items() if not isinstance(one, TwinlogError)}
-
-
-def isolation(flow: FlowConfig) -> admin.Isolation:
-    """How the flow reads its source, as ListOffsets is asked."""
-    return admin.Isolation(flow.isolation_level is IsolationLevel.READ_COMMITTED)

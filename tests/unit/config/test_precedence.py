@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.properties import BASE, Loader, flow_of
-from twinlog.config.flow.schema import IsolationLevel, OffsetReset, PolicyKind
+from twinlog.config.flow.schema import OffsetReset, PolicyKind
 from twinlog.config.keys.client_keys import Role
+from twinlog.model import Isolation
 
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
@@ -122,13 +123,13 @@ def test_our_own_start_wins_over_the_reset(read: Loader) -> None:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ([], IsolationLevel.READ_COMMITTED),
-        (["A.consumer.isolation.level = read_uncommitted"], IsolationLevel.READ_UNCOMMITTED),
-        (["A->B.consumer.isolation.level = read_uncommitted"], IsolationLevel.READ_UNCOMMITTED),
+        ([], Isolation.READ_COMMITTED),
+        (["A.consumer.isolation.level = read_uncommitted"], Isolation.READ_UNCOMMITTED),
+        (["A->B.consumer.isolation.level = read_uncommitted"], Isolation.READ_UNCOMMITTED),
     ],
 )
 def test_the_source_consumers_isolation_decides(
-    read: Loader, lines: list[str], expected: IsolationLevel
+    read: Loader, lines: list[str], expected: Isolation
 ) -> None:
     assert flow_of(read(*lines)).isolation_level is expected
 

@@ -15,7 +15,8 @@ from twinlog.mirror.names.config_rules import (
     unknown_names,
     wanted_configs,
 )
-from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
+from twinlog.mirror.names.filters import ConfigPropertyFilter
+from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 NAME = "retention.ms"
 
@@ -32,13 +33,11 @@ def test_a_value_that_is_taken_away_may_shorten_life_as_the_targets_brokers_say(
 
 def entry(
     value: str | None, source: int = ConfigSource.DYNAMIC_TOPIC, **changes: bool
-) -> TopicConfigEntry:
-    is_default = source == ConfigSource.DEFAULT
-    return TopicConfigEntry(
+) -> ConfigEntry:
+    return ConfigEntry(
         name=NAME,
         value=value,
         source=source,
-        is_default=is_default,
         **changes,
     )
 
@@ -65,7 +64,7 @@ def chosen(*, copies_defaults: bool = False, exclude: str = "") -> ConfigPropert
     ],
     ids=str,
 )
-def test_which_sources_count(given: TopicConfigEntry, wanted: dict[str, str | None]) -> None:
+def test_which_sources_count(given: ConfigEntry, wanted: dict[str, str | None]) -> None:
     """testConfigPropertyFiltering: only DEFAULT_CONFIG is a default; a broker file is left out, and
     what is set for one broker: another one would have answered something else.
     """
@@ -106,7 +105,7 @@ def test_what_is_excluded_is_neither_set_nor_taken_away(source: ConfigSource) ->
     ],
 )
 def test_only_differences_are_sent(
-    wanted: str | None, target: TopicConfigEntry, change: Difference | None
+    wanted: str | None, target: ConfigEntry, change: Difference | None
 ) -> None:
     assert differences({NAME: wanted}, [target]) == ([] if change is None else [change])
 

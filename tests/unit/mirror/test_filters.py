@@ -11,8 +11,6 @@ from tests.support.properties import flow_of, loader
 from twinlog.config.regex.patterns import compile_names
 from twinlog.mirror.names.filters import (
     ConfigPropertyFilter,
-    ConfigSource,
-    TopicConfigEntry,
     TopicSelector,
     Verdict,
     is_remote_topic_of,
@@ -23,6 +21,7 @@ from twinlog.mirror.names.naming import (
     IdentityReplicationPolicy,
     ReplicationPolicy,
 )
+from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 DEFAULT = DefaultReplicationPolicy()
 IDENTITY = IdentityReplicationPolicy(source_alias="source")
@@ -148,11 +147,11 @@ def test_remote_topics_of_a_source(topic: str, expected: bool) -> None:
     assert is_remote_topic_of(DEFAULT, "source", topic) is expected
 
 
-def entry(name: str, **changes: object) -> TopicConfigEntry:
-    return TopicConfigEntry(name=name, value=f"{name}-value", **changes)  # type: ignore[arg-type]
+def entry(name: str, **changes: object) -> ConfigEntry:
+    return ConfigEntry(name=name, value=f"{name}-value", **changes)  # type: ignore[arg-type]
 
 
-DEFAULT_ENTRY = entry("a.default", source=ConfigSource.DEFAULT, is_default=True)
+DEFAULT_ENTRY = entry("a.default", source=ConfigSource.DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +165,10 @@ DEFAULT_ENTRY = entry("a.default", source=ConfigSource.DEFAULT, is_default=True)
         (entry("read.only", is_read_only=True), False),
         (entry("sensitive", is_sensitive=True), False),
         (entry("excluded.one"), False),
-        (TopicConfigEntry(name="no.value", value=None), False),
+        (ConfigEntry(name="no.value", value=None), False),
     ],
 )
-def test_configs_of_a_new_remote_topic(given: TopicConfigEntry, copied: bool) -> None:
+def test_configs_of_a_new_remote_topic(given: ConfigEntry, copied: bool) -> None:
     chosen = ConfigPropertyFilter(exclude=compile_names([r"excluded\..*"]), copies_defaults=False)
     expected = {given.name: given.value} if copied else {}
     assert chosen.for_new_topic([given]) == expected
@@ -177,7 +176,10 @@ def test_configs_of_a_new_remote_topic(given: TopicConfigEntry, copied: bool) ->
 
 def test_the_sources_defaults_are_copied_on_request() -> None:
     chosen = ConfigPropertyFilter(exclude=compile_names(["b"]), copies_defaults=True)
-    others = [entry("b", is_default=True), entry("c", is_default=True, is_read_only=True)]
+    others = [
+        entry("b", source=ConfigSource.DEFAULT),
+        entry("c", source=ConfigSource.DEFAULT, is_read_only=True),
+    ]
     assert chosen.for_new_topic([DEFAULT_ENTRY, *others]) == {"a.default": "a.default-value"}
 
 

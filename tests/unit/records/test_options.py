@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.cluster.logs.offsets import Isolation
 from twinlog.errors import ConfigError
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.records.options import IGNORED, KNOWN, REFUSED_KEYS, ReadOptions, parse_options
 from twinlog.records.places import PlaceKind
 

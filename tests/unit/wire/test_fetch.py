@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from twinlog.errors import CorruptData
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.requests.fetch import (
-    READ_COMMITTED,
     SESSION_ERRORS,
     VERSION_BY_ID,
     VERSION_BY_NAME,
@@ -36,7 +35,7 @@ def position(offset: int = 0) -> FetchPosition:
 
 
 def a_session(version: int = VERSION_BY_ID, partitions: int = 3) -> FetchSession:
-    session = FetchSession(version, READ_COMMITTED)
+    session = FetchSession(version, Isolation.READ_COMMITTED)
     for partition in range(partitions):
         session.want(tp(partition), ORDERS, position())
     return session

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -17,7 +16,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
 from twinlog.errors import TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import error_for
 
 LATEST: Final = -1
@@ -34,13 +33,6 @@ WITH_LEADER_EPOCH: Final = 4
 
 UP_TO_THE_TIER: Final = 7
 """Later versions add timestamps of tiered logs and a timeout; nothing here asks for them."""
-
-
-class Isolation(IntEnum):
-    """Which records a reader sees, by the protocol's numbers."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +66,7 @@ def list_offsets(
     def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, OffsetResult | TwinlogError]:
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
-            isolation_level=int(isolation),
+            isolation_level=isolation.number,
             topics=[
                 topic_of(
                     name=name,

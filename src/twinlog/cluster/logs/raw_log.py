@@ -11,13 +11,13 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import CONSUMER, Isolation
+from twinlog.cluster.logs.offsets import CONSUMER
 from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic, topics_of
 from twinlog.cluster.net.metadata import NO_EPOCH
 from twinlog.cluster.net.protocol import Message, throttle_ms
 from twinlog.cluster.net.read_size import ReadSize
 from twinlog.errors import BrokerRefused, CorruptData, Disconnected, TwinlogError, Unreachable
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import (
     THROTTLING_QUOTA_EXCEEDED,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -216,7 +216,7 @@ class _Reading:
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=most_bytes,
-            isolation_level=int(self._isolation),
+            isolation_level=self._isolation.number,
             session_id=0,
             session_epoch=NO_SESSION,
             topics=[

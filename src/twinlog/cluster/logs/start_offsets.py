@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, Isolation, OffsetResult, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.errors import TwinlogError
-from twinlog.model import StartAt, StartKind, TopicPartition
+from twinlog.model import Isolation, StartAt, StartKind, TopicPartition
 
 Begin = int | TwinlogError
 

@@ -16,7 +16,6 @@ from twinlog.cluster.logs.offsets import (
     LATEST,
     MAX_TIMESTAMP,
     EpochEnd,
-    Isolation,
     OffsetResult,
     leader_epoch_ends,
     list_offsets,
@@ -32,8 +31,6 @@ from twinlog.cluster.net.metadata import Broker, Operation, operations
 from twinlog.cluster.topics.acls import create_topic_acls, delete_topic_acls, topic_acls
 from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
 from twinlog.cluster.topics.configs import (
-    ConfigEntry,
-    ConfigSource,
     describe_broker_configs,
     describe_topic_configs,
 )
@@ -56,10 +53,7 @@ __all__ = [
     "MAX_TIMESTAMP",
     "ClusterInfo",
     "ConfigChange",
-    "ConfigEntry",
-    "ConfigSource",
     "EpochEnd",
-    "Isolation",
     "OffsetResult",
     "ProducerIdentity",
     "ProducerState",

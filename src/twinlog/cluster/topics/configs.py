@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
@@ -14,6 +12,7 @@ from twinlog.cluster.net.protocol import Message
 from twinlog.cluster.net.retry import is_retriable
 from twinlog.errors import Disconnected, TwinlogError, Unreachable
 from twinlog.wire.error_codes import error_for
+from twinlog.wire.topic_config import ConfigEntry
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -23,37 +22,6 @@ WITH_SOURCE: Final = 1
 
 TOPICS_PER_REQUEST: Final = 500
 """Some 35 entries each: an answer stays at about 2 MB."""
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, by the protocol's numbers."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
-    """One config of a topic or broker; a sensitive one has no value."""
-
-    name: str
-    value: str | None
-    source: int
-    """A ConfigSource, or a newer broker's number."""
-    is_read_only: bool
-    is_sensitive: bool
-
-    @property
-    def is_default(self) -> bool:
-        """As Java's ConfigEntry has it: a value from the broker's own file is not a default."""
-        return self.source == ConfigSource.DEFAULT_CONFIG
 
 
 Configs = list[ConfigEntry]

@@ -20,7 +20,6 @@ from twinlog.config.flow.schema import (
     ConfigSyncConfig,
     FlowClients,
     FlowConfig,
-    IsolationLevel,
     LanesConfig,
     NewTopicsConfig,
     OffsetReset,
@@ -35,7 +34,7 @@ from twinlog.config.values.origin import ClientProperties, Settings
 from twinlog.config.values.types import (
     to_choice,
 )
-from twinlog.model import Flow, StartKind
+from twinlog.model import Flow, Isolation, StartKind
 
 
 def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
@@ -125,10 +124,10 @@ def read_flow(raw: Settings, flow: Flow) -> FlowConfig:
     )
 
 
-def _isolation(consumer: ClientProperties) -> IsolationLevel:
+def _isolation(consumer: ClientProperties) -> Isolation:
     if ISOLATION_LEVEL not in consumer:
-        return IsolationLevel.READ_COMMITTED
-    return IsolationLevel(to_choice(consumer.origin(ISOLATION_LEVEL), tuple(IsolationLevel)))
+        return Isolation.READ_COMMITTED
+    return Isolation(to_choice(consumer.origin(ISOLATION_LEVEL), tuple(Isolation)))
 
 
 def _reset(consumer: ClientProperties) -> OffsetReset:

@@ -21,7 +21,7 @@ from twinlog.config.values.origin import ClientProperties, Setting, Settings
 from twinlog.config.values.renames import NO_RENAMES, Renames
 from twinlog.config.values.types import HostPort
 from twinlog.config.values.warnings import ConfigWarning
-from twinlog.model import Flow
+from twinlog.model import Flow, Isolation
 
 
 class PolicyKind(StrEnum):
@@ -29,13 +29,6 @@ class PolicyKind(StrEnum):
 
     DEFAULT = "default"
     IDENTITY = "identity"
-
-
-class IsolationLevel(StrEnum):
-    """Whether records of open and aborted transactions are copied."""
-
-    READ_COMMITTED = "read_committed"
-    READ_UNCOMMITTED = "read_uncommitted"
 
 
 class VerifyMode(StrEnum):
@@ -207,7 +200,7 @@ class FlowConfig:
 
     groups: GroupsConfig
 
-    isolation_level: IsolationLevel
+    isolation_level: Isolation
     auto_offset_reset: OffsetReset
 
     start: Starts

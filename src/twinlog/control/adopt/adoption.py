@@ -26,10 +26,10 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.connect_group import connect_group
 from twinlog.cluster.groups.coordinators import Coordinators
-from twinlog.cluster.logs.offsets import EARLIEST, LATEST, Isolation, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.topics.internal_log import append, ends_of_logs
 from twinlog.config.flow.offset_storage import OffsetStorage
-from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.adopt.mm2_positions import Positions, read_positions
 from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
 from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
@@ -48,7 +48,7 @@ from twinlog.mirror.map.offset_map import (
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start.alignment import Alignment, Found, identity
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.committed_log import read_committed
 from twinlog.wire.records import Record
 
@@ -420,7 +420,7 @@ class Adopter:
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 
     def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:
-        isolation = Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED
+        isolation = Isolation.of(self.committed)
         found = list_offsets(self.source, [tp], when, isolation=isolation)[tp]
         if isinstance(found, TwinlogError):
             raise found
@@ -437,7 +437,7 @@ def adopter_of(
         source=source,
         target=target,
         syncs=SyncsTopic.of(flow),
-        committed=flow.isolation_level is IsolationLevel.READ_COMMITTED,
+        committed=flow.isolation_level is Isolation.READ_COMMITTED,
         accept_loss=flow.accept_source_loss,
         is_shared=flow.policy.kind is PolicyKind.IDENTITY,
     )

@@ -40,7 +40,6 @@ from twinlog.quantities import plural
 from twinlog.survey.discovery import discover, mirrored_topics
 from twinlog.survey.map_reader import MapReader
 from twinlog.survey.rights import may
-from twinlog.survey.source_ends import isolation
 from twinlog.wire.record_batch import read_headers
 
 GIVES_UP_S = 60.0
@@ -153,7 +152,7 @@ class _Look:
         return _Ends(
             first=begins_now(self._flow, self._source, sources),
             source=admin.list_offsets(
-                self._source, sources, admin.LATEST, isolation=isolation(self._flow)
+                self._source, sources, admin.LATEST, isolation=self._flow.isolation_level
             ),
             target=admin.log_ends(self._target, targets),
             newest=admin.list_offsets(self._target, targets, admin.MAX_TIMESTAMP),

@@ -14,10 +14,10 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import transaction_starts
 from twinlog.cluster.topics import admin
-from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.flow.setups import flow_setup
 from twinlog.errors import TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import mirrored_topics
 
 ANSWERS_WITHIN_S: Final = 10.0
@@ -47,16 +47,14 @@ class HeldBack:
 
 def held_back(flow: FlowConfig) -> Iterator[HeldBack]:
     """Partitions of the flow's topics that an open transaction holds back now."""
-    if flow.isolation_level is not IsolationLevel.READ_COMMITTED:
+    if flow.isolation_level is not Isolation.READ_COMMITTED:
         return
     with ClusterClient(flow_setup(flow).source, api_timeout_s=ANSWERS_WITHIN_S) as source:
         topics = mirrored_topics(flow, source.metadata(None))
         tps = [
             TopicPartition(name, p.partition) for name, t in topics.items() for p in t.partitions
         ]
-        stable = admin.list_offsets(
-            source, tps, admin.LATEST, isolation=admin.Isolation.READ_COMMITTED
-        )
+        stable = admin.list_offsets(source, tps, admin.LATEST, isolation=Isolation.READ_COMMITTED)
         high = admin.list_offsets(source, tps, admin.LATEST)
         behind: dict[TopicPartition, tuple[int, int]] = {}
         for tp in tps:

@@ -16,7 +16,6 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.model import StartAt, StartKind, TopicPartition
 from twinlog.quantities import plural
-from twinlog.survey.source_ends import isolation
 
 PARTITIONS_SHOWN: Final = 3
 
@@ -36,7 +35,7 @@ def begins_now(
     wanted = list(tps)
     of_group = _group_offsets(flow, source) if wanted else {}
     starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in wanted}
-    return begin_offsets(source, starts, isolation=isolation(flow))
+    return begin_offsets(source, starts, isolation=flow.isolation_level)
 
 
 def topic_begins(
@@ -54,7 +53,7 @@ def topic_begins(
     new = {tp for tps in partitions.values() for tp in tps if not goes_on(tp)}
     of_group = _group_offsets(flow, source) if new else {}
     starts = {tp: of_group.get(tp, flow.start.at(tp)) for tp in new}
-    found = begin_offsets(source, starts, isolation=isolation(flow))
+    found = begin_offsets(source, starts, isolation=flow.isolation_level)
     ends = admin.list_offsets(
         source, [tp for tp in new if flow.start.at(tp).kind is StartKind.OFFSET], admin.LATEST
     )

@@ -19,11 +19,12 @@ from twinlog.control.duties.config_sync import ConfigDrift, closed_configs, find
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.acl_rules import EVERY_TOPIC
 from twinlog.mirror.names.config_rules import Difference
-from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
+from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
-from twinlog.survey.discovery import topic_config_entry, unread_configs
+from twinlog.survey.discovery import unread_configs
 from twinlog.wire.topic_acl import Pattern, TopicAcl
+from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 DEFAULT: Final = "(default)"
 NO_CREATION: Final = "topic.creation.enable = false"
@@ -119,13 +120,13 @@ def _never_copied(
             )
 
 
-def _entries(found: list[admin.ConfigEntry] | TwinlogError) -> dict[str, TopicConfigEntry]:
+def _entries(found: list[ConfigEntry] | TwinlogError) -> dict[str, ConfigEntry]:
     if isinstance(found, TwinlogError):
         return {}
-    return {entry.name: topic_config_entry(entry) for entry in found}
+    return {entry.name: entry for entry in found}
 
 
-def _is_own(one: TopicConfigEntry | None) -> bool:
+def _is_own(one: ConfigEntry | None) -> bool:
     return one is not None and one.source == ConfigSource.DYNAMIC_TOPIC
 
 

@@ -36,7 +36,6 @@ from twinlog.mirror.map.translation import (
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.model import NO_TOPIC_ID, SEQUENCE_MODULUS, TopicId, TopicPartition, sequence_of
 from twinlog.survey.map_reader import Maps, read_maps
-from twinlog.survey.source_ends import isolation
 
 UNKNOWN: Final = -1
 FORGOTTEN: Final = (
@@ -189,7 +188,9 @@ def _source_ends(scope: Scope, here: ClusterMetadata | None) -> dict[TopicPartit
     ]
     if not tps:
         return {}
-    ends = admin.list_offsets(scope.source, tps, admin.LATEST, isolation=isolation(scope.config))
+    ends = admin.list_offsets(
+        scope.source, tps, admin.LATEST, isolation=scope.config.isolation_level
+    )
     newest = admin.list_offsets(scope.source, tps, admin.MAX_TIMESTAMP)
     starts = admin.list_offsets(scope.source, tps, admin.EARLIEST)
     return {

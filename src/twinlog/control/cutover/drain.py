@@ -15,7 +15,7 @@ from twinlog.control.cutover.copies import Copy, copies, is_complete
 from twinlog.control.cutover.fence_proof import Ends
 from twinlog.control.cutover.scope import Say, Scope
 from twinlog.errors import FlowError, TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.quantities import count, first_few, plural
 from twinlog.survey.open_transactions import open_transactions
 
@@ -76,7 +76,7 @@ class Drain:
             self._scope.source,
             list(self._ends),
             admin.LATEST,
-            isolation=admin.Isolation.READ_COMMITTED,
+            isolation=Isolation.READ_COMMITTED,
         )
         out = {}
         for tp, found in stable.items():

@@ -14,7 +14,6 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.config.flow.schema import IsolationLevel
 from twinlog.config.regex.patterns import NamePattern
 from twinlog.control.cutover.upstreams import Upstreams
 from twinlog.control.flow.flow_setup import FlowSetup
@@ -29,6 +28,7 @@ from twinlog.mirror.state.intents import (
     flow_intents,
     is_intent_row,
 )
+from twinlog.model import Isolation
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
 Say = Callable[[str], None]
@@ -77,7 +77,7 @@ class Scope:
     @property
     def reads_committed(self) -> bool:
         """The flow copies no record of a transaction that is open or was aborted."""
-        return self.config.isolation_level is IsolationLevel.READ_COMMITTED
+        return self.config.isolation_level is Isolation.READ_COMMITTED
 
     def covers(self, topic: str) -> bool:
         """Whether a topic of the source goes over. Heartbeats do not: a mirror writes them. Nor do

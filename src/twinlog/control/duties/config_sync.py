@@ -30,7 +30,7 @@ from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
 from twinlog.survey.cluster_state import cluster_state
 from twinlog.survey.copied_topics import CopiedTopic, still_there
-from twinlog.survey.discovery import topic_config_entry, unread_configs
+from twinlog.survey.discovery import unread_configs
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +84,8 @@ def find_drift(
             if isinstance(theirs, Unauthorized):
                 out.closed.append(remote)
             continue  # else it is gone, and made anew with its source's configs
-        wanted = wanted_configs(chosen, map(topic_config_entry, configs))
-        entries = [topic_config_entry(entry) for entry in theirs]
+        wanted = wanted_configs(chosen, configs)
+        entries = theirs
         found = differences(wanted, entries)
         keeps = flow.config_sync.keeps_retention or remote in with_others
         if keeps and (kept := [*filter(may_shorten_life, found)]):

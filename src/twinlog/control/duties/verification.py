@@ -28,7 +28,7 @@ from weakref import WeakSet
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.config.flow.schema import IsolationLevel, PolicyKind, VerifyMode
+from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
 from twinlog.control.watch.verified import CODE, Verified
 from twinlog.errors import PartitionError, TwinlogError, Unauthorized
@@ -39,7 +39,7 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.verify.difference import Compared, Difference
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.survey.map_reader import Maps
 from twinlog.survey.verify.partition import Bounds, Wanted, Written, verify_partition
 from twinlog.survey.verify.rules import rules_of
@@ -221,7 +221,7 @@ class Verification:
             written=written,
             producers=frozenset(),
             rules=rules,
-            committed=self._flow.config.isolation_level is IsolationLevel.READ_COMMITTED,
+            committed=self._flow.config.isolation_level is Isolation.READ_COMMITTED,
             is_led=True,
             source_may_lack=self._may_lack(self._source, view.source.topic),
             target_may_lack=self._may_lack(self._target, view.target.topic),

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from twinlog.client.export import Span
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.topics import admin
 from twinlog.control.cutover.scope import Scope
@@ -27,7 +26,7 @@ from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.runs import UPSTREAM, following
 from twinlog.mirror.start.tail_check import decode, same_record
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 

@@ -15,12 +15,11 @@ from typing import Any, Final
 
 from twinlog.client.export import Span
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import BrokerRefused, Fate, FlowError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.start.tail_check import decode
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 from twinlog.wire.records import Record
 

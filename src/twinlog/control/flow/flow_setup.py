@@ -28,7 +28,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.internal_log import ensure_compacted_topic, read_to_end
 from twinlog.cluster.topics.producer_expiry import producer_expiry
 from twinlog.config.flow.offset_storage import OffsetStorage
-from twinlog.config.flow.schema import FlowConfig, IsolationLevel, PolicyKind
+from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.take_over import TakeOver
 from twinlog.control.duties.acl_sync import acls_of_new
@@ -49,6 +49,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import Claim, producer_of
 from twinlog.mirror.state.intents import Intent, promoted
 from twinlog.mirror.state.mapped import MappedCopies
+from twinlog.model import Isolation
 from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.map_presence import is_lost, require_nothing_copied
@@ -394,7 +395,7 @@ class FlowSetup:
             target=self.lane_target,
             producer_id=claim.producer_id,
             is_ours_alone=not self.is_identity,
-            read_committed=self.config.isolation_level is IsolationLevel.READ_COMMITTED,
+            read_committed=self.config.isolation_level is Isolation.READ_COMMITTED,
             producer_expiry_ms=expiry,
             known_producers=tuple(sorted(known)),
             map_topic=map_reader.topic,

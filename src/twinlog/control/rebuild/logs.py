@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
@@ -18,7 +17,7 @@ from twinlog.mirror.map.target_window import ABSENT, Numbered, number_of
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.start.alignment import identity
 from twinlog.mirror.start.tail_check import decode
-from twinlog.model import TopicPartition, sequences_ahead
+from twinlog.model import Isolation, TopicPartition, sequences_ahead
 from twinlog.wire.record_batch import BatchHeader, read_headers, verify_crc
 from twinlog.wire.records import Record
 
@@ -181,7 +180,7 @@ def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, 
 
 
 def _fetch(log: Log, position: int) -> FetchedRecords:
-    isolation = Isolation.READ_COMMITTED if log.committed else Isolation.READ_UNCOMMITTED
+    isolation = Isolation.of(log.committed)
 
     def ask() -> FetchedRecords:
         wanted = {log.tp: (position, READ_BYTES)}

@@ -30,7 +30,6 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import append, read_to_end
-from twinlog.config.flow.schema import IsolationLevel
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.leading import SetupWaiting, StandingBy
 from twinlog.control.rebuild.claiming import Claimed, ClaimingSetup
@@ -46,7 +45,7 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import flow_intents
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import TopicId, TopicPartition, sequence_of
+from twinlog.model import Isolation, TopicId, TopicPartition, sequence_of
 from twinlog.survey.discovery import discover
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from twinlog.wire.records import Record
@@ -243,10 +242,8 @@ class MapRebuild:
         )
 
     def _source_log(self, plan: PartitionPlan) -> Log:
-        committed = self._setup.config.isolation_level is IsolationLevel.READ_COMMITTED
-        isolation = (
-            admin.Isolation.READ_COMMITTED if committed else admin.Isolation.READ_UNCOMMITTED
-        )
+        committed = self._setup.config.isolation_level is Isolation.READ_COMMITTED
+        isolation = Isolation.of(committed)
         start, end = (
             _offset(self._source, plan.source, when, isolation)
             for when in (admin.EARLIEST, admin.LATEST)
@@ -315,7 +312,7 @@ def _offset(
     client: ClusterClient,
     tp: TopicPartition,
     when: int,
-    isolation: admin.Isolation = admin.Isolation.READ_UNCOMMITTED,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
     found = admin.list_offsets(client, [tp], when, isolation=isolation)[tp]
     if isinstance(found, TwinlogError):

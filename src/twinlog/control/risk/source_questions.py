@@ -12,10 +12,10 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.producer_expiry import longest_transaction
-from twinlog.config.flow.schema import FlowConfig, IsolationLevel
+from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.risk.held_back import OpenOnes
 from twinlog.errors import Disconnected, Unauthorized
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.survey.open_transactions import open_transactions
 from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.source_retention import retentions
@@ -50,7 +50,7 @@ class SourceQuestions:
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int] | None:
         """Their last stable offsets, where those alone are copied."""
-        if self.config.isolation_level is not IsolationLevel.READ_COMMITTED:
+        if self.config.isolation_level is not Isolation.READ_COMMITTED:
             return None
         with self._asking() as client:
             return known_ends(client, self.config, partitions)

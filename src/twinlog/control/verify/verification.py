@@ -28,7 +28,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
 from twinlog.cluster.topics import admin
-from twinlog.config.flow.schema import IsolationLevel, MirrorConfig
+from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.resting_flow import resting_flow
 from twinlog.control.check.told_status import state_rows
 from twinlog.control.compare.comparison import compare_topic_configs
@@ -47,10 +47,10 @@ from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.map_reader import Maps, read_maps
-from twinlog.survey.source_ends import isolation, known_ends, known_offsets
+from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.verify.partition import Bounds, Wanted, Written, never_made
 from twinlog.survey.verify.rules import rules_of
 
@@ -220,7 +220,7 @@ class _Flow:
                     written=self._written(plan, logs),
                     producers=self._producers | _producers(logs.of(plan)),
                     rules=self._rules(plan),
-                    committed=self._setup.config.isolation_level is IsolationLevel.READ_COMMITTED,
+                    committed=self._setup.config.isolation_level is Isolation.READ_COMMITTED,
                     is_led=out.is_led,
                     source_may_lack=plan.source.topic in lacking_here,
                     target_may_lack=plan.target.topic in lacking_there,
@@ -269,7 +269,7 @@ class _Flow:
 
     def _by_time(self, tps: Iterable[TopicPartition], at_ms: int) -> Offsets:
         """The first offset that is not before a time; -1: none is."""
-        return known_offsets(self._source, tps, at_ms, isolation=isolation(self._setup.config))
+        return known_offsets(self._source, tps, at_ms, isolation=self._setup.config.isolation_level)
 
     def _rules(self, plan: PartitionPlan) -> Rules:
         return rules_of(

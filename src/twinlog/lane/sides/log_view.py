@@ -16,7 +16,7 @@ from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import fetch_records
 from twinlog.errors import Fate, PartitionError, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.ports import LogEnds, ProducerTail, RawRecords
-from twinlog.model import StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class ClusterLogView:
         self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
     ) -> Mapping[TopicPartition, int]:
         out: dict[TopicPartition, int] = {}
-        isolation = admin.Isolation(read_committed)
+        isolation = Isolation.of(read_committed)
         asked = {tp: start for tp, start in starts.items() if tp not in self._silent}
         for tp, answer in begin_offsets(self._client, asked, isolation=isolation).items():
             if isinstance(answer, TwinlogError):

@@ -27,7 +27,7 @@ from twinlog.lane.sides.source_broker import SourceBroker
 from twinlog.mirror.copy.fan_out import Copy
 from twinlog.mirror.copy.refusals import unreadable
 from twinlog.mirror.start.divergence import source_diverged
-from twinlog.model import NO_TOPIC_ID, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicPartition
 from twinlog.wire.error_codes import (
     CORRUPT_MESSAGE,
     OFFSET_OUT_OF_RANGE,
@@ -38,8 +38,6 @@ from twinlog.wire.error_codes import (
 from twinlog.wire.record_batch import read_headers
 from twinlog.wire.requests.fetch import (
     FETCH,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
     SESSION_ERRORS,
     VERSION_BY_ID,
     VERSION_BY_NAME,
@@ -229,7 +227,7 @@ class SourceSide:
         )
         return FetchSession(
             VERSION_BY_ID if by_id else VERSION_BY_NAME,
-            READ_COMMITTED if self.read_committed else READ_UNCOMMITTED,
+            Isolation.of(self.read_committed),
             self._near.rack,
         )
 

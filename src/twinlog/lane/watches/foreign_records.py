@@ -31,7 +31,7 @@ from twinlog.mirror.copy.partition import CopyState, PartitionCopy
 from twinlog.mirror.findings import Span
 from twinlog.mirror.plan import FOREVER
 from twinlog.mirror.start.our_end import Headers, is_foreign
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -200,11 +200,7 @@ class OthersWatch:
     def _new_at_source(
         self, client: ClusterClient, ended: dict[TopicPartition, int]
     ) -> set[TopicPartition]:
-        isolation = (
-            admin.Isolation.READ_COMMITTED
-            if self.read_committed
-            else admin.Isolation.READ_UNCOMMITTED
-        )
+        isolation = Isolation.of(self.read_committed)
         ends = admin.list_offsets(client, ended, admin.LATEST, isolation=isolation, timeout_s=ASK_S)
         return {
             tp

@@ -42,7 +42,6 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import Isolation
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane.sides.background import Background, Kind
@@ -50,7 +49,7 @@ from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.source_side import Asked, SourceSide
 from twinlog.lane.watches.compaction import may_be_tiered, may_lack_offsets
 from twinlog.mirror.findings import source_stalled, tier_stalled
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.record_batch import read_headers
 
 log = logging.getLogger(__name__)
@@ -185,7 +184,7 @@ class StallWatch:
         answers = fetch_records(
             client,
             {tp: (offset, LOOK_BYTES) for tp, offset in offsets.items()},
-            isolation=Isolation(read_committed),
+            isolation=Isolation.of(read_committed),
             timeout_s=ASK_S,
         )
         return {tp: one for tp, one in answers.items() if not isinstance(one, TwinlogError)}

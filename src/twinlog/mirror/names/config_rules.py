@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.mirror.names.filters import ConfigPropertyFilter, ConfigSource, TopicConfigEntry
+from twinlog.mirror.names.filters import ConfigPropertyFilter
+from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ def _shown(value: str | None) -> str:
 
 
 def wanted_configs(
-    chosen: ConfigPropertyFilter, source: Iterable[TopicConfigEntry]
+    chosen: ConfigPropertyFilter, source: Iterable[ConfigEntry]
 ) -> dict[str, str | None]:
     """What a sync asks for, by name; None: no value of the topic's own."""
     return {
@@ -50,7 +51,7 @@ def wanted_configs(
 
 
 def differences(
-    wanted: Mapping[str, str | None], target: Iterable[TopicConfigEntry]
+    wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]
 ) -> list[Difference]:
     """What to change; a name that the target does not know cannot be: its Kafka is older."""
     out = []
@@ -103,9 +104,7 @@ def _limit(text: str | None, default: int) -> int:
         return default
 
 
-def unknown_names(
-    wanted: Mapping[str, str | None], target: Iterable[TopicConfigEntry]
-) -> list[str]:
+def unknown_names(wanted: Mapping[str, str | None], target: Iterable[ConfigEntry]) -> list[str]:
     """Configs to be set that the target's brokers do not have."""
     known = {entry.name for entry in target}
     return [name for name, value in wanted.items() if value is not None and name not in known]

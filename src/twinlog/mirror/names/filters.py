@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Final, Self
 
 from twinlog.config.flow.schema import FlowConfig, OffsetSyncsConfig
@@ -15,6 +15,7 @@ from twinlog.mirror.names.naming import (
     is_own_topic,
 )
 from twinlog.mirror.names.policies import policy_from
+from twinlog.wire.topic_config import ConfigEntry, ConfigSource
 
 
 def policy_of(flow: FlowConfig) -> DefaultReplicationPolicy:
@@ -110,31 +111,8 @@ def is_remote_topic_of(policy: DefaultReplicationPolicy, source_alias: str, topi
     )
 
 
-class ConfigSource(IntEnum):
-    """Where the value of a config comes from; Kafka's numbers."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-
-
 OF_ONE_BROKER: Final = (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
 """Says nothing of the topic: another broker would have answered something else."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfigEntry:
-    """One config of a source topic, as DescribeConfigs gives it."""
-
-    name: str
-    value: str | None
-    source: int = ConfigSource.DYNAMIC_TOPIC
-    is_default: bool = False
-    is_read_only: bool = False
-    is_sensitive: bool = False
 
 
 TIMESTAMP_LIMITS: Final = frozenset(
@@ -170,7 +148,7 @@ class ConfigPropertyFilter:
             copies_defaults=flow.config_sync.use_defaults_from == "source",
         )
 
-    def for_new_topic(self, entries: Iterable[TopicConfigEntry]) -> dict[str, str]:
+    def for_new_topic(self, entries: Iterable[ConfigEntry]) -> dict[str, str]:
         """Configs to create a remote topic with."""
         return {
             entry.name: entry.value
@@ -180,7 +158,7 @@ class ConfigPropertyFilter:
             and self.may_be_copied(entry)
         }
 
-    def may_be_copied(self, entry: TopicConfigEntry) -> bool:
+    def may_be_copied(self, entry: ConfigEntry) -> bool:
         """Whether a config is a matter of mirroring at all, whatever its value is."""
         return (
             not entry.is_read_only

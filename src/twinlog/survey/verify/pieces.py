@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.logs.offsets import EARLIEST, Isolation, list_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.logs.raw_log import FetchedRecords, fetch_records
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.intake import RolledBack
 from twinlog.mirror.verify.difference import Gap
 from twinlog.mirror.verify.side import Piece
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.wire.error_codes import OFFSET_NOT_AVAILABLE, error_for
 from twinlog.wire.record_batch import read_headers
 
@@ -88,7 +88,7 @@ class Log:
     def _fetch(self, position: int) -> FetchedRecords | None:
         """What is there; None where it was deleted a moment ago."""
         self.before_fetch()
-        isolation = Isolation.READ_COMMITTED if self.committed else Isolation.READ_UNCOMMITTED
+        isolation = Isolation.of(self.committed)
 
         def ask() -> FetchedRecords:
             wanted = {self.tp: (position, self.read_bytes)}

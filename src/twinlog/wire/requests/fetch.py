@@ -16,14 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
 from twinlog.wire.primitives import EMPTY_TAGS, Reader, compact_string, uvarint
 
 FETCH: Final = 1
 VERSION_BY_ID: Final = 13
 VERSION_BY_NAME: Final = 12
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 
 SESSION_ERRORS: Final = frozenset({70, 71, 106})
 """FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: open a
@@ -89,7 +87,7 @@ class FetchSession:
     it.
     """
 
-    def __init__(self, version: int, isolation: int, rack: str = "") -> None:
+    def __init__(self, version: int, isolation: Isolation, rack: str = "") -> None:
         self.version = version
         self._isolation = isolation
         self._tail = compact_string(rack) + EMPTY_TAGS
@@ -137,7 +135,7 @@ class FetchSession:
         if tp not in self._known or tp not in self._ends:
             return -1
         high_watermark, last_stable = self._ends[tp]
-        return last_stable if self._isolation == READ_COMMITTED else high_watermark
+        return last_stable if self._isolation is Isolation.READ_COMMITTED else high_watermark
 
     def request(self, *, max_wait_ms: int, max_bytes: int, min_bytes: int = 1) -> list[bytes]:
         """The body of the next request; the answer of the one before must have been parsed."""
@@ -152,7 +150,7 @@ class FetchSession:
             max_wait_ms,
             min_bytes,
             max_bytes,
-            self._isolation,
+            self._isolation.number,
             self._session_id,
             self._session_epoch,
         )
