@@ -44,6 +44,16 @@ def test_decisions_are_numbered_without_a_gap() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+def test_the_list_of_decisions_has_all_with_their_titles() -> None:
+    folder = ROOT / "docs" / "adr"
+    titles = {path.name: path.read_text().split("\n")[0] for path in folder.glob("[0-9]*.md")}
+    rows = {
+        f"| [{int(name[:4])}]({name}) | {title.partition('. ')[2]} |"
+        for name, title in titles.items()
+    }
+    assert rows - {*(folder / "README.md").read_text().splitlines()} == set()
+
+
 def test_the_readme_is_short_and_names_every_command() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 150

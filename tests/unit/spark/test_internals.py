@@ -1,0 +1,44 @@
+"""All that is used of PySpark and is not public stands in one decision."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+DECISION: Final = next((ROOT / "docs" / "adr").glob("*-what-we-use-of-pyspark-*.md"))
+SOURCES: Final = [
+    *(ROOT / "src" / "twinlog" / "spark").rglob("*.py"),
+    *(ROOT / "src" / "twinlog" / "records").rglob("*.py"),
+]
+OWNERS: Final = {"SparkContext", "context", "self._context", "accumulators", "AccumulatorTCPServer"}
+
+
+def internals() -> set[str]:
+    """Private names of what is PySpark's, what is assigned to it, and its modules without a face."""
+    found: set[str] = set()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Attribute(attr=name, value=owner) if name in {"_jrdd", "_jsc"}:
+                    found.add(name)
+                case ast.Attribute(attr=name, value=owner, ctx=how):
+                    is_set = isinstance(how, ast.Store)
+                    if ast.unparse(owner) in OWNERS and (name.startswith("_") or is_set):
+                        found.add(name)
+                case ast.ImportFrom(module="pyspark.daemon" | "pyspark.worker" as module):
+                    found.add(module)
+                case ast.Import(names=names):
+                    found |= {one.name for one in names if one.name == "pyspark.worker"}
+                case ast.Constant(value=str(text)):
+                    found |= set(re.findall(r"PythonGatewayServer|_PYSPARK_\w+", text))
+    return found
+
+
+def test_the_decision_names_all_that_is_used() -> None:
+    named = DECISION.read_text()
+    found = internals()
+    assert {"_jrdd", "_gateway", "pickleSer", "handle_error", "pyspark.daemon"} <= found
+    assert {name for name in found if name not in named} == set()
