@@ -32,7 +32,7 @@ class Clock:
 
 
 @dataclass(slots=True, kw_only=True)
-class Backoff:
+class GrowingPause:
     """Pauses of one thing that fails again and again: each is twice the one before, up to `most_s`.
 
     Without jitter: for what nobody else waits for at the same moment (`cluster.net.retry` has it).

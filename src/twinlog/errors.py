@@ -250,7 +250,7 @@ class PartitionError(TwinlogError):
     lost: tuple[int, int] | None = None
     """Of SOURCE_DIVERGED: [first, next) of copied upstream offsets that the source lost."""
     finding: Any = None
-    """A `twinlog.mirror.findings.Finding`, of which its message is made."""
+    """A `twinlog.mirror.findings.LogFinding`, of which its message is made."""
 
 
 class FlowError(TwinlogError):

@@ -93,7 +93,7 @@ VERIFIED_TIME: Final = _gauge(
 )
 PARTITIONS: Final = _gauge("twinlog_partitions", (*FLOW, "state"), "partitions by state")
 PARTITION_ERROR: Final = _gauge(
-    "twinlog_partition_error", (*PARTITION, "code"), "1 while the partition stands still with it"
+    "twinlog_partition_error", (*PARTITION, "code"), "1 while the partition has stopped with it"
 )
 ERRORS: Final = _counter(
     "twinlog_errors_total", (*FLOW, "code"), "how often a code came up, passing troubles included"

@@ -57,7 +57,7 @@ def test_stopped_in_order(left: Left) -> None:
     left.note(9)
     assert left.adopt().code == ""
     assert left.values() == values(range(30))
-    assert left.noted() == [9, 29], "MirrorMaker 2 may go on behind the last record"
+    assert left.noted() == [9, 29], "MirrorMaker 2 may continue behind the last record"
     here = TopicPartition(left.remote, 0)
     with ClusterClient(settings_for(left.target.bootstrap)) as client:
         exact = ExactMap(client, DefaultReplicationPolicy(), left.alias)
@@ -78,7 +78,7 @@ def test_killed_after_a_restart_that_wrote_some_twice(left: Left) -> None:
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 
-@pytest.mark.witness("what MirrorMaker 2 copied and cannot be taken over does not begin anew")
+@pytest.mark.witness("what MirrorMaker 2 copied and cannot be taken over does not start over")
 def test_behind_an_application_s_record_nothing_begins_anew(left: Left) -> None:
     left.policy = IDENTITY
     left.write_file()
@@ -146,7 +146,7 @@ def test_an_error_that_passes_is_no_reason_to_begin_anew(
     with Mirror(left.file, adopt_mm2=True) as mirror:
         mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
         mirror.stop()
-    assert left.values() == values(range(30)), "it is looked at again, and adopted"
+    assert left.values() == values(range(30)), "it is checked again, and adopted"
 
 
 def test_a_topic_that_is_found_later_is_adopted(left: Left) -> None:
@@ -321,7 +321,7 @@ def test_topics_placed_by_key_are_left_to_their_own_start(left: Left) -> None:
     assert left.adopt().code == ""
     copied = [values_of for n in range(remote_partitions) for values_of in left.values(n)]
     assert Counter(copied) == Counter([b"v77", *values(range(30))])
-    assert left.noted() == [29], "all of it is there: MirrorMaker 2 may go on behind it"
+    assert left.noted() == [29], "all of it is there: MirrorMaker 2 may continue behind it"
 
 
 def test_process_that_lost_the_lead_notes_nothing_at_its_end(

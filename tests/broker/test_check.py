@@ -207,7 +207,7 @@ def test_clusters_that_cannot_be_reached_are_waited_for_together_and_not_in_sile
     ]
     assert codes(report) == ["UNREACHABLE", "UNREACHABLE"]
     assert str(source) in report.problems[0].message
-    assert "not looked at" in report.flows[0].notes[0]
+    assert "not checked" in report.flows[0].notes[0]
 
 
 @pytest.mark.witness("check tries what the target can do")

@@ -107,7 +107,7 @@ def test_topics_partitions_and_configs_by_the_rules_of_the_flow(
 
     alone = {row[1]: row[-1] for row in pair.found(capsys, "--all", "--topics", f"{pair.mark}-.*")}
     assert alone["out"] == "not in `topics`"
-    assert "never taken away" in alone["in-wide"]
+    assert "never removed" in alone["in-wide"]
     assert "gone from the source" in alone["in-gone"]
     assert pair.found(capsys, "--topics", ".*-in-set") == differences[:1]
     assert run(["diff", pair.file]) == 1

@@ -221,7 +221,7 @@ def test_java_translates_by_our_offset_syncs_and_never_too_far(jvm: Any, pair: P
     }
     assert all(answers[offset] <= exact[offset] for offset in answers)
     assert answers[0] == 0, "the first record has one"
-    assert answers[where[-1][0] + 1] == where[-1][1] + 1, "who has read all goes on at the end"
+    assert answers[where[-1][0] + 1] == where[-1][1] + 1, "who has read all continues at the end"
     assert all(answer >= 0 for answer in answers.values())
     late = [offset for offset in answers if offset > where[-5][0]]
     assert all(exact[offset] - answers[offset] <= 4 for offset in late), (

@@ -81,7 +81,7 @@ class Beside:
             eventually(lambda: committed(pair.b, self._group, remote) == self._at)
 
 
-@pytest.mark.witness("a group's offset in a source topic made anew is none of the former copy")
+@pytest.mark.witness("a group's offset in a source topic re-created is none of the former copy")
 def test_commit_in_a_source_topic_made_anew_moves_nothing_on_the_former_copy(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -82,7 +82,7 @@ def test_first_member_leads_and_the_others_see_who_it_is(join: Join) -> None:
     assert second.wait_for(stands_by, within_s=PATIENCE_S)
     assert second.leader_description == "first"
     assert not second.is_leading
-    assert first.is_leading, "a leader goes on leading through a rebalance"
+    assert first.is_leading, "a leader continues leading through a rebalance"
     assert first.wait_for(lambda state: state.members == 2, within_s=PATIENCE_S)
 
 

@@ -105,7 +105,7 @@ def test_once_ends_where_an_open_transaction_begins_and_says_who_holds_it_back(
     assert len(here) == 9
 
 
-@pytest.mark.witness("a transaction that nobody ends is told of while the mirror runs")
+@pytest.mark.witness("a transaction that nobody ends is reported while the mirror runs")
 def test_a_running_mirror_says_who_holds_it_back_until_that_ends(
     tmp_path: Path,
     source_cluster: LocalCluster,

@@ -158,7 +158,7 @@ def test_producers_are_held_back_until_the_flow_has_caught_up(
     assert any("are let go" in line for line in lines)
 
 
-@pytest.mark.witness("a quota that a killed mirror left is taken away")
+@pytest.mark.witness("a quota that a killed mirror left is removed")
 def test_what_a_killed_mirror_left_is_taken_away_by_the_next(flow: Flow) -> None:
     with flow.writer(), Driver(flow.file) as driver:
         eventually(flow.quota, what="the quota")
@@ -183,10 +183,10 @@ def test_what_a_killed_mirror_left_is_taken_away_by_a_command(
         assert hold.hold(40_000) is None
         flow.shows(40_000)
     assert run(["flow", "unthrottle", str(flow.file), "--dry-run"]) == 0
-    assert "would be taken away" in capsys.readouterr().out
+    assert "would be removed" in capsys.readouterr().out
     flow.shows(40_000)
     assert run(["flow", "unthrottle", str(flow.file)]) == 0
-    assert "the quota was taken away" in capsys.readouterr().out
+    assert "the quota was removed" in capsys.readouterr().out
     flow.shows(None)
     assert run(["flow", "unthrottle", str(flow.file), "--format", "json"]) == 0
     assert '"bytes_per_second": null' in capsys.readouterr().out

@@ -113,7 +113,7 @@ def test_stray_records_in_front_of_ours_are_accepted_whatever_dies(
             killed(moment, WRITE, "repair", "run", file, "--reason", "a test", "--yes")
         is_mended(mirror)
         eventually(lambda: run(["repair", "run", file, "--yes"]) == 0, what="its status row")
-        assert "no partition stands still" in capsys.readouterr().out
+        assert "no partition has stopped" in capsys.readouterr().out
         rig.put(range(15, 18))
         rig.copied(21)
         for at, group in groups.items():

@@ -113,14 +113,14 @@ def test_record_that_is_too_large_is_left_out_whatever_dies(
     groups = {offset: f"g{offset}-{rig.topic}" for offset in (10, 11, 12)}
     with EmittingMirror(rig.config(KEYS), lanes=1) as mirror:
         rig.copied(10)
-        assert "does not stand still" in refused_once_told(rig, capsys)
+        assert "is not stopped" in refused_once_told(rig, capsys)
         apply_topic_configs(rig.target, rig.remote, {LIMIT: "3000"})
         put(rig, rig.record(10), large, rig.record(12), rig.record(13))
         for offset, group in groups.items():
             commit(rig.source, group, rig.topic, offset)
         skip = Skip(first=11, next=12)
         stands_at(mirror, rig, skip, "RECORD_TOO_LARGE")
-        assert "stands still at offset 11, not 10" in refused(rig, 10, capsys)
+        assert "has stopped at offset 11, not 10" in refused(rig, 10, capsys)
         assert skips(rig) == ()
         quarantine = quarantine_topic(rig.alias)
         assert quarantine not in topic_names(rig.target)

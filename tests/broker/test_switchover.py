@@ -198,7 +198,7 @@ def test_abort_takes_the_fence_away_and_leaves_that_of_others(case: Case) -> Non
         eventually(lambda: not case.is_refused())
         assert case.commands.do("abort")[0] == 0
         admin.delete_topic_acls(client, [fence_acl(case.sales)])
-        eventually(lambda: case.copied(case.orders) > 10, what="the flow goes on")
+        eventually(lambda: case.copied(case.orders) > 10, what="the flow continues")
         mirror.stop()
 
 

@@ -49,7 +49,7 @@ def test_damaged_answers(rig: Rig, module: str, function: str, damage: str) -> N
     which = {0} if "map" in module else {7}
     prelude = SPOIL.format(module=module, function=function, damage=damage, which=which)
     with rig.mirror(prelude=prelude) as mirror, Load(rig.source, rig.topic, per_second=400) as load:
-        eventually(lambda: rig.end() > 1000, what="a copy that goes on")
+        eventually(lambda: rig.end() > 1000, what="a copy that continues")
         count = load.stop()
         rig.copied(count)
         mirror.eventually(lambda parts: [(p.state, p.code) for p in parts] == [("AT_END", "")])

@@ -58,7 +58,9 @@ def await_refusal(caplog: pytest.LogCaptureFixture, remote: str, code: str) -> N
     eventually(lambda: any(wanted in one.getMessage() for one in caplog.records), what=wanted)
 
 
-@pytest.mark.witness("a source topic made anew with a retention of its own does not empty the copy")
+@pytest.mark.witness(
+    "a source topic re-created with a retention of its own does not empty the copy"
+)
 def test_source_topic_that_was_created_again(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     create_topic(rig.source, rig.topic, configs=FOR_EVER)
     rig.put(range(20), age_ms=30 * DAY_MS)

@@ -173,7 +173,7 @@ def test_stale_batch_that_got_in_is_a_stop_and_never_a_second_copy(rig: Rig) -> 
     zombie = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
     stale = [rig.record(n, age_ms=OLD) for n in range(10, 20)]
     assert zombie.send(stale, 10).expect_ok() == 40
-    assert rig.producers()[zombie.producer_id].last_sequence == 19, "naively: go on at 20"
+    assert rig.producers()[zombie.producer_id].last_sequence == 19, "naively: continue at 20"
     rig.put(range(40, 50), age_ms=OLD)
 
     code, message = rig.fail_once()

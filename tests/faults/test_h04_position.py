@@ -95,7 +95,7 @@ def test_last_batches_of_ours_were_cleaned_away_in_a_shared_compacted_topic(
         else:
             eventually(
                 lambda: [(batch.records, batch.last_offset) for batch in ours()] == [(0, 12)],
-                what="our last batch is kept without a record: naively, go on at ordinal 10",
+                what="our last batch is kept without a record: naively, continue at ordinal 10",
             )
         a.copy_once()
         written = [(batch.sequence, batch.records) for batch in ours() if batch.records]

@@ -45,7 +45,7 @@ def test_naive_reader_goes_on_in_the_middle_of_the_new_topic(rig: Rig) -> None:
     assert found == [b"u%d" % n for n in range(110, 120)], "a Fetch by name misses the first 10"
 
 
-@pytest.mark.witness("H5: a target topic created again is copied anew", case="earliest")
+@pytest.mark.witness("H5: a target topic created again is copied again", case="earliest")
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_target_recreated_under_a_running_lane_is_copied_anew_from_the_beginning(
     rig: Rig, start: str

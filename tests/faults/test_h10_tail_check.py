@@ -35,7 +35,7 @@ def payloads(rig: Rig) -> tuple[bytes, bytes]:
     return found[0], found[1]
 
 
-@pytest.mark.witness("H10: a target that compresses anew is not DIVERGED")
+@pytest.mark.witness("H10: a target that recompresses is not DIVERGED")
 def test_target_that_compresses_anew(rig: Rig) -> None:
     rig.create()
     create_topic(rig.target, rig.remote, configs={"compression.type": "gzip"})

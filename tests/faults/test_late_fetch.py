@@ -20,7 +20,7 @@ from twinlog.mirror.copy.partition import PartitionCopy
 FOLDER = {folder!r}
 read, add, place = SourceSide.on_readable, SourceSide.add, SourceSide._place_homeless
 send = PartitionCopy.next_batch
-late, anew = [], []
+late, again = [], []
 
 class Again:
     def __init__(self, connection, answers):
@@ -33,7 +33,7 @@ class Again:
         return iter(self._answers)
 
 def holds():
-    return os.path.exists(FOLDER + "/hold") and not anew
+    return os.path.exists(FOLDER + "/hold") and not again
 
 def next_batch(self, now_ms):
     return None if holds() else send(self, now_ms)
@@ -55,11 +55,11 @@ def on_readable(self, node, connection):
 
 def add_(self, copy):
     add(self, copy)
-    anew.extend(late[:1])
+    again.extend(late[:1])
 
 def place_(self):
     place(self)
-    if anew and late and self._homes:
+    if again and late and self._homes:
         open(FOLDER + "/was-late", "w").close()
         read(self, *late.pop())
 

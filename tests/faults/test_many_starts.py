@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 FAR_AND_COUNTED: Final = """
 import json, threading, time
 from twinlog.cluster.client import ClusterClient
-from twinlog.lane.cold_starts import Starter
-asked, near, find = threading.local(), ClusterClient._asking, Starter._find
+from twinlog.lane.cold_starts import ColdStarts
+asked, near, find = threading.local(), ClusterClient._asking, ColdStarts._find
 def far(self, node, timeout_s):
     time.sleep({trip_s})
     asked.requests = getattr(asked, "requests", 0) + 1
@@ -35,7 +35,7 @@ def count(self, takes, *more):
     finally:
         with open({path!r}, "a") as file:
             file.write(json.dumps([len(takes), asked.requests]) + chr(10))
-ClusterClient._asking, Starter._find = far, count
+ClusterClient._asking, ColdStarts._find = far, count
 """
 """Each request of a job takes a round trip; each look writes its partitions and requests down."""
 

@@ -54,7 +54,7 @@ def map_topic(rig: Rig) -> str:
     return offset_map_topic(rig.alias)
 
 
-@pytest.mark.witness("a deleted map is reported, and not made anew")
+@pytest.mark.witness("a deleted map is reported, and not re-created")
 def test_map_deleted_under_a_running_mirror_is_reported_and_not_made_anew(rig: Rig) -> None:
     rig.create()
     rig.put(range(10))

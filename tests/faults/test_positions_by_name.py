@@ -41,7 +41,7 @@ def led_to(led: LedFlow, offset: int) -> LedFlow:
     return replace(led, partitions=lambda: (view,), read_map=lambda: maps)
 
 
-@pytest.mark.witness("a position by name is no start in a topic made anew")
+@pytest.mark.witness("a position by name is no start in a topic re-created")
 def test_late_commit_of_a_former_topic_is_no_start(rig: Rig) -> None:
     """Kafka drops the offsets of a deleted topic; one that a leader commits a moment later stays,
     and would skip the first records of the new topic.

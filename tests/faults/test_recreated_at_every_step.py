@@ -35,7 +35,7 @@ IN_DRIVER: Final = {
 }
 IN_LANE: Final = {
     "ids-checked": "twinlog.mirror.start.cold_start.check_ids",
-    "looked": "twinlog.lane.cold_starts.Starter._say_compared",
+    "looked": "twinlog.lane.cold_starts.ColdStarts._say_compared",
     "row-written": "twinlog.lane.map_writer.MapWriter.on_answer",
 }
 
@@ -167,7 +167,7 @@ def test_source(flow: Rig, step: str, tmp_path: Path) -> None:
 @every_step
 def test_target(flow: Rig, step: str, tmp_path: Path) -> None:
     with started(flow, "target", step, tmp_path) as mirror:
-        eventually(lambda: flow.numbers() == [*OLD], what="the copy anew")
+        eventually(lambda: flow.numbers() == [*OLD], what="the copy again")
         eventually(lambda: is_settled(mirror.snapshots[0]))
         if step == "discovered":
             eventually(lambda: mirror.snapshots[0].errors.get("TARGET_RECREATED", 0) > 0)

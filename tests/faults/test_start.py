@@ -34,7 +34,7 @@ def test_a_time_is_the_first_record_that_is_not_older(rig: Rig, since: int, left
     assert rig.numbers() == list(left)
     rig.put(range(20, 25), age_ms=HOUR_MS)
     rig.copy_once(at(rig, "earliest"))
-    assert rig.numbers() == [*left, *range(20, 25)], "what has a position goes on from it"
+    assert rig.numbers() == [*left, *range(20, 25)], "what has a position resumes from it"
     rig.offsets_are_exact()
 
 

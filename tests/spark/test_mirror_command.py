@@ -65,7 +65,7 @@ def test_once_copies_what_is_there_and_tells_it_as_json(
     produce(source_cluster, fresh_topic, orders(100, begin=7000))
     with Command(tmp_path / "second", *arguments) as second:
         assert second.wait() == 0, second.stderr
-    assert second.json["flows"][0]["records"] == 100, "it goes on where the first run ended"
+    assert second.json["flows"][0]["records"] == 100, "it resumes where the first run ended"
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 2140
 
 

@@ -188,7 +188,7 @@ class MemoryFlow(MemorySource):
         return found
 
     def _must_wait(self, found: StartPoint) -> bool:
-        """`Starter.must_wait`, and `Take.unprotected_wait_ms`."""
+        """`ColdStarts.must_wait`, and `Take.unprotected_wait_ms`."""
         return self.now_ms < self._wait_until_ms and not self.rules.keeps(found, self.now_ms)
 
     @property

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from twinlog.mirror import findings
-from twinlog.mirror.findings import Finding, Span, sides
+from twinlog.mirror.findings import LogFinding, Span, sides
 from twinlog.mirror.map.offset_map import Run
 from twinlog.mirror.ports import LogEnds
 from twinlog.model import TopicPartition
@@ -63,7 +63,7 @@ def destroys(text: str) -> bool:
 
 
 def test_the_search_finds_what_it_is_for() -> None:
-    assert destroys("the target lost its log; delete the topic to copy it anew")
+    assert destroys("the target lost its log; delete the topic to copy it again")
     assert destroys("find the other producer, then delete the target topic")
     assert not destroys("save it: twinlog export FILE; then delete the target topic")
     assert not destroys("the source deleted upstream offsets")
@@ -130,7 +130,7 @@ CODES = (
     "DIVERGED",
 )
 ALL = {
-    **{code: Finding(code=code, what="[1, 2)", source=HERE, target=THERE) for code in CODES},
+    **{code: LogFinding(code=code, what="[1, 2)", source=HERE, target=THERE) for code in CODES},
     "FOREIGN_DATA": findings.foreign_data(THERE, Span(1, 2)),
     "SOURCE_RECREATED": findings.source_recreated(HERE, THERE, Span(1, 2)),
 }

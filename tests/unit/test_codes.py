@@ -9,7 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from twinlog.codes import CONDITIONS, FlowState, Loss, PartitionState, Retry, Trait, has, with_trait
+from twinlog.codes import (
+    CONDITIONS,
+    AtRisk,
+    FlowState,
+    PartitionState,
+    Retry,
+    Trait,
+    has,
+    with_trait,
+)
 from twinlog.codes.catalogue import PARTITION_CODES
 from twinlog.codes.command_codes import COMMAND_CODES
 from twinlog.codes.dataframe_codes import DATAFRAME_CODES
@@ -88,7 +97,7 @@ def fates() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
-            kinds = ("PartitionError", "Finding", "findings.Finding")
+            kinds = ("PartitionError", "LogFinding", "findings.LogFinding")
             if not isinstance(node, ast.Call) or ast.unparse(node.func) not in kinds:
                 continue
             keywords = {one.arg: one.value for one in node.keywords}
@@ -163,7 +172,7 @@ def test_what_may_be_an_only_copy_says_which_side_is_at_risk() -> None:
     """Whoever is to save records sees of which side."""
     saved = {code for code, row in CONDITIONS.items() if "`twinlog export` first" in row.advice}
     saved |= with_trait(Trait.REPAIRABLE) | {"SOURCE_RECREATED", "TARGET_TRUNCATED"}
-    assert {code for code in saved if CONDITIONS[code].loss is Loss.NONE} == set()
+    assert {code for code in saved if CONDITIONS[code].at_risk is AtRisk.NONE} == set()
 
 
 def test_requests_have_a_status_and_nothing_else_has() -> None:

@@ -343,7 +343,7 @@ class OffsetReset:
         where = f"cluster {self._client.alias}: group {plan.group}"
         if moved:
             raise FlowError(
-                f"{where} has moved since it was looked at ({first_few(map(str, moved))}), so its "
+                f"{where} has moved since it was checked ({first_few(map(str, moved))}), so its "
                 "offsets are left alone: run it again, with its consumers stopped",
                 code="GROUP_ACTIVE",
             )
@@ -351,8 +351,8 @@ class OffsetReset:
         anew = [t for t, topic_id in plan.topic_ids.items() if seen[t].topic_id != topic_id]
         if anew:
             raise FlowError(
-                f"{where} is left alone: {first_few(anew)} was deleted or made anew since it was "
-                "looked at: run it again",
+                f"{where} is left alone: {first_few(anew)} was deleted or re-created since it was "
+                "checked: run it again",
                 code="NO_OFFSETS",
             )
         logs = self._logs(Goal(kind=GoalKind.EARLIEST), [one.tp for one in plan.offsets])

@@ -44,7 +44,7 @@ class Freed(Enum):
     """What was found where producers were to be let go."""
 
     NOTHING = "nothing held them"
-    REMOVED = "the quota was taken away"
+    REMOVED = "the quota was removed"
     CHANGED = "the quota was changed by somebody else, and left as it is"
 
 

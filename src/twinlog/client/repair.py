@@ -41,11 +41,11 @@ READ_BYTES: Final = 1 << 20
 INSTEAD: Final = {
     "TAKEN_OVER": (
         "others write to this topic on purpose: stop producing to the source, or take them off the "
-        "target, save what they wrote (twinlog export), and copy anew"
+        "target, save what they wrote (twinlog export), and copy again"
     ),
     "GAP_WRITTEN": (
         "records that were acknowledged are missing: they cannot be put in their place; save the "
-        "remote topic (twinlog export), then copy it anew"
+        "remote topic (twinlog export), then copy it again"
     ),
     "DIVERGED": (
         "which side is right cannot be told from the logs: save both (twinlog export) and compare"
@@ -125,7 +125,7 @@ class TopicRepair:
         status = leader_status(target, self._steering.flow)
         if status is None or not status.is_of(int(time.time() * 1000)):
             raise FlowError(
-                "no mirror runs that tells which partitions stand still: "
+                "no mirror runs that tells which partitions have stopped: "
                 "start one, with a twinlog.status.interval.seconds above 0; nothing was changed",
                 flow=self._steering.flow,
                 code="REPAIR_REFUSED",
@@ -192,7 +192,7 @@ class TopicRepair:
                 blank,
                 problem="records of ours are missing there or come twice, or more than about "
                 f"{MAX_READS} MB lie behind the first that is not ours: save the remote topic "
-                "(twinlog export), then copy it anew",
+                "(twinlog export), then copy it again",
             )
         wanted = WantedAcceptance(
             flow=self._steering.flow,

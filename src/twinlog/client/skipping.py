@@ -147,9 +147,9 @@ class RecordSkip:
         if status.unusual_partitions > len(status.unusual):
             raise self._refused(
                 f"{status.unusual_partitions} partitions are not simply copied, and {tp} is none "
-                f"of the {len(status.unusual)} of which it is told why: mend others first"
+                f"of the {len(status.unusual)} whose reason is reported: mend others first"
             )
-        raise self._refused(f"{tp} does not stand still")
+        raise self._refused(f"{tp} is not stopped")
 
     def _judged(
         self, tp: TopicPartition, offset: int, topic_id: TopicId, standing: Unusual
@@ -164,9 +164,9 @@ class RecordSkip:
         if poison is None:
             raise self._refused(f"{said}; which record that is is not known exactly")
         if NO_TOPIC_ID not in (topic_id, poison.topic_id) and topic_id != poison.topic_id:
-            raise self._refused(f"{tp}: the topic was made anew since the mirror looked at it")
+            raise self._refused(f"{tp}: the topic was re-created since the mirror checked it")
         if poison.skip.first != offset:
-            raise self._refused(f"{tp} stands still at offset {poison.skip.first}, not {offset}")
+            raise self._refused(f"{tp} has stopped at offset {poison.skip.first}, not {offset}")
         return poison.skip
 
     def _refused(self, why: str) -> FlowError:

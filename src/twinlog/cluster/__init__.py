@@ -1,5 +1,6 @@
 """One Kafka cluster over the network.
 
 `client` finds brokers and asks them; `net` and `security` are its connections, `logs`, `topics` and
-`groups` what is asked. `certificates` says when those end that it is entered with.
+`groups` what is asked; `group_messages` are requests that the client library lacks. `certificates`
+says when those end that it is entered with.
 """

@@ -15,16 +15,16 @@ anything of Twinlog, and no lane loads it.
 from __future__ import annotations
 
 from twinlog.codes.catalogue import CONDITIONS, has, with_trait
-from twinlog.codes.condition import Condition, Fault, Loss, Retry, Trait
+from twinlog.codes.condition import AtRisk, Condition, Fault, Retry, Trait
 from twinlog.codes.states import FlowState, Guarantee, PartitionState
 
 __all__ = [
     "CONDITIONS",
+    "AtRisk",
     "Condition",
     "Fault",
     "FlowState",
     "Guarantee",
-    "Loss",
     "PartitionState",
     "Retry",
     "Trait",

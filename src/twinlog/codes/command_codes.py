@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.codes.condition import Condition, Fault, Loss
+from twinlog.codes.condition import AtRisk, Condition, Fault
 
 COMMAND_CODES: Final = (
     Condition(
@@ -23,7 +23,7 @@ COMMAND_CODES: Final = (
         codes=("PROMOTED",),
         meaning="a cutover is to be taken back behind its point of no return",
         advice=(
-            "go on with it; or, if you know that nobody has written to the remote topics since, "
+            "continue it; or, if you know that nobody has written to the remote topics since, "
             "`twinlog flow demote FILE` or `twinlog topic demote FILE`"
         ),
         fault=Fault.NOBODY,
@@ -32,8 +32,8 @@ COMMAND_CODES: Final = (
         codes=("GATE_CLOSED",),
         meaning="a switchover may not begin: a gate is closed, and the message says why",
         advice=(
-            "do what the gate names, or go on in spite of it with `--accept` and its name; nothing "
-            "was changed"
+            "do what the gate names, or continue in spite of it with `--accept` and its name; "
+            "nothing was changed"
         ),
     ),
     Condition(
@@ -60,14 +60,14 @@ COMMAND_CODES: Final = (
         codes=("NOT_DRAINED",),
         meaning=(
             "records of the source are not on the target yet, or a transaction is still open "
-            "there, and a switchover does not go on without them"
+            "there, and a switchover does not continue without them"
         ),
         advice=(
             "look at `twinlog status FILE`: a mirror must run; end the transaction that the "
             "message names; give the same command again"
         ),
         fault=Fault.CLUSTER,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("GROUPS_LEFT",),
@@ -104,14 +104,14 @@ COMMAND_CODES: Final = (
         codes=("TAIL_UNKNOWN",),
         meaning=(
             "`failback`: where the logs of both sides part is not known: the brokers have "
-            "forgotten it, the source's topic was made anew, or the offset map was deleted"
+            "forgotten it, the source's topic was re-created, or the offset map was deleted"
         ),
         advice=(
             "leave the topic out with `--topics`; save both sides with `twinlog export`, and "
             "compare them"
         ),
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("TAIL_OPEN",),
@@ -121,27 +121,27 @@ COMMAND_CODES: Final = (
             "`kafka-transactions.sh`; give the same command again"
         ),
         fault=Fault.WRITER,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("TAIL_MOVED",),
         meaning="`failback`: the source deletes the tail, or lost a part of it, while it is read",
         advice="raise `retention.ms` of the topic, and give the same command again",
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("TAIL_GROWS",),
         meaning="`failback`: somebody still writes to the source; what was there is saved",
         advice="stop its producers, and give the same command again",
         fault=Fault.WRITER,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("SAVED_OTHERWISE",),
         meaning=(
             "`failback`: the folder of `--save` holds something else, what was saved there was "
-            "changed since, or the source was written anew under the same offsets"
+            "changed since, or the source was rewritten under the same offsets"
         ),
         advice="keep the folder as it is, and save to another one",
     ),
@@ -173,7 +173,7 @@ COMMAND_CODES: Final = (
         codes=("REPLAY_FENCED",),
         meaning=(
             "`failback run --tail replay`: another run of the same flow has begun since, or this "
-            "one stood still for too long; nothing of it is taken any more"
+            "one was suspended for too long; nothing of it is taken any more"
         ),
         advice="where no other runs, give the same command again",
         fault=Fault.NOBODY,
@@ -200,7 +200,7 @@ COMMAND_CODES: Final = (
     Condition(
         codes=("NO_OFFSETS",),
         meaning=(
-            "the group has committed nothing there; or a topic of it was made anew while "
+            "the group has committed nothing there; or a topic of it was re-created while "
             "`offsets reset` asked"
         ),
         advice="look at its name; `offsets reset` takes topics with `--topic`",
@@ -209,14 +209,14 @@ COMMAND_CODES: Final = (
         codes=("SKIP_REFUSED",),
         meaning=(
             "`twinlog topic skip` changed nothing: as whoever runs the flow tells it, the "
-            "partition does not stand still for this very record; the message says what is true"
+            "partition is not stopped for this very record; the message says what is true"
         ),
         advice="see `twinlog status`, then name the offset that it names",
     ),
     Condition(
         codes=("REPAIR_REFUSED",),
         meaning=(
-            "`twinlog repair` changed nothing: nobody tells which partitions stand still, or what "
+            "`twinlog repair` changed nothing: nobody tells which partitions have stopped, or what "
             "stands on the target is not what was shown"
         ),
         advice="see that a mirror runs and nobody else writes there; then look again",
@@ -277,7 +277,7 @@ COMMAND_CODES: Final = (
         codes=("GROUP_ACTIVE",),
         meaning=(
             "`offsets reset`: the group has members, which are named, or it moved since it was "
-            "looked at; nothing of it was set"
+            "checked; nothing of it was set"
         ),
         advice="stop its consumers first",
         fault=Fault.WRITER,

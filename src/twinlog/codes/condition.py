@@ -36,7 +36,7 @@ class Fault(StrEnum):
     """It belongs to normal operation."""
 
 
-class Loss(StrEnum):
+class AtRisk(StrEnum):
     """Which side lacks records, or holds the only copy of some: nothing is deleted there before it
     is saved.
     """
@@ -91,7 +91,7 @@ class Condition:
     """Empty where the message itself says all."""
     retry: Retry = Retry.NO
     fault: Fault = Fault.SETUP
-    loss: Loss = Loss.NONE
+    at_risk: AtRisk = AtRisk.NONE
     traits: tuple[Trait, ...] = ()
     status: int = 0
     """Of HTTP, where a request is answered with it; 0: the error's class says it."""

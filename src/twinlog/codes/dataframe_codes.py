@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.codes.condition import Condition, Fault, Loss
+from twinlog.codes.condition import AtRisk, Condition, Fault
 
 DATAFRAME_CODES: Final = (
     Condition(
@@ -18,7 +18,7 @@ DATAFRAME_CODES: Final = (
             "the same as a warning"
         ),
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("TRUNCATED",),
@@ -27,11 +27,11 @@ DATAFRAME_CODES: Final = (
             "message has their range"
         ),
         advice=(
-            "find out whether the topic was made anew or lost its end in an unclean election; what "
-            "was read before may be the only copy"
+            "find out whether the topic was re-created or lost its end in an unclean election; "
+            "what was read before may be the only copy"
         ),
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("ROW_INVALID",),

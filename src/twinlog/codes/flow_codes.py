@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.codes.condition import Condition, Fault, Loss, Retry, Trait
+from twinlog.codes.condition import AtRisk, Condition, Fault, Retry, Trait
 
 FLOW_CODES: Final = (
     Condition(
@@ -113,13 +113,13 @@ FLOW_CODES: Final = (
         codes=("CLUSTER_CHANGED",),
         meaning="the state was written for another source cluster",
         advice=(
-            "correct `bootstrap.servers`; if it is another cluster, or was made anew, the remote "
+            "correct `bootstrap.servers`; if it is another cluster, or was re-created, the remote "
             "topics are the only copy of what it held: give it another alias, or save each with "
             "`twinlog export` first"
         ),
         retry=Retry.SOON,
         fault=Fault.SOURCE,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
     ),
     Condition(
         codes=("CLUSTERS_SWAPPED",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.codes.condition import Condition, Fault, Loss, Retry, Trait
+from twinlog.codes.condition import AtRisk, Condition, Fault, Retry, Trait
 
 LOG_CODES: Final = (
     Condition(
@@ -12,11 +12,11 @@ LOG_CODES: Final = (
         meaning="the source deleted records before they were copied",
         advice=(
             "neither side has them: nothing can be exported; raise its retention; "
-            "`twinlog.source.loss=accept` resumes behind them"
+            "`twinlog.source.at_risk=accept` resumes behind them"
         ),
         retry=Retry.LATER,
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("SOURCE_DIVERGED",),
@@ -26,12 +26,12 @@ LOG_CODES: Final = (
         ),
         advice=(
             "the message has the range that only the target holds: save it with [`twinlog "
-            "export`](recovery.md#before-a-copy-is-made-anew), decide which side is right, and "
-            "only then delete the remote topic to copy anew"
+            "export`](recovery.md#before-a-copy-is-made-again), decide which side is right, and "
+            "only then delete the remote topic to copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.SOURCE,
-        loss=Loss.BOTH,
+        at_risk=AtRisk.BOTH,
         traits=(
             Trait.LOG_FINDING,
             Trait.ANOTHER_SOURCE,
@@ -50,7 +50,7 @@ LOG_CODES: Final = (
         ),
         retry=Retry.LATER,
         fault=Fault.SOURCE,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(
             Trait.ANOTHER_TOPIC,
             Trait.NO_OFFSETS,
@@ -72,7 +72,7 @@ LOG_CODES: Final = (
         ),
         retry=Retry.NO,
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("SOURCE_STALLED",),
@@ -87,11 +87,11 @@ LOG_CODES: Final = (
             "the partition's leader; mend it, or let another replica lead. If neither helps, and "
             "the message says so, save what is readable behind it (`twinlog export --side source "
             "--from OFFSET`), then delete the records up to behind it (`kafka-delete-records.sh`) "
-            "with `twinlog.source.loss=accept`"
+            "with `twinlog.source.at_risk=accept`"
         ),
         retry=Retry.LATER,
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("SOURCE_OUT_OF_RANGE",),
@@ -99,13 +99,13 @@ LOG_CODES: Final = (
         advice="it is checked again; `SOURCE_TRUNCATED` or `SOURCE_DIVERGED` follows if it stays",
         retry=Retry.SOON,
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("TARGET_RECREATED",),
         meaning="the remote topic was deleted and created again",
         advice=(
-            "nothing: the copy begins anew. Where brokers know topics by name only (before Kafka "
+            "nothing: the copy starts over. Where brokers know topics by name only (before Kafka "
             "4.1) and a batch was on its way, it stops and names records that stand where the "
             "first ones belong: save them with `twinlog export`, compare them with the source, "
             "then take them away"
@@ -120,7 +120,7 @@ LOG_CODES: Final = (
     Condition(
         codes=("TARGET_LEADER_CHANGED",),
         meaning=(
-            "a remote partition has a new leader since its log was last looked at, or one that may "
+            "a remote partition has a new leader since its log was last checked, or one that may "
             "have restarted"
         ),
         advice="nothing: it is checked again",
@@ -135,11 +135,11 @@ LOG_CODES: Final = (
         ),
         advice=(
             "look whether another replica of the target has the records; else save what is left "
-            "with `twinlog export`, then delete the remote topic to copy anew"
+            "with `twinlog export`, then delete the remote topic to copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.TARGET,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(Trait.NO_OFFSETS,),
     ),
     Condition(
@@ -162,7 +162,7 @@ LOG_CODES: Final = (
         ),
         retry=Retry.LATER,
         fault=Fault.WRITER,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(
             Trait.NO_OFFSETS,
             Trait.MAY_PASS,
@@ -175,11 +175,11 @@ LOG_CODES: Final = (
             "not known where MirrorMaker 2 stopped"
         ),
         advice=(
-            "find who else wrote to it; save it with `twinlog export`, then delete it to copy anew"
+            "find who else wrote to it; save it with `twinlog export`, then delete it to copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.WRITER,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(Trait.NO_OFFSETS,),
     ),
     Condition(
@@ -194,11 +194,11 @@ LOG_CODES: Final = (
         advice=(
             "find and stop the other producer; save its records (the message has the range) with "
             "`twinlog export`, then [accept them](repair.md#records-of-somebody-else) with "
-            "`twinlog repair`, or delete the topic to copy anew"
+            "`twinlog repair`, or delete the topic to copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.WRITER,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(
             Trait.LOG_FINDING,
             Trait.REPAIRABLE,
@@ -210,11 +210,11 @@ LOG_CODES: Final = (
         advice=(
             "look at the target's brokers; the message has the upstream range, which `twinlog "
             "export --side source` gives; or save the remote topic with `twinlog export`, then "
-            "delete it to copy anew"
+            "delete it to copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.TARGET,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(
             Trait.LOG_FINDING,
             Trait.REPAIRABLE,
@@ -225,11 +225,11 @@ LOG_CODES: Final = (
         meaning="the target's log became shorter without a new leader",
         advice=(
             "look whether another replica of the target has the records; else save what is left "
-            "with `twinlog export`, then delete the topic to copy anew"
+            "with `twinlog export`, then delete the topic to copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.TARGET,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(Trait.LOG_FINDING,),
     ),
     Condition(
@@ -239,11 +239,11 @@ LOG_CODES: Final = (
         ),
         advice=(
             "the message has the range; save it with `twinlog export`, then delete the topic to "
-            "copy anew"
+            "copy again"
         ),
         retry=Retry.LATER,
         fault=Fault.WRITER,
-        loss=Loss.BOTH,
+        at_risk=AtRisk.BOTH,
         traits=(
             Trait.LOG_FINDING,
             Trait.REPAIRABLE,
@@ -283,7 +283,7 @@ LOG_CODES: Final = (
         advice="the migration is over: stop producing to the source",
         retry=Retry.LATER,
         fault=Fault.WRITER,
-        loss=Loss.BOTH,
+        at_risk=AtRisk.BOTH,
         traits=(
             Trait.NOT_OURS,
             Trait.REPAIRABLE,

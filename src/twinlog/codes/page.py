@@ -98,7 +98,7 @@ def _retried(rows: Iterable[Condition]) -> Iterator[str]:
     yield "| code | what happened | what to do | fault | at risk | retried |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for row in rows:
-        cells = (_names(row), row.meaning, row.advice, row.fault, row.loss, row.retry)
+        cells = (_names(row), row.meaning, row.advice, row.fault, row.at_risk, row.retry)
         yield f"| {' | '.join(cells)} |"
 
 
@@ -106,7 +106,7 @@ def _ended(rows: Iterable[Condition]) -> Iterator[str]:
     yield "| code | what happened | what to do | fault | at risk |"
     yield "| --- | --- | --- | --- | --- |"
     for row in rows:
-        yield f"| {' | '.join((_names(row), row.meaning, row.advice, row.fault, row.loss))} |"
+        yield f"| {' | '.join((_names(row), row.meaning, row.advice, row.fault, row.at_risk))} |"
 
 
 def _names(row: Condition) -> str:

@@ -54,7 +54,7 @@ class Guarantee(StrEnum):
 FLOW_STATES: Final = {
     FlowState.STARTING: "it looks at both clusters, and Spark starts",
     FlowState.RUNNING: "its lanes copy",
-    FlowState.PARTLY_FAILED: "some partitions stand still with a code, the rest runs",
+    FlowState.PARTLY_FAILED: "some partitions have stopped with a code, the rest runs",
     FlowState.STANDBY: (
         "another process leads it, and the reason says which; this one takes over within 15 s of "
         "its end"
@@ -95,7 +95,7 @@ PARTITION_STATES: Final = {
     PartitionState.PAUSED: "its topic or its flow is paused",
     PartitionState.DONE: "`--once`: it has reached its end",
     PartitionState.RETRYING: "it had a passing trouble and is tried again",
-    PartitionState.FAILED: "it stands still with a code, and is tried again within 30 s",
+    PartitionState.FAILED: "it has stopped with a code, and is tried again within 30 s",
     PartitionState.TAKEN_OVER: (
         "identity policy: others write to the topic now, the copy has ended (see below)"
     ),

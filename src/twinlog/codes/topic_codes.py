@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.codes.condition import Condition, Fault, Loss, Retry, Trait
+from twinlog.codes.condition import AtRisk, Condition, Fault, Retry, Trait
 
 TOPIC_CODES: Final = (
     Condition(
@@ -16,7 +16,7 @@ TOPIC_CODES: Final = (
         ),
         retry=Retry.LATER,
         fault=Fault.CLUSTER,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
         traits=(Trait.CAN_BE_SKIPPED,),
     ),
     Condition(
@@ -25,7 +25,7 @@ TOPIC_CODES: Final = (
         advice="look at the disk and network of the broker named",
         retry=Retry.LATER,
         fault=Fault.CLUSTER,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("RECORD_TOO_LARGE",),
@@ -67,7 +67,7 @@ TOPIC_CODES: Final = (
         advice="create it, grant READ on it, or take it out of `topics`",
         retry=Retry.LATER,
         fault=Fault.SOURCE,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(Trait.ANOTHER_TOPIC,),
     ),
     Condition(
@@ -151,7 +151,7 @@ TOPIC_CODES: Final = (
         ),
         advice=(
             "make them equal, or give back the old number; or leave the topic out; or save the "
-            "target topic with `twinlog export`, then delete it to copy it anew"
+            "target topic with `twinlog export`, then delete it to copy it again"
         ),
         retry=Retry.SOON,
     ),
@@ -223,15 +223,15 @@ TOPIC_CODES: Final = (
         codes=("MAP_MISSING",),
         meaning=(
             "the offset map's topic was deleted though the target holds what it describes; "
-            "nothing is made anew by guess"
+            "nothing is re-created by guess"
         ),
         advice=(
             "`twinlog offsets rebuild`; where the remote topics were deleted as well, nothing: "
-            "the copy begins anew"
+            "the copy starts over"
         ),
         retry=Retry.SOON,
         fault=Fault.TARGET,
-        loss=Loss.TARGET,
+        at_risk=AtRisk.TARGET,
         traits=(Trait.NO_OFFSETS,),
     ),
     Condition(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twinlog.codes.condition import Condition, Fault, Loss
+from twinlog.codes.condition import AtRisk, Condition, Fault
 
 WARNING_CODES: Final = (
     Condition(
@@ -73,7 +73,7 @@ WARNING_CODES: Final = (
             "[monitoring](monitoring.md#what-would-be-lost)"
         ),
         fault=Fault.CLUSTER,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("PRODUCERS_HELD",),
@@ -82,7 +82,7 @@ WARNING_CODES: Final = (
             "source back until the flow has caught up; the line says at which rate"
         ),
         advice=(
-            "nothing, as a rule: the quota is taken away by itself; where no mirror runs any more, "
+            "nothing, as a rule: the quota is removed by itself; where no mirror runs any more, "
             "by `twinlog flow unthrottle`"
         ),
         fault=Fault.NOBODY,
@@ -100,7 +100,7 @@ WARNING_CODES: Final = (
             "at the brokers' disks; keep both logs until it is known"
         ),
         fault=Fault.WRITER,
-        loss=Loss.BOTH,
+        at_risk=AtRisk.BOTH,
     ),
     Condition(
         codes=("RETENTION_NEAR",),
@@ -113,7 +113,7 @@ WARNING_CODES: Final = (
             "caught up; see [monitoring](monitoring.md#what-retention-may-take)"
         ),
         fault=Fault.SOURCE,
-        loss=Loss.SOURCE,
+        at_risk=AtRisk.SOURCE,
     ),
     Condition(
         codes=("KERNELS_MISSING",),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.lane.cold_starts import Found, Starter
+from twinlog.lane.cold_starts import ColdStarts, Found
 from twinlog.lane.late_requests import USER_TIMEOUT_MS
 from twinlog.lane.map_writer import MapWriter
 from twinlog.lane.messages import (
@@ -34,7 +34,7 @@ from twinlog.lane.sides.pace import TopicBuckets
 from twinlog.lane.sides.source_side import SourceSide
 from twinlog.lane.sides.target_side import TargetSide
 from twinlog.lane.watches.expiry_watch import ExpiryWatch
-from twinlog.lane.watches.foreign_records import OthersWatch
+from twinlog.lane.watches.foreign_records import ForeignRecordWatch
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.lane.watches.offset_gaps import GapWatch
 from twinlog.lane.watches.stalls import StallWatch
@@ -99,7 +99,7 @@ class Assignments:
             join_bytes=work.tuning.join_bytes,
         )
         self._no_leader = NoLeaderWatch(source, target)
-        self._starter = Starter(
+        self._starter = ColdStarts(
             work, self._rules, source, target, background, self._no_leader, self._on_started
         )
         self._expiry = ExpiryWatch(
@@ -108,7 +108,7 @@ class Assignments:
             expiry_ms=work.producer_expiry_ms,
             on_changed=self._on_expiry,
         )
-        self._others = OthersWatch(
+        self._others = ForeignRecordWatch(
             source=source,
             target=target,
             background=background,

@@ -43,7 +43,7 @@ TOGETHER_S: Final = 0.25
 """What is due within this time is due together."""
 
 
-class Starter:
+class ColdStarts:
     """Finds start points without stopping the loop.
 
     Partitions that wait are looked at together: one look asks for hundreds as for one. While

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.clock import Backoff
+from twinlog.clock import GrowingPause
 from twinlog.errors import CorruptData, Fate, PartitionError
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.target_side import produce_version
@@ -69,7 +69,7 @@ class _Home:
     is_writing: bool = False
     row_by_row: bool = False
     not_before: float = 0.0
-    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.05, most_s=5.0))
+    pause: GrowingPause = field(default_factory=lambda: GrowingPause(first_s=0.05, most_s=5.0))
     failing_since: float | None = None
     problem: str = ""
 
@@ -77,11 +77,11 @@ class _Home:
         now = time.monotonic()
         self.failing_since = self.failing_since or now
         self.problem = problem
-        self.not_before = now + self.backoff.next_s()
+        self.not_before = now + self.pause.next_s()
 
     def works(self) -> None:
         self.failing_since, self.not_before = None, 0.0
-        self.backoff.reset()
+        self.pause.reset()
 
     @property
     def is_stuck(self) -> bool:
@@ -204,7 +204,7 @@ class MapWriter:
     def _missing(self, copy: PartitionCopy) -> PartitionError:
         return PartitionError(
             f"{copy.source}: the offset map topic {self.topic} was deleted on the target; without "
-            "it nothing more is copied here; twinlog offsets rebuild makes it anew from both logs",
+            "it nothing more is copied here; twinlog offsets rebuild rebuilds it from both logs",
             code="MAP_MISSING",
             fate=Fate.RETRIABLE,
         )

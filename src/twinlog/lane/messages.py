@@ -27,7 +27,7 @@ from twinlog.config.flow.tuning import Tuning
 from twinlog.errors import TwinlogError
 from twinlog.mirror.accepted import Accepted
 from twinlog.mirror.copy.timings import NO_TIMINGS, Timings
-from twinlog.mirror.findings import Finding
+from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.offset_map import Mark, Run, Term
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.skips import Skip
@@ -226,7 +226,7 @@ class Troubled:
     """Copied upstream offsets that the source lost."""
     poison: tuple[int, int] | None = None
     """[first, next) of the upstream offsets that it is about, where that is known exactly."""
-    finding: Finding | None = None
+    finding: LogFinding | None = None
     """Of what people have to decide: the driver words it."""
 
     def worded(self, flow: str, *, is_shared: bool) -> Troubled:

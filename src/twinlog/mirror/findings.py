@@ -1,12 +1,12 @@
 """What is found where the logs of both sides do not fit: values, worded where the flow is known.
 
 A lane, or whoever compares two logs, knows partitions and offsets. The driver knows the flow, which
-the commands of the message name, and whether the topic is an application's as well. So a `Finding`
-says what is wrong and where, and `worded` makes the message of it, by code, in this order: what was
-found; what each side has that the other lacks, as ranges; the command that saves what may be the
-only copy; and only then, if at all, what makes the copy anew. Deleting a remote topic deletes all
-of its partitions, and whatever the source has lost since by retention: so it is never the first
-thing that is named.
+the commands of the message name, and whether the topic is an application's as well. So a
+`LogFinding` says what is wrong and where, and `worded` makes the message of it, by code, in this
+order: what was found; what each side has that the other lacks, as ranges; the command that saves
+what may be the only copy; and only then, if at all, what makes the copy anew. Deleting a remote
+topic deletes all of its partitions, and whatever the source has lost since by retention: so it is
+never the first thing that is named.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def lost_at(runs: Sequence[Run], upstream: int, there: LogEnds) -> Span | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LogFinding:
     """Why a partition stops, where people have to decide what becomes of records."""
 
     code: str
@@ -145,7 +145,7 @@ class Finding:
             )
         return (
             f"save what only the target may hold: {export}; only then, and after the same for its "
-            f"other partitions, delete the target topic {topic} to copy it anew"
+            f"other partitions, delete the target topic {topic} to copy it again"
         )
 
 
@@ -194,40 +194,40 @@ _WORDS: Final = {
     "MAP_MISSING": "{what}, and {copy_anew}",
     "TARGET_RECREATED": (
         "{what}. Save them ({export[target]}) and compare them with the source; then take them "
-        "away with kafka-delete-records.sh: the copy begins anew behind them"
+        "away with kafka-delete-records.sh: the copy starts over behind them"
     ),
 }
 
 
-def foreign_data(target: TopicPartition, holds: Span) -> Finding:
+def foreign_data(target: TopicPartition, holds: Span) -> LogFinding:
     what = (
         f"{target}: the topic already holds records {holds} that this flow did not write, and that "
         "may be nowhere else"
     )
-    return Finding(code="FOREIGN_DATA", what=what, target=target, span=holds)
+    return LogFinding(code="FOREIGN_DATA", what=what, target=target, span=holds)
 
 
-def source_recreated(source: TopicPartition, target: TopicPartition, holds: Span) -> Finding:
+def source_recreated(source: TopicPartition, target: TopicPartition, holds: Span) -> LogFinding:
     what = (
         f"{source}: the source topic was deleted and created again; {target} still holds records "
         f"{holds} of the old one, and is the only copy of them; no partition of the new one is "
         "copied until then"
     )
-    return Finding(code="SOURCE_RECREATED", what=what, source=source, target=target, span=holds)
+    return LogFinding(code="SOURCE_RECREATED", what=what, source=source, target=target, span=holds)
 
 
-def source_truncated(source: TopicPartition, lost: Span) -> Finding:
+def source_truncated(source: TopicPartition, lost: Span) -> LogFinding:
     what = f"{source}: the source deleted upstream offsets {lost} before they were copied"
-    return Finding(code="SOURCE_TRUNCATED", what=what, source=source, span=lost)
+    return LogFinding(code="SOURCE_TRUNCATED", what=what, source=source, span=lost)
 
 
-def source_stalled(what: str, source: TopicPartition, leader: str) -> Finding:
+def source_stalled(what: str, source: TopicPartition, leader: str) -> LogFinding:
     """A segment that is damaged on the leader's disk."""
     what = (
         f"{what}: look at that segment with kafka-dump-log.sh on {leader}; then mend it or let "
         "another replica lead"
     )
-    return Finding(code="SOURCE_STALLED", what=what, source=source)
+    return LogFinding(code="SOURCE_STALLED", what=what, source=source)
 
 
 def tier_stalled(what: str, leader: str) -> PartitionError:
@@ -241,10 +241,10 @@ def tier_stalled(what: str, leader: str) -> PartitionError:
     )
 
 
-def partitions_differ(source: TopicPartition, target: TopicPartition, before: str) -> Finding:
+def partitions_differ(source: TopicPartition, target: TopicPartition, before: str) -> LogFinding:
     what = (
         f"{source}: its copy began when the topic {before}; the number of partitions of "
         f"{target.topic} or of its source has changed since, and a copy that has begun cannot be "
-        "placed anew"
+        "placed otherwise"
     )
-    return Finding(code="PARTITIONS_DIFFER", what=what, source=source, target=target)
+    return LogFinding(code="PARTITIONS_DIFFER", what=what, source=source, target=target)

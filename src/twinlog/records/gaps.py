@@ -56,8 +56,8 @@ def find_loss(wanted: OffsetRange, bounds: LogBounds) -> RecordsLost | None:
         lost = (bounds.end, max(wanted.first, wanted.end))
         return RecordsLost(
             f"{tp}: offsets [{lost[0]}, {lost[1]}) are not there, the log ends at {bounds.end}: "
-            "they were never written, or an unclean election lost them, or the topic was made "
-            "anew; compare what was read with another copy, then go on with "
+            "they were never written, or an unclean election lost them, or the topic was "
+            "re-created; compare what was read with another copy, then continue with "
             "failOnDataLoss=false or from other startingOffsets",
             code="TRUNCATED",
             lost=lost,

@@ -81,5 +81,5 @@ def made_meanwhile(flow: FlowConfig, remote: str) -> TwinlogError:
         TOPIC_ALREADY_EXISTS,
         cluster=flow.flow.target,
         doing=f"creating topic {remote}",
-        advice="somebody made it a moment ago; what it holds is looked at before it is written to",
+        advice="somebody made it a moment ago; what it holds is checked before it is written to",
     )

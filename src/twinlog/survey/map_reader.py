@@ -115,7 +115,7 @@ class MapReader:
             self._check_topic()
             ends = self._ends()
             if self._has_lost_rows(ends):
-                log.warning("%s lost its newest rows: reading it anew", self.topic)
+                log.warning("%s lost its newest rows: reading it again", self.topic)
                 self._next, self._maps = dict.fromkeys(self._next, 0), {}
             fresh: set[PartitionKey] = set()
             for partition, end in ends.items():
@@ -215,7 +215,7 @@ def map_missing(topic: str) -> FlowError:
     """The topic was there, and rows in it that no other topic has."""
     return FlowError(
         f"the offset map topic {topic} was deleted on the target: without it nobody knows which "
-        "record is where, so nothing is copied; twinlog offsets rebuild makes it anew from both "
+        "record is where, so nothing is copied; twinlog offsets rebuild rebuilds it from both "
         "logs",
         code="MAP_MISSING",
     )

@@ -66,7 +66,7 @@ def test_handlers_are_put_back() -> None:
 INTERRUPTED = """
 import signal, threading
 from twinlog.cli.terminal.signals import stop_on_signals
-signal.alarm(60)  # ends this process if it stands still
+signal.alarm(60)  # ends this process if it has stopped
 reload = threading.Event()
 with stop_on_signals(reload) as stop:
     for event, number in ((reload, signal.SIGHUP), (stop, signal.SIGTERM)):

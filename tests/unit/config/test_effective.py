@@ -167,7 +167,7 @@ def test_every_value_that_changes_is_noticed(
     monkeypatch.syspath_prepend(str(tmp_path))
     before, after = loaded({}), loaded(ANOTHER[path])
     assert at(before.flows[0], path) != at(after.flows[0], path), "the lines do not change it"
-    assert reloaded(before, after).changed == after.flows, "a reload begins the flow anew"
+    assert reloaded(before, after).changed == after.flows, "a reload begins the flow again"
     assert differing(*(digests(one.flows[0]) for one in (before, after))), "two processes differ"
 
 

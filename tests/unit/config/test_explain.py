@@ -101,7 +101,7 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
         (["B.producer.linger.ms = 100"], "B.producer.linger.ms: nothing waits"),
         (
             ["B.producer.compression.type = gzip"],
-            "compressed keep their codec; B.twinlog.compression = enforce encodes all",
+            "compressed keep their codec; B.twinlog.compression = enforce re-encodes all",
         ),
         (
             ["B.producer.max.request.size = 157286400"],
@@ -109,7 +109,7 @@ def test_lines_without_a_meaning_are_named_with_the_reason(read: Loader) -> None
         ),
         (
             ["A.admin.bootstrap.servers = x:1"],
-            "A.admin.bootstrap.servers is where the source's topics are looked at, "
+            "A.admin.bootstrap.servers is where the source's topics are checked, "
             "A.bootstrap.servers where its records are",
         ),
     ],

@@ -91,11 +91,11 @@ def test_states_in_the_words_of_connect(
 
 def test_a_partition_that_stands_still_is_a_task_that_failed(rest: Rest, monitor: Monitor) -> None:
     """As with Connect itself, whose connector runs on; alarms look at the tasks."""
-    monitor.update([flow(state="PARTLY_FAILED", reason="1 partition stands still")])
+    monitor.update([flow(state="PARTLY_FAILED", reason="1 partition has stopped")])
     found = rest.get(f"{SOURCE}/status")
     assert found["connector"]["state"] == "RUNNING"
     assert [one["state"] for one in found["tasks"]] == ["FAILED", "RUNNING"]
-    assert found["tasks"][0]["trace"] == "1 partition stands still"
+    assert found["tasks"][0]["trace"] == "1 partition has stopped"
 
 
 def test_offsets_are_those_of_the_last_record_as_in_connect(rest: Rest) -> None:

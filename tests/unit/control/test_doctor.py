@@ -133,7 +133,7 @@ def test_partitions_that_stand_still_with_a_code(code: str) -> None:
         for n in range(2)
     ]
     found = only(seen(*failed, state="PARTLY_FAILED"), code.lower())
-    assert f"2 partitions stand still with {code} (orders-0, orders-1): orders-0: no" in found.what
+    assert f"2 partitions have stopped with {code} (orders-0, orders-1): orders-0: no" in found.what
     assert found.todo
     assert "`" not in found.todo
 
@@ -267,7 +267,7 @@ def test_batches_that_do_not_pass_as_they_are() -> None:
     tuning = Tuning(recompression=Recompression(codec=Codec.ZSTD, every=True), join_bytes=16_384)
     slow = seen(lagging(), tuning=tuning, decoded={"orders": "cleanup.policy = compact"})
     assert [each.cause for each in findings(slow)] == ["recompressed", "joined", "decoded"]
-    assert "every batch may be packed anew with zstd" in findings(slow)[0].what
+    assert "every batch may be repacked with zstd" in findings(slow)[0].what
     assert "batches of 1 topic, of 1 that are behind" in findings(slow)[2].what
 
 
@@ -276,7 +276,7 @@ def test_share_of_batches_that_lanes_recoded() -> None:
     slow = seen(part, decoded={"orders": "cleanup.policy = compact leaves holes"})
     found = only(slow, "recoded")
     assert found.what == (
-        "75% of the batches of partitions that are behind were decoded or packed anew (150 of "
+        "75% of the batches of partitions that are behind were decoded or repacked (150 of "
         "200): orders: cleanup.policy = compact leaves holes"
     )
     codec = Tuning(recompression=Recompression(codec=Codec.ZSTD, every=True))

@@ -371,8 +371,8 @@ def test_a_replay_goes_on_only_with_the_files_that_hold_what_was_appended_last(
     rest = replace(work(), files=tuple(save(other, 23)))
     # or the source lost them, and others were written there
     log[:] = [replace(one, record=one.record._replace(value=b"new")) for one in records(20, 21, 23)]
-    anew = replace(work(), files=tuple(save(tmp_path / "anew")))
-    for folder, wrong in ((other, rest), (tmp_path / "anew", anew)):
+    anew = replace(work(), files=tuple(save(tmp_path / "again")))
+    for folder, wrong in ((other, rest), (tmp_path / "again", anew)):
         with pytest.raises(FlowError, match="the folder that it was begun with") as caught:
             Rows("orders").replay(monkeypatch, folder, at)._begun([wrong])
         assert caught.value.code == "REPLAY_UNKNOWN"

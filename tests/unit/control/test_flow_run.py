@@ -22,7 +22,7 @@ from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.late_requests import SILENCE_MS, over_s
 from twinlog.lane.messages import Progress, Take
 from twinlog.lane.reporting import given_back
-from twinlog.mirror.findings import Finding
+from twinlog.mirror.findings import LogFinding
 from twinlog.model import TopicPartition
 
 SILENCE_S = SILENCE_MS / 1000
@@ -460,7 +460,7 @@ def test_a_finding_in_the_log_names_the_flow_and_deletes_no_application_topic(
     driver.run.work = replace(driver.run.work, is_ours_alone=not is_shared)
     tp = lanes[0].taken[0]
     target = TopicPartition(f"A.{tp.topic}", tp.partition)
-    found = Finding(code="DIVERGED", what="they differ", target=target)
+    found = LogFinding(code="DIVERGED", what="they differ", target=target)
     finding = given_back(tp, found.error(), None, 0)
     with caplog.at_level(logging.INFO):
         lanes[0].say(finding)

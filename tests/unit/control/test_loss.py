@@ -292,7 +292,7 @@ def test_a_source_that_diverged_is_nothing_that_is_safe() -> None:
     next(one for one in flow.lanes if one.holds(FIRST)).troubled(FIRST, "SOURCE_DIVERGED")
     found = flow.pass_time(20)
     assert (found.partitions[0].loss_records, found.loss_unknown) == (-1, 1)
-    assert "it stands still with SOURCE_DIVERGED" in flow.pass_time(20).rpo_excess
+    assert "it has stopped with SOURCE_DIVERGED" in flow.pass_time(20).rpo_excess
 
 
 @pytest.mark.parametrize("step_s", [-3600, 3600])
@@ -375,7 +375,7 @@ BINDING = Binding()
         (throttled, "a quota of the brokers holds it back"),
         (degraded, "cluster B: no broker answers [UNREACHABLE]"),
         (limited, "the flow's limit of 5.0 KB/s holds it back"),
-        (stopped, "it stands still with RECORD_TOO_LARGE"),
+        (stopped, "it has stopped with RECORD_TOO_LARGE"),
         (alone, "this partition alone is behind"),
         (gone, "no lane runs"),
     ],

@@ -156,7 +156,7 @@ def test_bytes_of_partitions_that_left_are_no_speed() -> None:
         ({"state": PartitionState.COPYING, "code": "RECORD_TOO_LARGE"}, 0),
         ({"state": PartitionState.PAUSED}, 0),
     ],
-    ids=["copied", "waits for a transaction", "stands still", "paused"],
+    ids=["copied", "waits for a transaction", "has stopped", "paused"],
 )
 def test_producers_pay_for_what_they_can_cure_alone(what: dict[str, Any], expected: int) -> None:
     late = partition(**{"lag": 5, "loss_ms": 9000, **what})

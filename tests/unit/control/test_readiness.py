@@ -32,7 +32,7 @@ def copying(records: int, upstream: int, **changes: object) -> FlowSnapshot:
 def test_a_flow_that_never_moved_is_not_ready() -> None:
     watch = Watch()
     assert not watch.after(1, flow(state="STARTING", generation=-1))
-    assert not watch.after(5, copying(0, 1000)), "where it goes on is no movement"
+    assert not watch.after(5, copying(0, 1000)), "where it continues is no movement"
     assert watch.after(1, copying(1, 1001))
 
 

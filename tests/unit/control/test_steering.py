@@ -482,7 +482,9 @@ def test_what_cannot_be_read_stops_nothing_and_begins_nothing(
     lanes[0].goes()
     driver.pass_time(40)
     still = [one for one in driver.run.partitions.values() if one.plan.source.topic != "new"]
-    assert {one.placement for one in still} == {Placement.ASSIGNED}, "a lost lane's go on elsewhere"
+    assert {one.placement for one in still} == {Placement.ASSIGNED}, (
+        "a lost lane's continue elsewhere"
+    )
     asked.then(news(NOTHING))
     driver.pass_time(1)
     assert driver.partition(0, "new").placement is Placement.ASSIGNED

@@ -10,7 +10,7 @@ import pytest
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
 from twinlog.control.duties.rounds import PartitionView
-from twinlog.control.groups.offset_places import Place, Places, Views
+from twinlog.control.groups.offset_places import Place, TargetOffsets, Views
 from twinlog.control.groups.translations import Translations
 from twinlog.errors import Unreachable
 from twinlog.mirror.map.offset_map import Run
@@ -67,7 +67,7 @@ class KnownPlaces:
 
 
 def translations(places: KnownPlaces) -> Translations:
-    return Translations(cast("Places", places))
+    return Translations(cast("TargetOffsets", places))
 
 
 def offsets(found: Translations) -> dict[tuple[str, TopicPartition], int]:
@@ -164,7 +164,7 @@ def test_place_in_a_topic_that_was_made_anew_is_looked_for_again() -> None:
     assert found.target_ids() == {"A.orders": other}
 
 
-@pytest.mark.parametrize("what", ["released", "broken", "made anew"])
+@pytest.mark.parametrize("what", ["released", "broken", "re-created"])
 def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
     """Nothing is asked of a group that commits nothing: it is dropped all the same."""
     places = KnownPlaces(FIRST, SECOND)
@@ -178,7 +178,7 @@ def test_translation_ends_with_the_copy_that_it_is_about(what: str) -> None:
     places.tps.discard(FIRST)
     if what == "broken":
         places.copied[FIRST] = replace(view, is_broken=True)
-    elif what == "made anew":
+    elif what == "re-created":
         places.copied[FIRST] = replace(view, source_topic_id=TopicId("d" * 32))
     found.update(now)
     second = TopicPartition("A.orders", 1)

@@ -31,7 +31,7 @@ def test_each_kind_has_its_words() -> None:
     assert why() == "no offsets are committed"
     assert why("logs") == "logs: not mirrored by this flow"
     assert why("new") == "new: nothing is copied yet"
-    assert why("bad") == "bad: stands still, with a code"
+    assert why("bad") == "bad: has stopped, with a code"
 
 
 def test_topics_with_one_reason_share_it_and_are_named_once() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.support.memory_log import MemoryLog, MemoryView
 from twinlog.errors import PartitionError, TwinlogError
 from twinlog.lane import cold_starts
-from twinlog.lane.cold_starts import LOOKS_AT_ONCE, Found, Starter
+from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts, Found
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.sides.background import Kind
 from twinlog.mirror.map.offset_map import Run, Term
@@ -195,7 +195,7 @@ class Lane:
         )
         self.clock = CLOCK
         self.started: dict[TopicPartition, Found] = {}
-        self.starter = Starter(
+        self.starter = ColdStarts(
             cast(Work, work),
             rules,
             cast(Any, Side(self.here)),

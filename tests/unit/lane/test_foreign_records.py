@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
 from tests.support.one_copy import NOW, K, a_copy, answer, batch, fetched, sent
-from twinlog.lane.watches.foreign_records import OthersWatch, Writers
+from twinlog.lane.watches.foreign_records import ForeignRecordWatch, Writers
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.findings import Span
 from twinlog.mirror.plan import FOREVER
@@ -16,9 +16,9 @@ from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
 
 
-def a_watch(known: list[PartitionCopy]) -> OthersWatch:
+def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:
     nobody = cast("Any", None)  # nothing is asked
-    return OthersWatch(
+    return ForeignRecordWatch(
         source=nobody,
         target=nobody,
         background=nobody,

@@ -31,7 +31,7 @@ def test_answer_counts_from_when_its_batch_was_sent(by_name: TopicByName) -> Non
     by_name.on_same(10.0)
     by_name.on_sent(10.0)
     by_name.on_answered(10.5, is_ours=True)
-    assert not by_name.is_fresh(10.5), "we may have stood still for half a second"
+    assert not by_name.is_fresh(10.5), "we may have had stopped for half a second"
     by_name.on_sent(11.0)
     by_name.on_answered(11.005, is_ours=True)
     assert by_name.is_fresh(11.01)
@@ -76,4 +76,4 @@ def test_slow_answers_are_asked_for_again_and_then_taken(by_name: TopicByName) -
     while by_name.wants_metadata(now, asked_at):
         asked, asked_at, now = asked + 1, now, now + 0.3
     assert asked == 1 + SLOW_ANSWERS
-    assert by_name.wants_metadata(20.0, asked_at), "the next silence asks anew"
+    assert by_name.wants_metadata(20.0, asked_at), "the next silence asks again"

@@ -8,15 +8,15 @@ from twinlog.channel.codec import MessageCodec
 from twinlog.errors import PartitionError
 from twinlog.lane.messages import Troubled
 from twinlog.lane.reporting import given_back
-from twinlog.mirror.findings import Finding, Span, foreign_data, sides, source_recreated
+from twinlog.mirror.findings import LogFinding, Span, foreign_data, sides, source_recreated
 from twinlog.mirror.ports import LogEnds
 from twinlog.model import TopicPartition
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("orders", 0)
 
 
-def of(code: str, what: str) -> Finding:
-    return Finding(code=code, what=what, source=SOURCE, target=TARGET)
+def of(code: str, what: str) -> LogFinding:
+    return LogFinding(code=code, what=what, source=SOURCE, target=TARGET)
 
 
 SAID = (
@@ -32,13 +32,15 @@ SAID = (
 
 
 @pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
-def test_a_copy_of_ours_alone_is_saved_and_then_deleted(finding: Finding) -> None:
+def test_a_copy_of_ours_alone_is_saved_and_then_deleted(finding: LogFinding) -> None:
     text = finding.worded("A->B")
     assert text.index("twinlog export FILE --flow 'A->B' ") < text.index("delete the target")
 
 
 @pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
-def test_nobody_is_told_to_delete_a_topic_that_an_application_has_as_well(finding: Finding) -> None:
+def test_nobody_is_told_to_delete_a_topic_that_an_application_has_as_well(
+    finding: LogFinding,
+) -> None:
     text = finding.worded("A->B", is_shared=True)
     assert "delete the target topic" not in text
     assert "orders is the application's topic as well, so do not delete it" in text
@@ -46,7 +48,7 @@ def test_nobody_is_told_to_delete_a_topic_that_an_application_has_as_well(findin
 
 
 @pytest.mark.parametrize("finding", SAID, ids=lambda one: one.code)
-def test_where_the_flow_is_not_known_the_commands_name_none(finding: Finding) -> None:
+def test_where_the_flow_is_not_known_the_commands_name_none(finding: LogFinding) -> None:
     error = finding.error()
     assert "twinlog export FILE --side " in error.message
     assert "--flow" not in error.message
@@ -56,7 +58,7 @@ def test_where_the_flow_is_not_known_the_commands_name_none(finding: Finding) ->
 def test_a_finding_goes_from_a_lane_to_the_driver_as_a_value() -> None:
     here = LogEnds(log_start=5, log_end=9, high_watermark=9, leader_epoch=1)
     held = sides(here, here)
-    found = Finding(
+    found = LogFinding(
         code="EXTRA_RECORDS", what="{7} of others", target=TARGET, span=Span(3, 9), held=held
     )
     codec = MessageCodec([Troubled])

@@ -17,7 +17,7 @@ OWNERS: Final = {"SparkContext", "context", "self._context", "accumulators", "Ac
 
 
 def internals() -> set[str]:
-    """Private names of what is PySpark's, what is assigned to it, and its modules without a face."""
+    """Private names of what is PySpark's, what is assigned to it, and modules of its own use."""
     found: set[str] = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -15,7 +15,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.terminal.output import Format, write_object
 from twinlog.cli.terminal.tables import text, write_all
-from twinlog.codes import CONDITIONS, Condition, Loss, Retry
+from twinlog.codes import CONDITIONS, AtRisk, Condition, Retry
 from twinlog.errors import UsageError
 
 JSON_VERSION: Final = 1
@@ -25,9 +25,9 @@ RETRIES: Final = {
     Retry.LATER: "tried again by itself within 30 s: it resumes once the cause is gone",
 }
 AT_RISK: Final = {
-    Loss.SOURCE: "records of the source: delete nothing there before they are saved",
-    Loss.TARGET: "records of the target: delete nothing there before they are saved",
-    Loss.BOTH: "records of both sides: delete nothing before they are saved",
+    AtRisk.SOURCE: "records of the source: delete nothing there before they are saved",
+    AtRisk.TARGET: "records of the target: delete nothing there before they are saved",
+    AtRisk.BOTH: "records of both sides: delete nothing before they are saved",
 }
 
 
@@ -70,7 +70,7 @@ def _as_json(code: str, condition: Condition) -> dict[str, str]:
         "advice": _plain(condition.advice),
         "retry": condition.retry.value,
         "fault": condition.fault.value,
-        "at_risk": condition.loss.value,
+        "at_risk": condition.at_risk.value,
     }
 
 
@@ -82,8 +82,8 @@ def _parts(found: dict[str, Condition]) -> Iterator[RenderableType]:
         yield text(f"  what happened: {_plain(condition.meaning)}")
         yield text(f"  what to do:    {_plain(condition.advice) or 'as the message says'}")
         yield text(f"  fault:         {condition.fault}")
-        if condition.loss:
-            yield text(f"  at risk:       {AT_RISK[condition.loss]}")
+        if condition.at_risk:
+            yield text(f"  at risk:       {AT_RISK[condition.at_risk]}")
         if condition.retry is not Retry.NO:
             yield text(f"  resumes:       {RETRIES[condition.retry]}")
 

@@ -141,7 +141,7 @@ def mirror(files: tuple[Path, ...], clusters: str | None, **options: Any) -> int
 
     Without --once it runs until it is stopped: Ctrl-C or SIGTERM end it in order, a second one at
     once. SIGHUP reads FILE again: what is wrong with it changes nothing, else only the flows that
-    differ begin anew.
+    differ start over.
 
     \b
     twinlog mirror mm2.properties

@@ -74,7 +74,7 @@ def translate(  # noqa: PLR0913, PLR0917 (options of a command)
     reverse: bool,
     output: Format,
 ) -> int:
-    """Show where to go on on the other cluster, exactly, by the offset map alone.
+    """Show where to resume on the other cluster, exactly, by the offset map alone.
 
     No mirror needs to run. With --group the source is asked for the group's offsets; where it is
     lost, the group's newest checkpoints on the target are taken.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from twinlog.mirror.plan import PartitionPlan
 
 JSON_VERSION: Final = 1
-NUMBERS: Final = ("partition", "from", "to", "runs", "source goes on at")
+NUMBERS: Final = ("partition", "from", "to", "runs", "source resumes at")
 
 
 @click.command("rebuild", cls=Command)
@@ -50,7 +50,7 @@ NUMBERS: Final = ("partition", "from", "to", "runs", "source goes on at")
 def rebuild(
     file: Path, flow: str | None, topics: str | None, dry_run: bool, yes: bool, output: Format
 ) -> int:
-    """Make the offset map anew that was deleted, where the remote topics are still there.
+    """Rebuild the offset map that was deleted, where the remote topics are still there.
 
     Both logs of each partition that the map lacks are read and compared record by record. Where
     the target is a copy of the source, in order and without a gap, its rows are written; else
@@ -133,7 +133,7 @@ def _refusals(lines: Sequence[Line]) -> Iterator[RenderableType]:
 
 def _report(lines: Sequence[Line], *, dry_run: bool) -> Iterator[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("topic", "partition", "", "from", "to", "runs", "source goes on at"):
+    for name in ("topic", "partition", "", "from", "to", "runs", "source resumes at"):
         table.add_column(name, no_wrap=True, justify="right" if name in NUMBERS else "left")
     for line in lines:
         known = [line.first, line.end, line.runs, line.next_upstream]

@@ -27,7 +27,7 @@ def adoption_options(command: F) -> F:
         "--adopt-mm2",
         section=Section.ADOPTION,
         is_flag=True,
-        help="Go on where the MirrorMaker 2 of FILE stopped, and keep its positions up to date, "
+        help="Resume where the MirrorMaker 2 of FILE stopped, and keep its positions up to date, "
         "so that it can take its work back. Refused while it runs.",
     )
     return adopt(named(command))

@@ -127,7 +127,7 @@ def let_go(file: Path, *, flows: Sequence[str], dry_run: bool, output: Format) -
         if not output.is_for_programs:
             would = "nothing holds its producers back" if rate is None else done.value
             if rate is not None and dry_run:
-                would = f"the quota of {size(rate)}/s for each user and broker would be taken away"
+                would = f"the quota of {size(rate)}/s for each user and broker would be removed"
             write_line(f"{config.flow}: {would}")
     if output.is_for_programs:
         write_object(output, "flow unthrottle", JSON_VERSION, {"dry_run": dry_run, "flows": found})

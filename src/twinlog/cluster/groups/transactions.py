@@ -67,8 +67,8 @@ class Fenced(NamedTuple):
 
 REPLAY: Final = Fenced(
     "REPLAY_FENCED",
-    "another run has begun since, or this one stood still for too long; where no other runs, give "
-    "the same command again",
+    "another run has begun since, or this one was suspended for too long; where no other runs, "
+    "give the same command again",
 )
 NOBODY: Final = ProducerIdentity(producer_id=-1, producer_epoch=-1)
 OPEN: Final = "Ongoing"

@@ -70,7 +70,7 @@ def parse_jaas(text: str, *, where: str) -> LoginModule:
     options, end = _options(tokens, 2, where)
     if end != len(tokens) - 1:
         raise ConfigError(
-            f"{where} goes on after the first ';': exactly one login module is allowed, "
+            f"{where} continues after the first ';': exactly one login module is allowed, "
             "and a ';' within a value needs quotes around the value"
         )
     return LoginModule(name=name, options=options)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from twinlog.config.advice.effects import Judgement, judge_cluster, judge_flow, judge_general
+from twinlog.config.advice.effects import KeyEffect, judge_cluster, judge_flow, judge_general
 from twinlog.config.files.properties import DuplicateKey
 from twinlog.config.files.providers import has_variable
 from twinlog.config.flow.precedence import candidate_flows
@@ -42,7 +42,7 @@ class _Reading:
     """One way to read a key."""
 
     prefix: str
-    judgement: Judgement
+    judgement: KeyEffect
 
 
 def check_flow_keys(raw: Settings, aliases: Collection[str]) -> None:
@@ -151,7 +151,7 @@ def _readings(key: str, aliases: Collection[str]) -> Iterator[tuple[str, str]]:
     yield "", key
 
 
-def _judge(prefix: str, name: str, aliases: Collection[str]) -> Judgement:
+def _judge(prefix: str, name: str, aliases: Collection[str]) -> KeyEffect:
     if not prefix:
         return judge_general(name)
     scope = prefix[:-1]

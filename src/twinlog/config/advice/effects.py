@@ -34,7 +34,7 @@ _SIDES = ("source", "target")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class KeyEffect:
     """`known`: something reads the key, here or in MM2. `dead`: it exists, but not here."""
 
     known: bool = False
@@ -43,22 +43,22 @@ class Judgement:
     instead: str = ""
 
 
-_KNOWN = Judgement(known=True)
+_KNOWN = KeyEffect(known=True)
 
 
-def _dead(reason: str, instead: str) -> Judgement:
-    return Judgement(dead=True, reason=reason, instead=instead)
+def _dead(reason: str, instead: str) -> KeyEffect:
+    return KeyEffect(dead=True, reason=reason, instead=instead)
 
 
-def _unknown(prefix: str, name: str, candidates: Iterable[str]) -> Judgement:
+def _unknown(prefix: str, name: str, candidates: Iterable[str]) -> KeyEffect:
     near = nearest(name, candidates)
-    return Judgement(
+    return KeyEffect(
         reason="no such key" if name.startswith(OWN_PREFIX) else "unknown key, nothing reads it",
         instead=f"did you mean {prefix}{near}?" if near else "",
     )
 
 
-def judge_general(name: str) -> Judgement:
+def judge_general(name: str) -> KeyEffect:
     """A key without prefix, for every flow or the process."""
     if name in OWN_PROCESS_NAMES:
         return _KNOWN
@@ -81,7 +81,7 @@ def judge_general(name: str) -> Judgement:
     return _unknown("", name, CONNECTOR_NAMES | PROCESS_KEYS | OWN_FLOW_NAMES | WORKER_KEYS)
 
 
-def _known_or_near(prefix: str, name: str) -> Judgement:
+def _known_or_near(prefix: str, name: str) -> KeyEffect:
     """Prefixes that are read as a whole, but in which only certain names mean something."""
     family = {key for key in CONNECTOR_NAMES | WORKER_KEYS if key.startswith("replication.policy")}
     if name.startswith("replication.policy") and name not in family:
@@ -89,7 +89,7 @@ def _known_or_near(prefix: str, name: str) -> Judgement:
     return _KNOWN
 
 
-def judge_cluster(alias: str, name: str) -> Judgement:
+def judge_cluster(alias: str, name: str) -> KeyEffect:
     """`alias.name`."""
     prefix = f"{alias}."
     if is_connection_key(name):
@@ -107,7 +107,7 @@ def judge_cluster(alias: str, name: str) -> Judgement:
     return _judge_of_no_cluster(prefix, name)
 
 
-def _judge_of_no_cluster(prefix: str, name: str) -> Judgement:
+def _judge_of_no_cluster(prefix: str, name: str) -> KeyEffect:
     """What no cluster and no role of its clients reads so."""
     if name in OWN_PROCESS_NAMES:
         return _dead("is a setting of the process", f"write {name}")
@@ -120,7 +120,7 @@ def _judge_of_no_cluster(prefix: str, name: str) -> Judgement:
     )
 
 
-def judge_flow(flow: Flow, name: str) -> Judgement:
+def judge_flow(flow: Flow, name: str) -> KeyEffect:
     """`A->B.name`."""
     if is_connection_key(name):
         return _dead(
@@ -138,7 +138,7 @@ def judge_flow(flow: Flow, name: str) -> Judgement:
     return _judge_elsewhere(flow, name)
 
 
-def _judge_elsewhere(flow: Flow, name: str) -> Judgement:
+def _judge_elsewhere(flow: Flow, name: str) -> KeyEffect:
     """What is read, but not of a flow."""
     if name in OWN_PROCESS_NAMES:
         return _dead("is a setting of the process", f"write {name}")
@@ -149,7 +149,7 @@ def _judge_elsewhere(flow: Flow, name: str) -> Judgement:
     return _unknown(f"{flow}.", name, CONNECTOR_NAMES | OWN_FLOW_NAMES)
 
 
-def _judge_sided(flow: Flow, name: str) -> Judgement | None:
+def _judge_sided(flow: Flow, name: str) -> KeyEffect | None:
     """`A->B.source.cluster.x`, `A->B.target.consumer.x` and the like."""
     side, _, rest = name.partition(".")
     if side not in _SIDES:
@@ -160,7 +160,7 @@ def _judge_sided(flow: Flow, name: str) -> Judgement | None:
     return _judge_client(f"{flow}.{side}.", rest, role) if role else None
 
 
-def _judge_flow_client(flow: Flow, name: str, role: Role) -> Judgement:
+def _judge_flow_client(flow: Flow, name: str, role: Role) -> KeyEffect:
     override = f"{role}.override."
     if name.startswith(override):
         key = name[len(override) :]
@@ -176,14 +176,14 @@ def _judge_flow_client(flow: Flow, name: str, role: Role) -> Judgement:
     return _judge_client(f"{flow}.", name, role)
 
 
-def _judge_client(prefix: str, name: str, role: Role) -> Judgement:
+def _judge_client(prefix: str, name: str, role: Role) -> KeyEffect:
     key = name[len(role.value) + 1 :]
     if key in CLIENT_KEYS[role]:
         return _KNOWN
     return _unknown(f"{prefix}{role}.", key, CLIENT_KEYS[role])
 
 
-def _judge_connection(prefix: str, name: str) -> Judgement:
+def _judge_connection(prefix: str, name: str) -> KeyEffect:
     if name.startswith(("ssl.", "sasl.")) and name not in SECURITY_KEYS | {"ssl.client.auth"}:
         return _unknown(prefix, name, SECURITY_KEYS)
     return _KNOWN

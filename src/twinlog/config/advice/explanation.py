@@ -215,7 +215,7 @@ def _differences(config: FlowConfig) -> Iterator[str]:
     if recompression is not None and not recompression.every:
         yield (
             f"{producer.origin('compression.type').key}: batches that are compressed keep their "
-            f"codec; {target}.twinlog.compression = enforce encodes all of them anew"
+            f"codec; {target}.twinlog.compression = enforce re-encodes all of them"
         )
     for client, role in (
         (config.clients.source_admin, "source"),
@@ -225,6 +225,6 @@ def _differences(config: FlowConfig) -> Iterator[str]:
         key = "bootstrap.servers"
         if client.get(key) != other.get(key):
             yield (
-                f"{client.origin(key).key} is where the {role}'s topics are looked at, "
+                f"{client.origin(key).key} is where the {role}'s topics are checked, "
                 f"{other.origin(key).key} where its records are"
             )

@@ -59,7 +59,7 @@ _ACTING: Final = (
     _acts(_PRODUCER, "buffer.memory", "67108864",
           "how much fetched data a lane may hold, at least 1 MiB; twinlog.lane.memory.bytes wins"),
     _acts(_PRODUCER, "compression.type", "",
-          "the codec of batches that are not compressed, or are encoded anew anyway; others keep "
+          "the codec of batches that are not compressed, or are re-encoded anyway; others keep "
           "theirs, unless twinlog.compression=enforce; default: all keep theirs"),
     _acts(_PRODUCER, "max.request.size", "1048576",
           "a Produce request is closed when it holds so much, at most 64 MiB; a batch may be "
@@ -78,7 +78,7 @@ _WITHOUT: Final = {
         "delivery.timeout.ms retries": "a batch is tried until it is on the target",
         "max.block.ms": "nothing blocks: reading pauses",
         "compression.gzip.level compression.lz4.level compression.zstd.level": "batches pass as "
-        "they are; what is encoded anew has Java's default levels: 6 for gzip, 3 for zstd, the "
+        "they are; what is re-encoded has Java's default levels: 6 for gzip, 3 for zstd, the "
         "fastest for lz4",
         "transaction.timeout.ms transaction.two.phase.commit.enable transactional.id": "there are "
         "no transactions",
@@ -122,7 +122,7 @@ _OF_ANY: Final = {
     "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy": "the addresses of "
     "bootstrap.servers are always tried beside those that the cluster told",
     "connections.max.idle.ms": "connections in use stay open; one that a broker closes is opened "
-    "anew when it is needed",
+    "again when it is needed",
     "client.dns.lookup": "all addresses of a name are tried in turn, as with use_all_dns_ips",
     "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms": "10 s for all "
     "addresses of a broker's name together",

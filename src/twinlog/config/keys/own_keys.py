@@ -86,7 +86,7 @@ OWN_KEYS = (
         scope=Scope.TARGET,
         support=Support.ACTS,
         meaning="`enforce` gives every batch the target producer's compression.type; `keep` only "
-        "those that are not compressed or are encoded anew anyway",
+        "those that are not compressed or are re-encoded anyway",
         choices=("keep", "enforce"),
     ),
     KeyDefinition(

@@ -85,8 +85,8 @@ OWN_PROCESS_KEYS: Final = (
         default="true",
         scope=Scope.PROCESS,
         support=Support.ACTS,
-        meaning="`false`: `/metrics` has no series of single partitions but those that stand still "
-        "(`twinlog_partition_error`); panels and alerts by topic then show nothing",
+        meaning="`false`: `/metrics` has no series of single partitions but those that have "
+        "stopped (`twinlog_partition_error`); panels and alerts by topic then show nothing",
     ),
 )
 

@@ -60,7 +60,7 @@ On the command line, for `mirror` and `check`:
 The tables are made from those in `src/twinlog/config/` (`python -m
 twinlog.config.pages.keys_page`); a test fails when they are not current. The last column of each
 names the test, below `tests/`, that runs with the key; `test_every_key` sets each key of every
-table and looks what is told about it.
+table and checks what is said about it.
 
 """
 

@@ -34,7 +34,7 @@ from twinlog.control.adopt.mm2_positions import Positions, read_positions
 from twinlog.control.adopt.mm2_syncs import NO_PAIRS, Pairs, SyncsTopic, read_pairs
 from twinlog.errors import AdoptionRefused, PartitionError, TwinlogError
 from twinlog.lane.watches.compaction import may_lack_offsets
-from twinlog.mirror.findings import Finding
+from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.mm2_offsets import Pair, kept
 from twinlog.mirror.map.offset_map import (
     ChunkRow,
@@ -405,18 +405,18 @@ class Adopter:
         if noted >= 0 and log_start > noted + 1:
             raise PartitionError(
                 f"{tp}: the source deleted [{noted + 1}, {log_start}) before MirrorMaker 2 noted "
-                "them as copied; to go on behind them set twinlog.source.loss=accept",
+                "them as copied; to resume behind them set twinlog.source.loss=accept",
                 code="SOURCE_TRUNCATED",
             )
         what = (
             f"{plan.target}: its last record, at offset {tail[-1].offset}, is none of {tp} at or "
-            f"behind {max(noted, log_start)}, so it is not known where the copy goes on: somebody "
-            "else wrote to it, or the source's log was written anew"
+            f"behind {max(noted, log_start)}, so it is not known where the copy resumes: somebody "
+            "else wrote to it, or the source's log was rewritten"
         )
         raise self._unknown(what, plan)
 
     def _unknown(self, what: str, plan: PartitionPlan) -> PartitionError:
-        finding = Finding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
+        finding = LogFinding(code="MM2_PLACE_UNKNOWN", what=what, target=plan.target)
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 
     def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:

@@ -25,7 +25,7 @@ from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.setups import flow_setup
 from twinlog.control.groups.group_rights import sees_groups, unseen_line
-from twinlog.control.groups.offset_places import Place, Places
+from twinlog.control.groups.offset_places import Place, TargetOffsets
 from twinlog.control.groups.unplaced import NOTHING_COMMITTED, reasons
 from twinlog.errors import TwinlogError, Unsupported
 from twinlog.model import TopicPartition
@@ -187,7 +187,7 @@ def survey_groups(
         except Unsupported as error:
             offsets |= dict.fromkeys(shares, error)
     tps = {tp for _, some in _read(offsets) for tp in some}
-    finder = Places(led, here.client, there.client)
+    finder = TargetOffsets(led, here.client, there.client)
     places = finder.find(tps, finder.views()) if tps else {}
     return GroupSurvey(
         led=led,

@@ -146,7 +146,7 @@ def _flow(
     report = FlowReport(flow=setup.name)
     silent = sorted({seen[one].alias for one in setup.clusters() if seen[one].problem is not None})
     if silent:
-        report.notes.append(f"not looked at: no connection to {', '.join(silent)}")
+        report.notes.append(f"not checked: no connection to {', '.join(silent)}")
         return report
     source, target, lane_source, lane_target = (clients[one] for one in setup.clusters())
     try:

@@ -94,7 +94,7 @@ def _why_other_count(flow: FlowConfig, *, more: bool) -> str:
         return "twinlog.target.partitions = keyed: records are placed by key"
     if flow.same_partitions or not more:
         return ""
-    return "partitions that the target has more are never taken away"
+    return "partitions that the target has more are never removed"
 
 
 def compare_replication(

@@ -110,7 +110,7 @@ class Gates:
             problems.append("the flow mirrors no topic that is chosen here")
         if problems:
             return _closed("copy", *_few(problems))
-        return _open("copy", f"{plural(len(self._copies), 'partition')}, none stands still")
+        return _open("copy", f"{plural(len(self._copies), 'partition')}, none has stopped")
 
     def _lag(self, most: int) -> Gate:
         late = [one for one in self._copies if one.left > 0]

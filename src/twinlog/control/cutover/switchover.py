@@ -209,7 +209,7 @@ class Switchover:
         if some_are_promoted(self.scope, self.scope.intents()):
             self.fence.put_back(mine)  # a run was a moment ahead of us
             raise no_return(self.scope.name)
-        self.say(f"fence: taken from {plural(len(mine), 'topic')}; the flow goes on as before")
+        self.say(f"fence: taken from {plural(len(mine), 'topic')}; the flow continues as before")
 
     # -- steps
 
@@ -357,9 +357,9 @@ class Switchover:
         moved = [one.group for one in plans if one.to_set]
         refused = self.groups.set(plans)
         for group, why in refused.items():
-            self.say(f"groups: {group} went on at the source, and was refused: {why}")
+            self.say(f"groups: {group} moved on at the source, and was refused: {why}")
         if done := [group for group in moved if group not in refused]:
-            self.say(f"groups: went on at the source, and are set again: {first_few(done)}")
+            self.say(f"groups: moved on at the source, and are set again: {first_few(done)}")
 
     def _nothing_is_left(self) -> None:
         """Behind the last look a producer that no fence holds may have written. While nobody went

@@ -219,7 +219,7 @@ def recoded(seen: Observation) -> Iterator[Finding]:
         Likelihood.LIKELY,
         "recoded",
         f"{costly / batches:.0%} of the batches of partitions that are behind were decoded or "
-        f"packed anew ({count(costly)} of {count(batches)}): {why}",
+        f"repacked ({count(costly)} of {count(batches)}): {why}",
         todo,
     )
 
@@ -234,7 +234,7 @@ def decoded(seen: Observation) -> Iterator[Finding]:
         yield _finding(
             Likelihood.POSSIBLE,
             "recompressed",
-            f"{which} may be packed anew with {recompression.codec.name.lower()}, as configured",
+            f"{which} may be repacked with {recompression.codec.name.lower()}, as configured",
             "take compression.type of the target's producer away: batches keep their codec then",
         )
     if seen.tuning.join_bytes:

@@ -122,7 +122,7 @@ def stopped_by_codes(seen: Observation) -> Iterator[Finding]:
     for code, some in groups:
         names = first_few(f"{one.topic}-{one.partition}" for one in some)
         is_failed = any(one.state is PartitionState.FAILED for one in some)
-        verb = "stand still" if is_failed else "are tried again and again"
+        verb = "have stopped" if is_failed else "are tried again and again"
         yield _certain(
             code.lower(),
             f"{plural(len(some), 'partition')} {verb} with {code} ({names}): {some[0].message}",

@@ -129,7 +129,7 @@ class TopicRounds:
         they are still ours to change. Raises NotNow.
         """
         if still_there(topics, source, target) != names:
-            raise NotNow("a topic was deleted or made anew meanwhile", flow=self._flow.name)
+            raise NotNow("a topic was deleted or re-created meanwhile", flow=self._flow.name)
         self._flow.confirm()
 
     def did(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:

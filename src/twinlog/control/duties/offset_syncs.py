@@ -187,7 +187,7 @@ class OffsetSyncs:
             self._may_read = False
             self._flow.tell_once(
                 f"{self._flow.name}: offset syncs of earlier runs are not known, so each partition "
-                f"goes on with its newest: {error}{self._hint}"
+                f"resumes with its newest: {error}{self._hint}"
             )
         return out
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
-from twinlog.clock import Backoff
+from twinlog.clock import GrowingPause
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.settings import ClusterSettings
@@ -292,11 +292,11 @@ class _Troubles:
         self._duty = duty
         self._code = ""
         self._told_at = 0.0
-        self._backoff = Backoff(first_s=FIRST_PAUSE_S, most_s=MAX_PAUSE_S)
+        self._pause = GrowingPause(first_s=FIRST_PAUSE_S, most_s=MAX_PAUSE_S)
         self.pause_s = 0.0
 
     def failed(self, error: TwinlogError | None) -> None:
-        self.pause_s = self._backoff.next_s()
+        self.pause_s = self._pause.next_s()
         if error is None:
             return
         now = time.monotonic()
@@ -307,5 +307,5 @@ class _Troubles:
     def ended(self) -> None:
         if self._code:
             self._log.warning("%s: works again", self._duty)
-        self._backoff.reset()
+        self._pause.reset()
         self._code, self.pause_s = "", 0.0

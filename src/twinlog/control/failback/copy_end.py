@@ -134,7 +134,7 @@ class CopyEnds:
             raise self._unknown(
                 target,
                 "the offset map has no row of it, as if its topic had been deleted; where nobody "
-                "else has written there yet, twinlog offsets rebuild makes the rows anew",
+                "else has written there yet, twinlog offsets rebuild rebuilds the rows",
             )
 
     # -- a topic that was ours alone

@@ -140,7 +140,7 @@ class Failback:
         until = min(one.tail.next, one.stable)
         span = one.tail._replace(first=max(one.tail.first, one.log[0]), next=until)
         if one.problem is None and span.first < span.next:
-            told = self._progress(f"{one.source}: offset {{}} of {count(span.next)} looked at")
+            told = self._progress(f"{one.source}: offset {{}} of {count(span.next)} checked")
             for record in read_tail(self._scope.source, one.source, span, told):
                 counts.add(record)
         return counts
@@ -244,7 +244,7 @@ class Failback:
                     raise saved.otherwise(
                         f"{file.name} has another record at offset {fields['offset']} than "
                         f"{one.source} has now: the source lost its end since it was saved, and "
-                        "was written anew"
+                        "was rewritten"
                     )
                 if found is not None:
                     break

@@ -198,9 +198,9 @@ class Replay:
         raise FlowError(
             f"the replay of {work.source} came to offset {found.offset}, and "
             "no saved file has the record that was appended last: give --save with the folder that "
-            "it was begun with; where this is that folder, the source lost its end and was written "
-            f"anew: compare the files with what {work.target} holds, and append what is missing by "
-            "hand. Nothing was appended",
+            "it was begun with; where this is that folder, the source lost its end and was "
+            f"rewritten: compare the files with what {work.target} holds, and append what is "
+            "missing by hand. Nothing was appended",
             flow=self._scope.name,
             code="REPLAY_UNKNOWN",
         )

@@ -157,7 +157,7 @@ class Reverse:
         fresh = [one for one in starts if one not in begun]
         if begun:
             names = first_few(str(one.tp) for one in begun)
-            self._say(f"way back: {self.name} was started before, and goes on there: {names}")
+            self._say(f"way back: {self.name} was started before, and resumes there: {names}")
         self._write(fresh)
         for one in fresh:
             self._say(f"way back: {one.tp}: begins at offset {one.begin} of the target")

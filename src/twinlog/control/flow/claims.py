@@ -114,7 +114,7 @@ class FlowClaims:
         if lost_claims:
             self.tell_once(
                 f"{self.name}: {STATE_TOPIC} lost claims of this flow: the offset map knows "
-                f"generation {in_map}; it goes on with the next one, under a new producer id"
+                f"generation {in_map}; it resumes with the next one, under a new producer id"
             )
         before = max(in_map, -1 if last is None else last.generation)
         claim = Claim(

@@ -97,7 +97,7 @@ class Steering:
             return
         if not self.run.holds_back:
             self.run.errors[error.code] += 1
-            self.log.warning("%s; what runs goes on, nothing new begins", error)
+            self.log.warning("%s; what runs continues, nothing new begins", error)
         self.run.hold_back(error)
 
     def _follow(self, intents: FlowIntents) -> None:

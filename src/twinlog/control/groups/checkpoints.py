@@ -21,7 +21,7 @@ from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
 from twinlog.control.groups.group_sync import GroupSyncer
-from twinlog.control.groups.offset_places import Places
+from twinlog.control.groups.offset_places import TargetOffsets
 from twinlog.control.groups.share_sync import ShareGroups
 from twinlog.control.groups.translations import Translations
 from twinlog.control.groups.unplaced import reasons
@@ -68,7 +68,7 @@ class CheckpointDuty:
         self._target = ClusterClient(flow.target)
         self._groups_there = Coordinators(self._source)
         self._offsets = OffsetReader(self._groups_there)
-        there, places = Coordinators(self._target), Places(flow, self._source, self._target)
+        there, places = Coordinators(self._target), TargetOffsets(flow, self._source, self._target)
         self._translations = Translations(places)
         self._syncer = GroupSyncer(flow, there)
         self._shares = ShareGroups(flow, self._groups_there, there, places)
@@ -206,7 +206,7 @@ class CheckpointDuty:
         except Unauthorized as error:
             self._flow.tell_once(
                 f"{self._flow.name}: checkpoints of earlier runs are not known, so all are written "
-                f"anew: {error}; or set emit.checkpoints.enabled=false"
+                f"again: {error}; or set emit.checkpoints.enabled=false"
             )
             return None
         return out

@@ -85,7 +85,7 @@ class _Ends:
         return None
 
 
-class Places:
+class TargetOffsets:
     """Finds places for one flow; for one thread."""
 
     def __init__(self, flow: LedFlow, source: ClusterClient, target: ClusterClient) -> None:

@@ -20,7 +20,7 @@ from twinlog.cluster.groups.share_groups import (
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.groups.group_rights import readable
 from twinlog.control.groups.group_sync import GroupKind, GroupSyncer
-from twinlog.control.groups.offset_places import Places
+from twinlog.control.groups.offset_places import TargetOffsets
 from twinlog.control.groups.translations import Translations
 from twinlog.errors import Unsupported
 from twinlog.quantities import first_few, plural
@@ -40,7 +40,7 @@ class ShareGroups:
     """The share groups of one flow; for one thread."""
 
     def __init__(
-        self, flow: LedFlow, here: Coordinators, there: Coordinators, places: Places
+        self, flow: LedFlow, here: Coordinators, there: Coordinators, places: TargetOffsets
     ) -> None:
         self._flow = flow
         self._here = here

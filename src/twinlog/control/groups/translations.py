@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from twinlog.cluster.groups.group_offsets import Committed, GroupOffsets
-from twinlog.control.groups.offset_places import Place, Places
+from twinlog.control.groups.offset_places import Place, TargetOffsets
 from twinlog.mirror.map.checkpoints import Skipped
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -58,7 +58,7 @@ class _Group:
 class Translations:
     """Of the groups of one flow; for one thread."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: TargetOffsets) -> None:
         self._places = places
         self._groups: dict[str, _Group] = {}
         self._way_back_done: dict[Key, int] = {}

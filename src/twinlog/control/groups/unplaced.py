@@ -45,4 +45,4 @@ def _reason(tps: Sequence[TopicPartition], mirrored: Mapping[TopicPartition, Par
 def _of(view: PartitionView | None) -> str:
     if view is None:
         return "not mirrored by this flow"
-    return "stands still, with a code" if view.is_broken else "nothing is copied yet"
+    return "has stopped, with a code" if view.is_broken else "nothing is copied yet"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from twinlog.clock import Backoff, Clock
+from twinlog.clock import Clock, GrowingPause
 
 MAX_LEASE_RETRY_S: Final = 30.0
 
@@ -16,21 +16,21 @@ class LeaseRetry:
 
     clock: Clock
     _next: float = 0.0
-    _backoff: Backoff = field(
-        default_factory=lambda: Backoff(first_s=4.0, most_s=MAX_LEASE_RETRY_S)
+    _pause: GrowingPause = field(
+        default_factory=lambda: GrowingPause(first_s=4.0, most_s=MAX_LEASE_RETRY_S)
     )
 
     @property
     def failed(self) -> int:
         """How many have failed since a lane was ready."""
-        return self._backoff.failures
+        return self._pause.failures
 
     def on_failure(self) -> None:
-        self._next = self.clock.monotonic() + self._backoff.next_s()
+        self._next = self.clock.monotonic() + self._pause.next_s()
 
     def works(self) -> None:
         """A lane is ready."""
-        self._backoff.reset()
+        self._pause.reset()
 
     @property
     def is_due(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from twinlog.clock import CLOCK, Backoff, Clock
+from twinlog.clock import CLOCK, Clock, GrowingPause
 from twinlog.control.lanes.partitions import RETRY_FAILED_S, Partition
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
@@ -23,7 +23,9 @@ class MapRetry:
     began: float = 0.0
     """Monotonic: when the reading began. Rows that came later may not be in it."""
     _next_at: float = 0.0
-    _backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, most_s=RETRY_FAILED_S))
+    _pause: GrowingPause = field(
+        default_factory=lambda: GrowingPause(first_s=0.5, most_s=RETRY_FAILED_S)
+    )
     _problem: str = ""
 
     @property
@@ -38,7 +40,7 @@ class MapRetry:
     def failed(self, error: TwinlogError) -> None:
         """None of it could be read."""
         self.is_reading = False
-        self._next_at = self.clock.monotonic() + self._backoff.next_s()
+        self._next_at = self.clock.monotonic() + self._pause.next_s()
         if error.code != self._problem:
             self._problem = error.code
             FlowLog(log, self.flow).warning(
@@ -49,7 +51,7 @@ class MapRetry:
         """It was read."""
         self.is_reading = False
         self._next_at = 0.0
-        self._backoff.reset()
+        self._pause.reset()
         if self._problem:
             FlowLog(log, self.flow).warning("the offset map can be read again")
             self._problem = ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from twinlog.clock import CLOCK, Backoff, Clock
+from twinlog.clock import CLOCK, Clock, GrowingPause
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.values.times import in_iso
 from twinlog.control.lanes.recovery_point import RecoveryPoint
@@ -144,8 +144,8 @@ class Partition:
     retry_at: float = 0.0
     left_at: float = 0.0
     """Monotonic: when its placement last changed."""
-    _backoff: Backoff = field(
-        default_factory=lambda: Backoff(first_s=FIRST_PAUSE_S, most_s=RETRY_FAILED_S)
+    _pause: GrowingPause = field(
+        default_factory=lambda: GrowingPause(first_s=FIRST_PAUSE_S, most_s=RETRY_FAILED_S)
     )
 
     @property
@@ -226,7 +226,7 @@ class Partition:
             self.acked_ordinal, self.acked_epoch = progress.ordinal, progress.target_epoch
         at_end = progress.source_end >= 0 and progress.upstream >= progress.source_end
         if moved or (at_end and not progress.waits_for_map):
-            self._backoff.reset()
+            self._pause.reset()
             self.failure = None
         self.progress = progress
         self.reported_ms = self.clock.wall_ms()
@@ -300,7 +300,7 @@ class Partition:
         code = "SOURCE_GAP"
         log.warning(
             "%s: upstream offsets [%d, %d): %d of them are missing at the source, though the topic "
-            "is not compacted: lost there, or compacted before; the copy goes on [%s]",
+            "is not compacted: lost there, or compacted before; the copy continues [%s]",
             self.plan.source,
             gap.first,
             gap.next,
@@ -375,7 +375,7 @@ class Partition:
             retriable = True
         if retriable:
             self.leave(Placement.PENDING)
-            self.retry_at = self.clock.monotonic() + self._backoff.next_s()
+            self.retry_at = self.clock.monotonic() + self._pause.next_s()
         else:
             self.leave(Placement.FAILED)
             self.retry_at = self.clock.monotonic() + RETRY_FAILED_S

@@ -7,7 +7,7 @@ from typing import Final
 
 from twinlog.control.lanes.partitions import Partition
 from twinlog.lane.messages import Fan, FanBranch, Take, TakePartition
-from twinlog.mirror.findings import Finding, partitions_differ
+from twinlog.mirror.findings import LogFinding, partitions_differ
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.runs import ORDINAL, following
 from twinlog.mirror.plan import PartitionPlan
@@ -149,7 +149,7 @@ def placed_as_before(partitions: Iterable[Partition], maps: Maps, flow: str) -> 
     return out
 
 
-def _moved(plan: PartitionPlan, began: int) -> Finding:
+def _moved(plan: PartitionPlan, began: int) -> LogFinding:
     before = f"placed by key among {began} target partitions" if began else "kept its partitions"
     return partitions_differ(plan.source, plan.target, before)
 

@@ -54,8 +54,8 @@ def cluster_changed(flow: FlowConfig, before: str, now: str) -> FlowError:
     source, target = flow.flow.source, flow.flow.target
     return FlowError(
         f"the state on {target} was written for source cluster {before}, but {source} "
-        f"is now {now}: correct {source}.bootstrap.servers; if it is another cluster, or was made "
-        "anew, give it another alias: what was copied stays as it is",
+        f"is now {now}: correct {source}.bootstrap.servers; if it is another cluster, or was "
+        "re-created, give it another alias: what was copied stays as it is",
         flow=flow.flow,
         code="CLUSTER_CHANGED",
     )
@@ -95,7 +95,7 @@ def copied_already(flow: FlowConfig, topic: str, row: CopyRow, remote: str) -> P
     return PartitionError(
         f"topic {topic} of {source} is copied to {remote} of {target} already, by "
         f"{row.flow}: these are the same clusters under other aliases, and all of it would be "
-        f"copied again; use the aliases of {row.flow}, and its copy goes on where it stands",
+        f"copied again; use the aliases of {row.flow}, and its copy resumes where it stands",
         flow=flow.flow,
         code="COPIED_TWICE",
         fate=Fate.RETRIABLE,
@@ -109,7 +109,7 @@ def rename_changed(flow: FlowConfig, topic: str, old: str, new: str) -> Partitio
         f"topic {topic} of {flow.flow.source} was copied to {old} of {target}, and "
         f"twinlog.rename now makes it {new}: nothing of it is copied, since a new topic would "
         "begin with what the source still has, and readers of the old one would wait for ever; "
-        f"give it its name back, and the copy goes on where it stands; or leave it out here "
+        f"give it its name back, and the copy resumes where it stands; or leave it out here "
         f"({flow.flow}.topics.exclude), and {old} stays as it is",
         flow=flow.flow,
         code="RENAME_CHANGED",

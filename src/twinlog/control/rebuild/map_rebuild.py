@@ -174,7 +174,7 @@ class MapRebuild:
         if start >= end > 0:
             raise PartitionError(
                 f"{plan.target}: all its records, [0, {end}), were deleted there, so there is "
-                f"nothing to compare: where the copy of {plan.source} goes on is not known; "
+                f"nothing to compare: where the copy of {plan.source} resumes is not known; "
                 "nothing is written to the map; leave it out, or copy it under another alias, "
                 "from where its readers are (twinlog.start)",
                 code="REBUILD_EMPTIED",

@@ -134,7 +134,7 @@ class Rebuild:
         if len(ends) > 1:
             raise PartitionError(
                 f"{self._plan.target}: its records fit {self._plan.source} in more than one way: "
-                f"the copy goes on at {' or at '.join(map(str, ends[:2]))}; nothing is written to "
+                f"the copy resumes at {' or at '.join(map(str, ends[:2]))}; nothing is written to "
                 "the map, since the one would skip records and the other copy some twice",
                 code="REBUILD_AMBIGUOUS",
             )

@@ -118,7 +118,7 @@ def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
     is_alone = worst.loss_records > MOST_OF_IT * records and len(run.partitions) > 1
     is_open = worst.is_held_back or worst.lag == 0 < worst.loss_records
     causes = (
-        (bool(worst.code) and not worst.is_held_back, f"it stands still with {worst.code}"),
+        (bool(worst.code) and not worst.is_held_back, f"it has stopped with {worst.code}"),
         (worst.state is PartitionState.PAUSED, "it is paused"),
         (not lanes, "no lane runs"),
         (bool(away), away),

@@ -157,7 +157,7 @@ def _read(path: Path) -> tuple[_Entry, ...]:
         if match is None:
             raise ConfigError(
                 f"{path}:{number}: is no line that `twinlog token new` writes; mend it, or write "
-                "the file anew with that command"
+                "the file again with that command"
             )
         entries.append(
             _Entry(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from twinlog.clock import Backoff
+from twinlog.clock import GrowingPause
 from twinlog.cluster.client import CALL_PATIENCE, ClusterClient
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
@@ -59,15 +59,15 @@ class Leader(NamedTuple):
 
 @dataclass(slots=True)
 class _Pause:
-    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.05, most_s=30.0))
+    pause: GrowingPause = field(default_factory=lambda: GrowingPause(first_s=0.05, most_s=30.0))
     until: float = 0.0
 
     def grow(self, most_s: float | None = None) -> None:
-        longest = self.backoff.next_s(most_s)
+        longest = self.pause.next_s(most_s)
         self.until = time.monotonic() + CHANCE.uniform(longest / 2, longest)
 
     def reset(self) -> None:
-        self.backoff.reset()
+        self.pause.reset()
         self.until = 0.0
 
 
@@ -332,7 +332,7 @@ class ClusterSide:
             waited = now - (connection.waiting_since or now)
             within = ANSWER_WITHIN_S + self.settings.request_timeout_ms / 1000
             if connection.is_ending and not connection.in_flight:
-                yield node, Disconnected(f"the session with {connection.peer} ends; beginning anew")
+                yield node, Disconnected(f"the session with {connection.peer} ends; starting over")
                 continue
             if waited > within or (waited > SUSPECT_AFTER_S and node not in self._brokers):
                 yield node, Disconnected(f"{connection.peer} has not answered for {waited:.0f} s")

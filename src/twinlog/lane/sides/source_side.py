@@ -404,7 +404,7 @@ class SourceSide:
         epoch, end = diverging
         position = state.copy.intake.position
         return source_diverged(
-            f"{state.copy.source}: the source's log was truncated and written anew: epoch "
+            f"{state.copy.source}: the source's log was truncated and rewritten: epoch "
             f"{epoch} ends at {end} there, but records up to {position} were copied; the "
             f"target holds upstream records [{end}, {position}) that the source lost",
             state.copy.parts[0].target,

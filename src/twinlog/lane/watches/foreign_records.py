@@ -62,7 +62,7 @@ class _Asked(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class OthersWatch:
+class ForeignRecordWatch:
     """Looks at the partitions of one lane, in the background."""
 
     source: ClusterSide

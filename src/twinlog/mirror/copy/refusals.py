@@ -7,7 +7,7 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.intake import OutBatch
-from twinlog.mirror.findings import Finding, Span
+from twinlog.mirror.findings import LogFinding, Span
 from twinlog.mirror.map.offset_map import Run, upstream_range
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import (
@@ -139,7 +139,7 @@ def gap(
         f"records {upstream_range(runs, batch.ordinal - missing, missing)} of {source} are not on "
         "the target"
     )
-    return Finding(code="GAP_WRITTEN", what=what, source=source, target=target).error()
+    return LogFinding(code="GAP_WRITTEN", what=what, source=source, target=target).error()
 
 
 def foreign(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> PartitionError:
@@ -149,7 +149,7 @@ def foreign(target: TopicPartition, batch: OutBatch, begin: int, count: int) -> 
         f"{target} at ordinal {batch.ordinal}: {count} records that this flow did not write lie at "
         f"target offsets {span}"
     )
-    return Finding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
+    return LogFinding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
 
 
 def poison(batch: OutBatch, error: int, record: int) -> tuple[int, int] | None:

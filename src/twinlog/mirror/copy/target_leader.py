@@ -45,7 +45,7 @@ class TargetLeader:
         """The connection to it is younger than the look."""
         if not self.is_new:
             self.is_new = True
-            self._what = "its leader may have restarted since its log was looked at"
+            self._what = "its leader may have restarted since its log was checked"
 
     def trouble(self, target: TopicPartition) -> PartitionError:
         """Why the partition is to be looked at."""

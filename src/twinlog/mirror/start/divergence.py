@@ -82,7 +82,7 @@ def source_diverged(
     """The source lost [first, next) of what was copied; `span`: where the target has it, where that
     is known.
     """
-    error = findings.Finding(code="SOURCE_DIVERGED", what=what, target=target, span=span).error()
+    error = findings.LogFinding(code="SOURCE_DIVERGED", what=what, target=target, span=span).error()
     error.lost = lost
     return error
 
@@ -96,7 +96,7 @@ def not_disproved(lost: tuple[int, int], *, source: TopicPartition) -> Partition
     """
     first, following = lost
     error = PartitionError(
-        f"{source}: the source's log was cut at {first} and written anew: upstream records "
+        f"{source}: the source's log was cut at {first} and rewritten: upstream records "
         f"[{first}, {following}) were copied, and whether the source has others there now cannot "
         "be seen any more; the target still holds what was copied",
         code="SOURCE_DIVERGED",
@@ -118,14 +118,14 @@ def diverged(
     copied = f"upstream records [{parting.upstream}, {upstream})"
     if parting.was_rewritten:
         return source_diverged(
-            f"{source}: the source's log was cut at {parting.upstream} and written anew: "
+            f"{source}: the source's log was cut at {parting.upstream} and rewritten: "
             f"{copied} were copied, the source has others there now; {target} still holds the "
             f"old ones at {held}",
             target,
             findings.Span(parting.downstream, downstream),
             lost=(parting.upstream, upstream),
         )
-    return findings.Finding(
+    return findings.LogFinding(
         code="DIVERGED",
         what=(
             f"{target}: {held} do not hold {copied} of {source}, as the offset map says, and no "

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from twinlog.errors import CorruptData
 from twinlog.mirror.copy.fan_out import is_record, next_upstream
 from twinlog.mirror.copy.partitioner import partition_of
-from twinlog.mirror.findings import Finding
+from twinlog.mirror.findings import LogFinding
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.ports import LogView, answer_of
 from twinlog.mirror.start.both_logs import NEIGHBOURHOOD
@@ -134,7 +134,7 @@ class BranchLook(Look):
             ]
             if len(equal) == 1:
                 return equal[0] + 1
-        raise Finding(
+        raise LogFinding(
             code="DIVERGED",
             what=(
                 f"{self.request.target}: which record of {self.request.source} our last one is, "

@@ -90,16 +90,16 @@ def _map_missing(logs: BothLogs, *, is_alone: bool) -> PartitionError:
             f"deleted since, so where to resume in {source} is not known. Other partitions of its "
             "topic may hold what is nowhere else. Say where to begin with twinlog.start"
         )
-        return findings.Finding(code="MAP_MISSING", what=what, target=target).error()
+        return findings.LogFinding(code="MAP_MISSING", what=what, target=target).error()
     if is_alone:
         text = (
             f"{what}. The target holds {holds}, and where to resume in {source} is not known. Run "
-            "twinlog offsets rebuild: it makes the rows anew, or says why it cannot"
+            "twinlog offsets rebuild: it rebuilds the rows, or says why it cannot"
         )
     else:
         text = (
             f"{what}. The target holds {holds}, and where to resume in {source} is not known; "
-            "nothing is copied a second time. Run twinlog offsets rebuild: it makes the rows anew "
+            "nothing is copied a second time. Run twinlog offsets rebuild: it rebuilds the rows "
             "unless others wrote behind our records, or says why it cannot. Where it cannot, "
             "restore the rows of the map's topic, or leave the topic out of the flow with "
             "topics.exclude and let its clients change over"
@@ -137,7 +137,7 @@ def _written_by_name(logs: BothLogs) -> PartitionError:
         f"way, and this broker knows topics by name only: records {holds} of the new topic are "
         f"ours, and those before them are missing; {said}"
     )
-    finding = findings.Finding(code="TARGET_RECREATED", what=what, target=target, span=holds)
+    finding = findings.LogFinding(code="TARGET_RECREATED", what=what, target=target, span=holds)
     return finding.error()
 
 

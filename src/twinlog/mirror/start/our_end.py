@@ -31,7 +31,7 @@ from typing import Final
 
 from twinlog.errors import Fate, PartitionError
 from twinlog.mirror.copy.fan_out import is_record
-from twinlog.mirror.findings import Finding, Span
+from twinlog.mirror.findings import LogFinding, Span
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.request import StartRequest, StartRules
@@ -87,7 +87,7 @@ def find_end(
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
         raise truncated(request, lost, there)
     if expected < walk.ordinal:
-        raise Finding(
+        raise LogFinding(
             code="EXTRA_RECORDS",
             what=(
                 f"{request.target}: the broker remembers our records up to ordinal {expected}, "
@@ -166,7 +166,7 @@ class _Walk:
         request, ordinal = self.request, self.ordinal
         ahead = sequences_ahead(header.base_sequence, sequence_of(ordinal))
         if ahead < 0:
-            raise Finding(
+            raise LogFinding(
                 code="EXTRA_RECORDS",
                 what=(
                     f"{request.target}: the batch at offset {header.base_offset} repeats records "
@@ -176,7 +176,7 @@ class _Walk:
                 span=Span(header.base_offset, header.next_offset),
             ).error()
         if ahead and self.is_whole:
-            raise Finding(
+            raise LogFinding(
                 code="GAP_WRITTEN",
                 what=(
                     f"{request.target}: {ahead} records of ours are missing before offset "
@@ -243,7 +243,7 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool]) -> None:
     if walk.ordinal != mark.ordinal:
         return
     if walk.begin > mark.downstream and _may_be_further(request, mark):
-        raise Finding(
+        raise LogFinding(
             code="TARGET_TRUNCATED",
             what=(
                 f"{request.target}: the target deleted what was written behind offset "
@@ -284,7 +284,7 @@ def _may_be_further(request: StartRequest, mark: Mark) -> bool:
 
 def truncated(request: StartRequest, what: str, there: LogEnds) -> PartitionError:
     """The target lost the end of what we wrote: by its mark the copy had come further."""
-    return Finding(
+    return LogFinding(
         code="TARGET_TRUNCATED",
         what=(
             f"{request.target}: {what} are gone from the target's log, which ends at "

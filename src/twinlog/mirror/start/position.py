@@ -9,7 +9,7 @@ In order, after the topics are known to be the ones the map speaks of (`cold_sta
 (d) the upstream offset from the map;
 (e) the tail check: `DIVERGED`, after a search of the neighbourhood for the place that does match;
 (f) the cut: the caller writes the term's first row before the first batch;
-(g) the first request goes alone (`copy.py`).
+(g) the first request goes alone (`mirror.copy.partition`).
 
 A partition that has a row never uses the configured start again: retention, restarts and lost
 producer state cannot send it back to the beginning or, with `latest`, over records that nobody
@@ -100,7 +100,7 @@ class Look:
             self.logs = self._logs_to(self.there)
         ordinal = end - k
         if ordinal < 0 or run_at(runs, ordinal) is None:
-            raise findings.Finding(
+            raise findings.LogFinding(
                 code="TARGET_TRUNCATED",
                 what=(
                     f"{self.request.target}: the target's log ends at {end}, before the first "
@@ -185,7 +185,7 @@ class Look:
     def _check_regress(self, ordinal: int) -> None:
         acked, epoch = self.request.acked_ordinal, self.request.acked_epoch
         if ordinal < acked and epoch == self.there.leader_epoch:
-            raise findings.Finding(
+            raise findings.LogFinding(
                 code="POSITION_REGRESSED",
                 what=(
                     f"{self.request.target}: {acked - ordinal} records that were acknowledged are "
@@ -214,7 +214,7 @@ class Look:
             if off := sequences_ahead(last.base_sequence, should):
                 raise self._k_broken(ordinal, k, off, "the last batch")
         elif last.producer_id not in self.rules.known_producers:
-            raise findings.Finding(
+            raise findings.LogFinding(
                 code="EXTRA_RECORDS",
                 what=(
                     f"{self.request.target}: the batch at offset {last.base_offset} was not "
@@ -243,7 +243,7 @@ class Look:
                     "are not on "
                     "the target"
                 )
-            return findings.Finding(
+            return findings.LogFinding(
                 code="GAP_WRITTEN",
                 what=(f"{self.request.target}: {off} records are missing {where} ({said})"),
                 source=self.request.source,
@@ -251,7 +251,7 @@ class Look:
                 held=self._sides(),
             ).error()
         where = f"below offset {end}" if at is None else f"from offset {at.offset} on"
-        return findings.Finding(
+        return findings.LogFinding(
             code="EXTRA_RECORDS",
             what=(
                 f"{self.request.target}: {-off} records {where} were not written by this flow, or "
@@ -366,12 +366,12 @@ class Look:
             return self._last_elsewhere(ours, upstream, there)
         if same_record(here[0], there[0], compare_timestamp=there[1]):
             return Equal(ours.ordinal - 1, upstream, here[1])
-        raise findings.Finding(
+        raise findings.LogFinding(
             code="DIVERGED",
             what=(
                 f"{self.request.target}: the record at offset {offset}, our last one, is not "
                 f"upstream record {upstream} of {self.request.source}, as the offset map says: the "
-                "source's log was written anew, or the target's"
+                "source's log was rewritten, or the target's"
             ),
             target=self.request.target,
             held=self._sides(),

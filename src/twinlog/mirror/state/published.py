@@ -160,7 +160,7 @@ def _read(flow: str, key: bytes, value: bytes) -> PublishedStatus:
         return _status(flow, values)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CorruptData(
-            f"the status that was written for {flow} cannot be read: {error!r}; it is written anew "
+            f"the status that was written for {flow} cannot be read: {error!r}; it is rewritten "
             "every few seconds while the flow runs"
         ) from error
 

@@ -154,7 +154,7 @@ class _Partition:
         if there.end > there.start and not self._wanted.rules.is_shared:
             raise PartitionError(
                 f"{there.tp}: holds records, but the offset map has no row that says which: "
-                "twinlog offsets rebuild makes it anew from both logs",
+                "twinlog offsets rebuild rebuilds it from both logs",
                 code="MAP_MISSING",
             )
         self._never_copied()

@@ -1,8 +1,8 @@
 """The compiled loops, as Python calls them.
 
-They are one shared library beside this file, made when Twinlog is installed (`build.py`): it knows
-nothing of Python, is mapped in some milliseconds, shares its pages between lanes, and nothing is
-compiled or written when a lane starts. Every call gives the size of each buffer with it.
+They are one shared library beside this file, made when Twinlog is installed (`hatch_build.py`): it
+knows nothing of Python, is mapped in some milliseconds, shares its pages between lanes, and nothing
+is compiled or written when a lane starts. Every call gives the size of each buffer with it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ STYLES: Final[Mapping[str, str]] = {"certain": "red", "likely": "yellow", "possi
 @secrets_option
 @format_option
 def doctor(file: Path, flow: str | None, output: Format) -> int:
-    """Why is a flow slow, or why does it stand still? The likeliest reason comes first.
+    """Why is a flow slow, or why has it stopped? The likeliest reason comes first.
 
     Each reason has a line with the number that was measured, and one with the key to change or the
     command to run. It asks the flow's process on this host, or its status on the target, and both

@@ -85,7 +85,7 @@ def require_an_answer(*, yes: bool, dry_run: bool) -> None:
 
 def is_confirmed(flow: str, question: str) -> bool:
     """Whether somebody types the flow's name."""
-    answer = click.prompt(f"{question} Type {flow} to go on", default="", err=True)
+    answer = click.prompt(f"{question} Type {flow} to continue", default="", err=True)
     return str(answer).replace(" ", "") == flow
 
 

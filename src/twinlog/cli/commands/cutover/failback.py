@@ -32,7 +32,7 @@ def failback() -> None:
     """Go back to the source of a flow behind a failover: first its divergent tail is saved.
 
     The tail is what the source has and the target never got. Each run looks at both clusters and
-    at what is saved, and goes on from there, so a run that was killed is simply given again.
+    at what is saved, and resumes from there, so a run that was killed is simply given again.
 
     \b
     twinlog failback plan mm2.properties --flow 'A->B'
@@ -83,7 +83,7 @@ def status(file: Path, flow: str | None, topics: str | None, output: Format) -> 
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="The folder for records that never arrived; given again, it is gone on with.",
+    help="The folder for records that never arrived; given again, it is continued.",
 )
 @run_options
 def run(  # noqa: PLR0913, PLR0917 (the options)
@@ -100,7 +100,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     """Save the tail, then leave it or append it to the target; say how the flow back is started.
 
     Nothing is ever deleted. Where a step cannot be done, the run ends with exit code 1 and says
-    why; what was done stays, and the same command goes on from there.
+    why; what was done stays, and the same command resumes from there.
 
     \b
     twinlog failback run mm2.properties --flow 'A->B' --tail keep --save ./tail --dry-run

@@ -22,7 +22,7 @@ from twinlog.cli.terminal.output import Format
 def failover() -> None:
     """Move clients to the target of a flow whose source is gone, with a mirror or without one.
 
-    No mirror needs to run. Each run looks at both clusters and goes on from what is there, so a
+    No mirror needs to run. Each run looks at both clusters and resumes from what is there, so a
     run that was killed is simply given again.
 
     \b

@@ -64,7 +64,7 @@ def fence_options(command: Any) -> Any:
 def switchover() -> None:
     """Move clients to the target of a flow, planned: producers first, and nothing is lost.
 
-    The running mirror copies what is left. Each run looks at both clusters and goes on from what is
+    The running mirror copies what is left. Each run looks at both clusters and resumes from what is
     there, so a run that was killed is simply given again. Until the promotion `abort` takes
     everything back.
 
@@ -113,14 +113,14 @@ def status(file: Path, flow: str | None, topics: str | None, output: Format, mos
     "--hook",
     default="",
     metavar="CMD",
-    help="Run behind the promotion, to switch clients; it is told the flow and both clusters.",
+    help="Run behind the promotion, to switch clients; it is given the flow and both clusters.",
 )
 @option(
     "--accept",
     "accepted",
     multiple=True,
     type=click.Choice(GATES),
-    help="Go on though this gate is closed; may be given several times.",
+    help="Continue though this gate is closed; may be given several times.",
 )
 @option(
     "--within",
@@ -150,7 +150,7 @@ def run(  # noqa: PLR0913, PLR0917 (the options)
     """Fence producers off, wait until all is copied, set the groups, and promote.
 
     A mirror must run. Where a step cannot be done, the run ends with exit code 1 and says why; what
-    was done stays, and the same command goes on from there.
+    was done stays, and the same command resumes from there.
 
     \b
     twinlog switchover run mm2.properties --flow 'A->B' --dry-run

@@ -128,8 +128,8 @@ def reset(  # noqa: PLR0913, PLR0917 (options of a command)
 
     First it shows where each group is now, where it would go, and what the log has. An offset
     outside the log becomes the nearer end of it; a time after the newest record is the end. A group
-    that has members is refused, and they are named; the others go on. Of each group all offsets are
-    set, or none.
+    that has members is refused, and they are named; the others continue. Of each group all offsets
+    are set, or none.
 
     \b
     twinlog offsets reset mm2.properties --group shop --to-timestamp 2026-01-31T12:00:00Z --dry-run

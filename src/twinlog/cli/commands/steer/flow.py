@@ -124,7 +124,7 @@ def promote(file: Path, **given: Any) -> int:
 def demote(file: Path, **given: Any) -> int:
     """Take a promotion of flows back: they copy on, at exactly the next record.
 
-    A remote topic that others have written to since is found to be so, and stands still with a
+    A remote topic that others have written to since is found to be so, and stops with a
     code. Topics that were promoted by name stay so: `twinlog topic demote`.
 
     \b

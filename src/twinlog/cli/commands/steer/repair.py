@@ -53,7 +53,7 @@ def _options(command: Any) -> Any:
 def plan(file: Path, *, topics: str | None, flow: str | None, output: Format) -> int:
     """Show which records of remote topics are not ours, and what the copy would do behind them.
 
-    For each partition that stands still with EXTRA_RECORDS, TAKEN_OVER, GAP_WRITTEN or DIVERGED.
+    For each partition that has stopped with EXTRA_RECORDS, TAKEN_OVER, GAP_WRITTEN or DIVERGED.
     Only EXTRA_RECORDS can be accepted; of the others it says what to do. Exit code 1 where one
     cannot be accepted.
 
@@ -148,7 +148,7 @@ def _pattern(topics: str | None) -> NamePattern | None:
 
 def _show(lines: list[RepairLine], stream: Any = None) -> None:
     if not lines:
-        write_line("no partition stands still for what the logs hold", stream)
+        write_line("no partition has stopped for what the logs hold", stream)
     for line in lines:
         for text in line.lines():
             write_line(text, stream)
@@ -157,5 +157,5 @@ def _show(lines: list[RepairLine], stream: Any = None) -> None:
 def _is_confirmed(name: str, can: list[RepairLine]) -> bool:
     offsets = sum(line.wanted.accepted.offsets for line in can if line.wanted is not None)
     question = f"{plural(offsets, 'offset')} in {plural(len(can), 'partition')} will stay."
-    answer = click.prompt(f"{question} Type {name} to go on", default="", err=True)
+    answer = click.prompt(f"{question} Type {name} to continue", default="", err=True)
     return str(answer).replace(" ", "") == name

@@ -61,9 +61,9 @@ def skip(  # noqa: PLR0913 (what the command was given)
     flow: str | None,
     output: Format,
 ) -> int:
-    """Leave out one record of TOPIC, which its copy stands still for, and copy what follows.
+    """Leave out one record of TOPIC, which its copy has stopped for, and copy what follows.
 
-    Only where the partition stands still now with RECORD_TOO_LARGE, RECORD_REFUSED or CORRUPT_BATCH
+    Only where the partition has stopped now with RECORD_TOO_LARGE, RECORD_REFUSED or CORRUPT_BATCH
     at exactly this offset. Of a batch that cannot be decoded all its records are left out: the
     range is said, so try --dry-run first. It is not taken back: the record stays on the source, and
     the target never gets it.

@@ -32,7 +32,7 @@ topic.add_command(skip)
 @topics_option
 @steering_options
 def pause(file: Path, topics: str, **given: Any) -> int:
-    """Stop the copy of topics until `topic resume`; the others go on.
+    """Stop the copy of topics until `topic resume`; the others continue.
 
     The names are those of topics that the source has now: one that is made later is not paused.
 
@@ -52,7 +52,7 @@ def pause(file: Path, topics: str, **given: Any) -> int:
 def resume(file: Path, topics: str, **given: Any) -> int:
     """Take the pause or release of topics back; each resumes at exactly the next record.
 
-    A released topic that others have written to since is found to be so, and stands still with a
+    A released topic that others have written to since is found to be so, and stops with a
     code.
 
     \b
@@ -113,7 +113,7 @@ def promote(file: Path, topics: str, **given: Any) -> int:
 def demote(file: Path, topics: str, **given: Any) -> int:
     """Take the promotion of topics back; each is copied on, at exactly the next record.
 
-    A remote topic that others have written to since is found to be so, and stands still with a
+    A remote topic that others have written to since is found to be so, and stops with a
     code.
 
     \b

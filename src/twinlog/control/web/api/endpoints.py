@@ -272,7 +272,7 @@ ENDPOINTS: Final = (
     ),
     _get(
         f"{_FLOW}/doctor",
-        "Why a flow is slow or stands still. It measures for some seconds.",
+        "Why a flow is slow or has stopped. It measures for some seconds.",
         answers.Doctor,
         _doctor,
     ),

@@ -1,0 +1,101 @@
+"""What a docstring or a page names in backticks as a file, module or class of ours is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SOURCE: Final = ROOT / "src" / "twinlog"
+PAGES: Final = sorted([ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+FOLDERS: Final = "channel|cli|cluster|codes|control|demo|lane|mirror|sandbox|survey|wire"
+"""Whose names begin no key of a configuration."""
+
+MODULE: Final = re.compile(rf"((?:{FOLDERS})(?:\.(?!json|yaml)[a-z_0-9]+)+)(?:\.[A-Z]\w*)?")
+
+
+@cache
+def files() -> frozenset[str]:
+    folders = ("src", "tests", "scripts", "docs", "deploy", "benchmarks")
+    paths = (path for name in folders for path in (ROOT / name).rglob("*") if path.is_file())
+    return frozenset(f"/{path.relative_to(ROOT)}" for path in [*paths, *ROOT.glob("*")])
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """By dotted name without `twinlog`; folders are modules as well."""
+    paths = {path.relative_to(SOURCE).with_suffix(""): path for path in SOURCE.rglob("*.py")}
+    return {".".join(n for n in name.parts if n != "__init__"): p for name, p in paths.items()}
+
+
+@cache
+def named_in(path: Path) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", path.read_text()))
+
+
+def docstrings(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text
+
+
+def is_module(name: str) -> bool:
+    """A module of the package, or what one has."""
+    head, _, last = name.rpartition(".")
+    known = modules()
+    return name in known or (head in known and last in named_in(known[head]))
+
+
+def dead(text: str) -> Iterator[str]:
+    """Names in backticks that are nowhere."""
+    for name in re.findall(r"`([^`\n]+)`", text):
+        if re.fullmatch(r"[\w/]+\.py", name):
+            if not any(path.endswith(f"/{name}") for path in files()):
+                yield name
+        elif (found := MODULE.fullmatch(name)) is not None and not is_module(found[1]):
+            yield name
+
+
+def face(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def test_the_search_finds_what_it_is_for() -> None:
+    assert [*dead("see `nowhere/at_all.py`")] == ["nowhere/at_all.py"]
+    assert [*dead("`mirror.copy.no_such_module` and `mirror.copy.intake`")] == [
+        "mirror.copy.no_such_module"
+    ]
+    assert not [*dead("`mirror/copy/intake.py`, `mirror.copy.intake.Intake`, `retention.ms`")]
+
+
+def test_docstrings_name_what_is_there() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCE.rglob("*.py")
+        for text in docstrings(path)
+        for name in dead(text)
+    }
+    assert found == set()
+
+
+def test_pages_name_what_is_there() -> None:
+    found = {f"{page.name}: {name}" for page in PAGES for name in dead(page.read_text())}
+    assert found == set()
+
+
+def test_faces_name_all_that_is_in_their_folders() -> None:
+    """A folder's docstring says what is in it: each wing is named there."""
+    missing = {
+        f"{path.relative_to(ROOT)}: {wing.name}"
+        for path in SOURCE.rglob("__init__.py")
+        if path.parent != SOURCE
+        for wing in path.parent.iterdir()
+        if (wing / "__init__.py").is_file() and re.search(rf"\b{wing.name}\b", face(path)) is None
+    }
+    assert missing == set()

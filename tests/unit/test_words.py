@@ -1,0 +1,81 @@
+"""People read the field's words: what Kafka's documentation says of the same thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGES: Final = sorted(
+    path
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    if path.parent.name != "adr"
+)
+SOURCES: Final = sorted((ROOT / "src" / "twinlog").rglob("*.py"))
+
+INSTEAD: Final = {
+    r"goes on|go on|going on|went on|gone on": "resume, continue, move on",
+    r"anew": "again, re-create, rewrite, re-encode, start over",
+    r"stands? still|stood still": "has stopped, stops",
+    r"tak(?:e|es|ing|en) away|took away": "remove, delete",
+    r"looked at": "checked, compared",
+    r"(?:is|are|was|were) told(?! to\b)": "is reported, is logged, gets",
+}
+"""By expression, what to write instead. `is told to` is an order, and stays."""
+
+
+def found_in(text: str) -> list[str]:
+    """What stands there and should not, with the words to choose from."""
+    return [
+        f"...{text[max(0, match.start() - 40) : match.end() + 20]}... -> {better}"
+        for banned, better in INSTEAD.items()
+        for match in re.finditer(rf"\b(?:{banned})\b", text, re.IGNORECASE)
+    ]
+
+
+def texts(tree: ast.Module) -> Iterator[str]:
+    """Messages and help: strings that are no documentation of the code, and click's docstrings."""
+    documentation: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            documentation |= {id(one.value) for one in node.body if isinstance(one, ast.Expr)}
+        if isinstance(node, ast.FunctionDef) and any(
+            "click" in ast.unparse(decorator) for decorator in node.decorator_list
+        ):
+            documentation -= {id(one.value) for one in node.body if isinstance(one, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in documentation:
+                yield text
+
+
+def test_the_search_finds_what_it_is_for() -> None:
+    assert found_in("the copy goes on where it stands")
+    assert found_in("The partition stands still")
+    assert found_in("what was lost is told")
+    assert not found_in("nobody is told to delete it; it resumes, and has stopped")
+    tree = ast.parse('"""It goes on."""\nclass A:\n    x: int\n    """anew"""\nlog("made anew")\n')
+    assert [*texts(tree)] == ["made anew"]
+    help_text = '@click.command("run")\ndef run():\n    """It goes on."""\n'
+    assert {*texts(ast.parse(help_text))} == {"run", "It goes on."}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_speak_the_field_s_words(page: Path) -> None:
+    text = re.sub(r"`[^`\n]*`|\([^)\s]*\.md#[^)]*\)", "", page.read_text())
+    assert found_in(re.sub(r"\s+", " ", text)) == []
+
+
+def test_messages_and_help_speak_the_field_s_words() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {one}"
+        for path in SOURCES
+        for text in texts(ast.parse(path.read_text()))
+        for one in found_in(re.sub(r"\s+", " ", text))
+    ]
+    assert found == []
