@@ -15,6 +15,7 @@ from tests.support.rig import Numbered, Rig
 from tests.support.topics import create_topic, delete_records, delete_topic
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.mirror.map.offset_map import run_at_upstream
+from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
@@ -133,6 +134,38 @@ def test_flow_that_is_added_later_is_no_stranger(
         mirror.stop()
         numbers = flow.numbers()
         assert [number for number in numbers if number < 1000] == list(range(21))
+        assert [number for number in numbers if number >= 1000] == list(range(1000, 1020))
+
+
+def test_flow_is_no_stranger_whose_claims_the_state_topic_lost(
+    flow: Rig, fault_source: LocalCluster, tmp_path: Path
+) -> None:
+    """Whoever starts gets another producer id then, and what was copied stands there under the
+    former one: the offset map of its own flow alone knows it.
+    """
+    folder = tmp_path / "other"
+    folder.mkdir()
+    with Rig(fault_source, flow.target, folder) as other:
+        other.topic, other.prefixed = flow.topic, False
+        other.create()
+        flow.put(range(10))
+        flow.copy_once()
+        other.put(range(1000, 1010))
+        other.copy_once()
+        delete_topic(flow.target, STATE_TOPIC)
+        with flow.mirror() as mirror:
+            mirror.eventually(is_taken_over)  # by whom, nobody can say yet
+            flow.put(range(10, 20))
+            other.put(range(1010, 1020))
+            with other.mirror() as second:
+                for one in (mirror, second):
+                    one.eventually(lambda parts: parts[0].state == "AT_END" and not parts[0].code)
+                second.stop()
+            mirror.stop()
+        for rig in (flow, other):
+            rig.copy_once()
+        numbers = flow.numbers()
+        assert [number for number in numbers if number < 1000] == list(range(20))
         assert [number for number in numbers if number >= 1000] == list(range(1000, 1020))
 
 

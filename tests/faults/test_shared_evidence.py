@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition as GroupAt
@@ -16,18 +17,24 @@ from confluent_kafka import TopicPartition as GroupAt
 from tests.support import raw
 from tests.support.client import eventually
 from tests.support.groups import commit_all
+from tests.support.led_flow import led_flow
 from tests.support.mirror_process import Driver
 from tests.support.rig import MAP_PARTITIONS, OLD, Rig
 from tests.support.topics import (
     alter_topic_configs,
     create_topic,
     delete_records,
+    delete_topic,
     topic_configs,
 )
 from twinlog.cluster.topics.internal_log import read_to_end
-from twinlog.mirror.map.offset_map import Mark
+from twinlog.control.duties.own_topics import OwnTopics
+from twinlog.mirror.map.offset_map import Mark, PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
-from twinlog.mirror.state.mapped import mapped_copies
+from twinlog.mirror.state.generations import producer_of
+from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
+from twinlog.model import TopicPartition
+from twinlog.survey.map_reader import Maps
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -45,6 +52,12 @@ def lose_rows(rig: Rig) -> None:
     for partition in range(MAP_PARTITIONS):
         delete_records(rig.target, name, partition)
     alter_topic_configs(rig.target, name, {"cleanup.policy": "compact"})
+
+
+def noted(rig: Rig) -> MappedCopies:
+    """What the state topic says of rows."""
+    rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
+    return mapped_copies(rig.flow, [(r.key, r.value) for r in rows])
 
 
 @pytest.fixture(params=["own", "identity", "keyed"])
@@ -113,13 +126,9 @@ def test_the_policy_is_put_right_while_a_mirror_runs(
     with rig.mirror() as mirror:
         rig.copied(10)
 
-        def noted() -> bool:
-            rows = read_to_end(rig.target_client, STATE_TOPIC, 0)
-            return [
-                *mapped_copies(rig.flow, [(r.key, r.value) for r in rows]).partitions.values()
-            ] == [1]
-
-        eventually(noted, what="the copy's rows to be noted")
+        eventually(
+            lambda: [*noted(rig).partitions.values()] == [{0}], what="the copy's rows to be noted"
+        )
         for name in (STATE_TOPIC, offset_map_topic(rig.alias)):
             alter_topic_configs(rig.target, name, {"cleanup.policy": "delete"})
             eventually(lambda: is_compacted(rig, name), what=f"{name} to be compacted again")  # noqa: B023
@@ -127,6 +136,53 @@ def test_the_policy_is_put_right_while_a_mirror_runs(
     said = {r.getMessage() for r in caplog.records if "INTERNAL_TOPIC_NOT_COMPACTED" in r.message}
     assert len(said) == 2, "once for each topic"
     assert all("rows that were deleted meanwhile are lost" in line for line in said)
+
+
+def test_a_partition_without_a_row_takes_no_other_along(rig: Rig) -> None:
+    """It waits for a leader, or stands for another reason, since the topic was made."""
+    create_topic(rig.source, rig.topic, partitions=2)
+    create_topic(rig.target, rig.remote, partitions=2)
+    flow, _ = led_flow(rig.config())
+    (view,) = (one for one in flow.partitions() if one.source.topic == rig.topic)
+    second = replace(
+        view, source=TopicPartition(rig.topic, 1), target=TopicPartition(rig.remote, 1)
+    )
+    maps = Maps(
+        {second.map_key: PartitionMap(key=second.map_key, topic=rig.topic)}, {}, MAP_PARTITIONS
+    )
+    duty = OwnTopics(
+        replace(
+            flow, partitions=lambda: (replace(view, is_begun=False), second), read_map=lambda: maps
+        )
+    )
+    create_topic(rig.target, offset_map_topic(rig.alias), configs={"cleanup.policy": "compact"})
+    duty.round()
+    duty.close()
+    assert [noted(rig).has_row(*second.map_key[:2], one) for one in range(3)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_rows_are_noted_again_in_a_state_topic_that_was_made_anew(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be gone from the map by then: what a mirror has seen it says."""
+    monkeypatch.setattr("twinlog.control.duties.own_topics.OwnTopics.interval_s", 0.5)
+    rig.create()
+    rig.put(range(10))
+    with rig.mirror() as mirror:
+        rig.copied(10)
+        eventually(lambda: noted(rig).partitions, what="the copy's rows to be noted")
+        before = noted(rig).partitions
+        producer = rig.claim().producer_id
+        delete_topic(rig.target, STATE_TOPIC)
+        create_topic(rig.target, STATE_TOPIC, configs={"cleanup.policy": "compact"})
+        eventually(lambda: noted(rig).partitions == before, what="the same notes in the new topic")
+        rows = [(r.key, r.value) for r in read_to_end(rig.target_client, STATE_TOPIC, 0)]
+        assert producer in {producer_of(*row) for row in rows}
+        mirror.stop()
 
 
 # -- records of ours are missing, or come twice

@@ -11,8 +11,7 @@ from twinlog.config.load import load
 from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.leading import SetupWaiting
 from twinlog.lane import late_requests
-from twinlog.mirror.state.generations import Claim, FlowHistory, losing_map, winning_claims
-from twinlog.model import TopicId
+from twinlog.mirror.state.generations import Claim, FlowHistory
 
 CLAIM = Claim(
     flow="A->B",
@@ -54,14 +53,3 @@ def test_each_generation_is_waited_for_anew(
     ours._check_meaning(history(3), anew=False)
     with pytest.raises(SetupWaiting, match="did not end in order"):
         ours._check_meaning(history(4), anew=False)
-
-
-def test_rows_lost_with_the_map_topic_stay_known() -> None:
-    one, other = TopicId("1" * 32), TopicId("2" * 32)
-    rows = [
-        CLAIM.encode(),
-        losing_map(CLAIM.flow, 3, [one]),
-        losing_map(CLAIM.flow, 4, [other]),
-        losing_map("X->Y", 1, [TopicId("3" * 32)]),
-    ]
-    assert winning_claims(rows)[CLAIM.flow].unmapped == {one, other}

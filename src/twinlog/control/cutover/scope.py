@@ -28,6 +28,7 @@ from twinlog.mirror.state.intents import (
     flow_intents,
     is_intent_row,
 )
+from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
 from twinlog.model import Isolation
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
@@ -118,6 +119,10 @@ class Scope:
     def history(self) -> FlowHistory | None:
         """Who led the flow last, and whether that ended in order."""
         return winning_claims(self._rows()).get(self.name)
+
+    def mapped(self) -> MappedCopies:
+        """Which copies had rows in the offset map."""
+        return mapped_copies(self.name, self._rows())
 
     def producers(self) -> frozenset[int]:
         """Every producer id under which a flow may write copies to the target."""

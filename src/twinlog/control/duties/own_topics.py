@@ -4,7 +4,9 @@ the offset map are known as lost.
 Somebody may set `cleanup.policy=delete` on them while a mirror runs (a topic operator that puts
 every topic right does). Then rows vanish in silence after the retention time. A round puts the
 policy right where we may, and says so; else it says what to do. And it notes which copies have rows
-(`mirror.state.mapped`).
+(`mirror.state.mapped`), and under which producer ids the flow has written: in a topic that several
+flows share, the others know ours by the state topic alone. Where that was made anew, or lost its
+rows, only the offset map knows them still.
 """
 
 from __future__ import annotations
@@ -21,15 +23,19 @@ from twinlog.cluster.topics.internal_log import (
     compact_again,
     read_to_end,
 )
-from twinlog.control.duties.rounds import Duty, LedFlow, PartitionView
+from twinlog.control.duties.rounds import Duty, LedFlow
 from twinlog.errors import ConfigError, TwinlogError, Unauthorized
 from twinlog.mirror.map.offset_map import PartitionKey
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
-from twinlog.mirror.state.mapped import is_known, mapped_copies, noting_rows
+from twinlog.mirror.state.generations import having_written, producer_of
+from twinlog.mirror.state.mapped import Copy, is_known, mapped_copies, noting_rows
 from twinlog.model import TopicId, TopicPartition
 
 LOOK_EVERY_S: Final = 30.0
 STATE: Final = TopicPartition(STATE_TOPIC, 0)
+NONE: Final[frozenset[int]] = frozenset()
+
+Row = tuple[bytes, bytes]
 
 
 def own_topics(flow: LedFlow) -> Duty:
@@ -47,12 +53,28 @@ class OwnTopics:
     def __init__(self, flow: LedFlow) -> None:
         self._flow = flow
         self._target = ClusterClient(flow.target)
-        self._noted: dict[tuple[TopicId, TopicId], int] | None = None
+        self._mapped: dict[Copy, frozenset[int]] = {}
+        """Partitions that have rows in the map, or had."""
+        self._said: dict[Copy, frozenset[int]] = {}
+        """What of that the state topic says."""
+        self._said_in: TopicId | None = None
+        """The id of the state topic that says it; None: to be read."""
 
     def round(self) -> None:
         for name in (STATE_TOPIC, offset_map_topic(self._flow.config.flow.source)):
             self._keep_compacted(name)
-        self._note_rows()
+        topic_id = self._target.metadata([STATE_TOPIC]).topics[STATE_TOPIC].topic_id
+        rows = [] if topic_id == self._said_in else self._read_state()
+        self._look_for_rows()
+        rows += [
+            noting_rows(self._flow.name, copy, some)
+            for copy, some in self._mapped.items()
+            if some != self._said.get(copy)
+        ]
+        if rows:
+            self._said_in = None  # until it is written
+            append_rows(self._target, STATE, rows, int(time.time() * 1000))
+        self._said, self._said_in = dict(self._mapped), topic_id
 
     def _keep_compacted(self, name: str) -> None:
         try:
@@ -70,35 +92,31 @@ class OwnTopics:
                 f"are lost, and partitions that miss theirs will say MAP_MISSING [{error.code}]"
             )
 
-    def _note_rows(self) -> None:
-        found = self._with_rows()
-        known = self._known() if self._noted is None else self._noted
-        more = {copy: count for copy, count in found.items() if count > known.get(copy, 0)}
-        if more:
-            rows = [noting_rows(self._flow.name, *copy, count) for copy, count in more.items()]
-            append_rows(self._target, STATE, rows, int(time.time() * 1000))
-        self._noted = {**known, **more}
+    def _read_state(self) -> list[Row]:
+        """Take over what the state topic says; what it should say of producers, and does not."""
+        records = [(one.key, one.value) for one in read_to_end(self._target, STATE_TOPIC, 0)]
+        self._said = mapped_copies(self._flow.name, records).partitions
+        for copy, some in self._said.items():
+            self._mapped[copy] = self._mapped.get(copy, NONE) | some
+        known = {one for row in records if (one := producer_of(*row)) is not None}
+        wrote = {one for copied in self._flow.read_map().values() for one in copied.producers}
+        return [having_written(self._flow.name, one) for one in sorted(wrote - known)]
 
-    def _with_rows(self) -> dict[tuple[TopicId, TopicId], int]:
-        """How many partitions, from the first on, have rows; only of copies of which that is not
-        noted for all.
-        """
-        copies: dict[tuple[TopicId, TopicId], dict[int, PartitionView]] = {}
+    def _look_for_rows(self) -> None:
+        """In the map, where a partition has begun of which none is known."""
+        begun: dict[Copy, set[int]] = {}
         for view in self._flow.partitions():
             copy = view.source_topic_id, view.target_topic_id
             if view.is_begun and is_known(*copy):
-                copies.setdefault(copy, {})[view.source.partition] = view
-        noted = self._noted or {}
-        missing = {copy: views for copy, views in copies.items() if len(views) > noted.get(copy, 0)}
+                begun.setdefault(copy, set()).add(view.source.partition)
+        missing = {copy for copy, some in begun.items() if some - self._mapped.get(copy, NONE)}
         if not missing:
-            return {}
-        maps = self._flow.read_map()
-        rows = whole(maps)
-        return {copy: _count(copy, rows) for copy in missing}
-
-    def _known(self) -> dict[tuple[TopicId, TopicId], int]:
-        records = [(one.key, one.value) for one in read_to_end(self._target, STATE_TOPIC, 0)]
-        return mapped_copies(self._flow.name, records).partitions
+            return
+        found: dict[Copy, set[int]] = {}
+        for source, target, partition in whole(self._flow.read_map()):
+            found.setdefault((source, target), set()).add(partition)
+        for copy in missing & found.keys():
+            self._mapped[copy] = self._mapped.get(copy, NONE) | found[copy]
 
     def close(self) -> None:
         self._target.close()
@@ -110,10 +128,3 @@ def whole(maps: Iterable[PartitionKey]) -> set[tuple[TopicId, TopicId, int]]:
     """
     found = Counter(key._replace(branch=0) for key in maps)
     return {key[:3] for key, count in found.items() if count >= max(1, key.branches)}
-
-
-def _count(copy: tuple[TopicId, TopicId], rows: set[tuple[TopicId, TopicId, int]]) -> int:
-    count = 0
-    while (*copy, count) in rows:
-        count += 1
-    return count

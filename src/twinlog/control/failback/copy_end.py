@@ -130,7 +130,7 @@ class CopyEnds:
             return
         oldest = self._batch_from(target, *log)
         is_ours = oldest is not None and oldest.producer_id in self._scope.producers()
-        if is_ours or not self._has_map or topic_id in history.unmapped:
+        if is_ours or not self._has_map or topic_id in self._scope.mapped().lost:
             raise self._unknown(
                 target,
                 "the offset map has no row of it, as if its topic had been deleted; where nobody "

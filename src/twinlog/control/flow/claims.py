@@ -28,10 +28,10 @@ from twinlog.mirror.state.generations import (
     Claim,
     FlowHistory,
     closing,
-    losing_map,
     winning_claims,
 )
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
+from twinlog.mirror.state.mapped import losing_map
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.map_reader import MapReader
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.errors import CorruptData
-from twinlog.model import TopicId
 
 STATE_VERSION: Final = 1
+_WROTE: Final = "wrote"
+_OF_PRODUCERS: Final = ("generation", "producer", _WROTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +56,6 @@ def closing(flow: str, generation: int) -> tuple[bytes, bytes]:
     return encode_row(["flow", flow, "closed", generation], {})
 
 
-def losing_map(flow: str, generation: int, targets: Iterable[TopicId]) -> tuple[bytes, bytes]:
-    """The record that says: this generation found the offset map topic deleted, and makes it anew.
-    It had rows of these target topics.
-    """
-    return encode_row(["flow", flow, "map-lost", generation], {"targets": sorted(targets)})
-
-
 def giving_producer(flow: str, number: int, claimant: str, producer_id: int) -> tuple[bytes, bytes]:
     """The record that gives a producer id to the source partitions of this number (`fan_out`)."""
     key = ["flow", flow, "producer", number, claimant]
@@ -89,34 +83,23 @@ class FlowHistory:
     latest: Claim | None
     is_closed: bool
     """The latest generation ended in order."""
-    unmapped: frozenset[TopicId] = frozenset()
-    """Target topics whose rows were lost with the offset map topic: a partition of them that has no
-    row is not a new one.
-    """
 
 
 def winning_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[str, FlowHistory]:
     """The history of every flow, from (key, value) in log order."""
     claims: dict[tuple[str, int], Claim] = {}
     closed: set[tuple[str, int]] = set()
-    unmapped: dict[str, set[TopicId]] = {}
     for key, value in records:
         if key is None or value is None:
             continue
         parts, fields = read_row(key, value)
         if parts[2] == "closed":
             closed.add((parts[1], parts[3]))
-        elif parts[2] == "map-lost":
-            unmapped.setdefault(parts[1], set()).update(map(TopicId, fields["targets"]))
         elif parts[2] == "generation":
             claims.setdefault((parts[1], parts[3]), _claim(parts, fields))
     out: dict[str, FlowHistory] = {}
     for (flow, generation), claim in sorted(claims.items()):
-        out[flow] = FlowHistory(
-            latest=claim,
-            is_closed=(flow, generation) in closed,
-            unmapped=frozenset(unmapped.get(flow, ())),
-        )
+        out[flow] = FlowHistory(latest=claim, is_closed=(flow, generation) in closed)
     return out
 
 
@@ -132,14 +115,23 @@ def producers_of(flow: str, records: Iterable[tuple[bytes | None, bytes | None]]
     return frozenset(out)
 
 
+def having_written(flow: str, producer_id: int) -> tuple[bytes, bytes]:
+    """The record that says: the flow has written under this id, by its offset map. The claim that
+    gave it is gone: the state topic lost it, or was made anew. What is true stays true, so it may
+    be written twice, late, and by a zombie.
+    """
+    key = ["flow", flow, _WROTE, producer_id]
+    return encode_row(key, {"producer_id": producer_id})
+
+
 def producer_of(key: bytes | None, value: bytes | None) -> int | None:
-    """The producer id that a row gives to a flow, or to some of its partitions; None: it gives
+    """The producer id that a row names as a flow's, or some of its partitions'; None: it names
     none.
     """
     if key is None or value is None:
         return None
     parts, fields = read_row(key, value)
-    return int(fields["producer_id"]) if parts[2] in ("generation", "producer") else None
+    return int(fields["producer_id"]) if parts[2] in _OF_PRODUCERS else None
 
 
 def _claim(parts: list, fields: dict) -> Claim:  # type: ignore[type-arg]
