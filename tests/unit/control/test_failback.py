@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
 from twinlog.client.export import Span
 from twinlog.client.record_lines import record_line, record_of
 from twinlog.cluster.client import ClusterClient
@@ -26,14 +27,16 @@ from twinlog.control.failback.plan import FailbackPlan, Tail
 from twinlog.control.failback.replay import Replay, Work, work_of
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
 from twinlog.control.failback.tail import TailCounts, TailRecord, Transaction
-from twinlog.errors import BrokerRefused, FlowError
-from twinlog.mirror.map.offset_map import PartitionMap
+from twinlog.errors import BrokerRefused, FlowError, PartitionError
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term, fold
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
 from twinlog.model import TopicId, TopicPartition
-from twinlog.wire.record_batch import BatchHeader
+from twinlog.survey.map_reader import Maps
+from twinlog.wire.encoding import encode_batch
+from twinlog.wire.record_batch import BatchHeader, Codec
 from twinlog.wire.records import Record
 
 TP, REMOTE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
@@ -252,9 +255,9 @@ class Ends(CopyEnds):
         self._writers = {}
         self._scope = cast("Scope", SimpleNamespace(name="A->B"))
 
-    def _batches(self, tp: TopicPartition, offset: int, size: int) -> list[BatchHeader]:
-        assert (tp, size) == (REMOTE, copy_end.ONE_BATCH)
-        return [one for one in self._log if one.next_offset > offset][:1]
+    def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
+        assert tp == REMOTE
+        return next((one for one in self._log if one.next_offset > offset), None)
 
     def remember(self, producer: int, last_sequence: int) -> None:
         state = SimpleNamespace(last_sequence=last_sequence)
@@ -292,6 +295,97 @@ def test_where_a_hole_or_retention_hides_it_the_end_is_not_known() -> None:
             Ends(*log).end(*bounds)
         assert caught.value.code == "TAIL_UNKNOWN"
     assert Ends(batch(6, 9, 7), batch(9, 12, 9)).end(6, 12) == (9, 9)
+
+
+OURS, OTHER_FLOW, STRANGER = 7, 8, 9
+
+
+class SharedEnds(CopyEnds):
+    """Over a log in memory that others write to, too."""
+
+    def __init__(self, mark: Mark) -> None:
+        self.log = MemoryLog()
+        self.key = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
+        run = Run(0, 100, 0)
+        row = ChunkRow(
+            key=self.key,
+            term=Term(1, -1),
+            chunk=0,
+            topic="t",
+            runs=(run,),
+            mark=mark,
+            producer_id=OURS,
+        )
+        self._maps = Maps(fold([row]), {}, 8)
+        self._writers, self._cleaned = {}, set()
+        self._scope = cast(
+            "Scope",
+            SimpleNamespace(name="A->B", producers=lambda: frozenset({OURS, OTHER_FLOW})),
+        )
+
+    def write(self, producer: int, first: int, count: int) -> None:
+        some = [Record(number, 1_700_000_000_000, None, b"v") for number in range(count)]
+        data = encode_batch(some, codec=Codec.NONE, producer_id=producer, base_sequence=first)
+        assert not self.log.append(bytes(data)).error
+
+    def remember(self) -> None:
+        last = self.log.producer(OURS)
+        assert last is not None
+        self._writers = {REMOTE: cast("Any", {OURS: last})}
+
+    def end(self, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+        view = MemoryView({REMOTE: self.log}, self.key.target_topic_id)
+        self._client = cast("ClusterClient", None)
+        monkeypatch.setattr(copy_end, "ClusterLogView", lambda _: view)
+        return self._in_shared(self.key, REMOTE)
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_the_end_of_the_copy_among_others_is_what_a_start_finds(
+    monkeypatch: pytest.MonkeyPatch, *, remembered: bool
+) -> None:
+    log = SharedEnds(Mark(4, 4))
+    log.write(OURS, 0, 4)
+    log.write(OTHER_FLOW, 0, 3)
+    log.write(OURS, 4, 2)
+    if remembered:
+        log.remember()
+    log.write(STRANGER, 0, 5)
+    assert log.end(monkeypatch) == (6, 9)
+
+
+def test_a_final_mark_says_where_the_copy_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = SharedEnds(Mark(4, 4, is_final=True))
+    log.write(OURS, 0, 4)
+    log.write(STRANGER, 0, 5)
+    log.log.delete_before(9)
+    log._cleaned = {REMOTE.topic}
+    assert log.end(monkeypatch) == (4, 4)
+
+
+def test_what_would_stop_a_start_leaves_the_end_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    gap, gone = SharedEnds(Mark(4, 4)), SharedEnds(Mark(4, 4))
+    for one in (gap, gone):
+        one.write(OURS, 0, 4)
+    gap.log.forget(1_800_000_000_000)
+    gap.write(OURS, 6, 2)
+    gone.write(OURS, 4, 2)
+    gone.write(STRANGER, 0, 5)
+    gone.log.delete_before(6)
+    for one, why in ((gap, "2 records of ours are missing"), (gone, "does not remember how much")):
+        with pytest.raises(FlowError, match=why) as caught:
+            one.end(monkeypatch)
+        assert caught.value.code == "TAIL_UNKNOWN"
+
+
+def test_what_may_be_ours_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = SharedEnds(Mark(4, 4))
+    log.write(OURS, 0, 4)
+    log.write(OURS, 4, 2)
+    log.log = LaggingLog(log.log, 2)
+    with pytest.raises(PartitionError) as caught:
+        log.end(monkeypatch)
+    assert caught.value.code == "TARGET_UNDER_MIN_ISR"
 
 
 def work(*spans: tuple[int, int], first: int = 20) -> Work:

@@ -10,8 +10,18 @@ import pytest
 
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.takes import former_targets, may_begin, put_off, take_of
-from twinlog.mirror.map.offset_map import ChunkRow, PartitionKey, PartitionMap, Run, Term, fold
+from twinlog.mirror.map.offset_map import (
+    ChunkRow,
+    Mark,
+    PartitionKey,
+    PartitionMap,
+    Run,
+    Term,
+    fold,
+    run_at,
+)
 from twinlog.mirror.plan import PartitionPlan, Refusal
+from twinlog.mirror.start.request import runs_for_start
 from twinlog.model import EARLIEST, StartAt, StartKind, TopicId, TopicPartition
 
 LATEST = StartAt(StartKind.LATEST)
@@ -109,3 +119,16 @@ def test_where_a_group_stands_says_nothing_of_a_topic_whose_name_was_copied_befo
     assert put_off(one, former, LATEST)
     other = {key: PartitionMap(key=key, topic="bills")}
     assert take_of(one, other, LATEST).group_at == 7
+
+
+def test_a_start_gets_the_run_of_the_last_record_before_the_mark() -> None:
+    """It says where that record lies; the first run would say another place."""
+    key = PartitionKey(TopicId("a" * 32), TopicId("b" * 32), 0)
+    runs = tuple(Run(10 * n, 20 * n, 30 * n) for n in range(40))
+    term, mark = Term(1, -1), Mark(350, 1050)
+    older = ChunkRow(key=key, term=term, chunk=0, topic="orders", runs=runs[:38])
+    newer = ChunkRow(key=key, term=term, chunk=1, topic="orders", runs=runs[38:], mark=mark)
+    known = fold([older, newer])[key]
+    some, runs_from = runs_for_start(known, 1)
+    assert (some[0], some[1:], runs_from) == (runs[0], runs[34:], 340)
+    assert run_at(some, 349) == runs[34]

@@ -8,8 +8,8 @@ the end is not known, and the caller is told why.
 2. B's own log. In a topic that was ours alone our batches come first and those of others behind
    them, so the border is bisected by the producer ids of batches. Where the cleaner has left a hole
    at that border, records of ours may have lain in it: not known.
-3. Under the identity policy others may lie between ours. The map's mark says how far the copy
-   surely was, some seconds before its end; from there every batch is looked at.
+3. Under the identity policy others may lie between ours: found as a start finds it, from the map's
+   mark on (`mirror.start.our_end`). What would stop a start leaves the end unknown.
 
 It only reads; whatever moves in between makes the answer older, never wrong, since nothing of the
 copy is appended any more (`control.cutover.promotion`).
@@ -23,16 +23,19 @@ from dataclasses import dataclass
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.topics import admin
 from twinlog.control.cutover.scope import Scope
-from twinlog.errors import FlowError, TwinlogError, Unsupported
+from twinlog.errors import Fate, FlowError, PartitionError, TwinlogError, Unsupported
+from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import Mark, PartitionKey, PartitionMap, run_at
 from twinlog.mirror.map.translation import Reach
 from twinlog.mirror.names.naming import offset_map_topic
+from twinlog.mirror.ports import ProducerTail, answer_of
+from twinlog.mirror.start.our_end import find_end
+from twinlog.mirror.start.request import StartRequest, runs_for_start
 from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.wire.record_batch import BatchHeader, read_headers
 
-READ_BYTES = 1 << 20
 ONE_BATCH = 1
 """A broker answers with the whole first batch, however long it is."""
 
@@ -106,7 +109,7 @@ class CopyEnds:
             return None
         shifts = {one.downstream - one.ordinal for one in (known.runs[0], known.runs[-1])}
         if self._scope.setup.is_identity or len(shifts) > 1:  # accepted records are in between
-            ordinal, downstream = self._in_shared(target, known, log)
+            ordinal, downstream = self._in_shared(newest, target)
         else:
             ordinal, downstream = self._in_ours(target, known, log)
         return CopyEnd(
@@ -184,44 +187,53 @@ class CopyEnds:
 
     # -- a topic that others may have written to before
 
-    def _in_shared(
-        self, target: TopicPartition, known: PartitionMap, log: tuple[int, int]
-    ) -> tuple[int, int]:
-        first = known.runs[0]
-        mark = known.mark or Mark(first.ordinal, first.downstream)
-        ordinal, downstream = mark.ordinal, mark.downstream
-        ahead = [
-            sequences_ahead(one.last_sequence + 1, sequence_of(mark.ordinal))
-            for id_, one in self._writers.get(target, {}).items()
-            if id_ in known.producers
-        ]
-        last = mark.ordinal + max(ahead) if ahead and max(ahead) >= 0 else None
-        if last is None and target.topic in self._cleaned:
+    def _in_shared(self, key: PartitionKey, target: TopicPartition) -> tuple[int, int]:
+        known = self._maps[key]
+        mark = known.mark or Mark(known.runs[0].ordinal, max(0, known.runs[0].downstream))
+        tail = self._tail(target, known, mark)
+        is_cleaned = target.topic in self._cleaned
+        if tail is None and is_cleaned and not mark.is_final:
             raise self._unknown(
                 target, "the topic is compacted, and its brokers have forgotten our producer id"
             )
-        if log[1] < mark.downstream and last is None:
-            raise self._unknown(
-                target, f"its log ends at {log[1]}, and it was copied up to {mark.downstream}"
+        runs, runs_from = runs_for_start(known, 1)
+        request = StartRequest(
+            source=TopicPartition(known.topic, key.partition),
+            target=target,
+            source_topic_id=key.source_topic_id,
+            target_topic_id=key.target_topic_id,
+            runs=runs,
+            runs_from=runs_from,
+            mark=mark,
+            our_producers=frozenset(known.producers),
+            may_lose_batches=is_cleaned,
+        )
+        view = ClusterLogView(self._client)
+        there = answer_of(view.ends({target}), target, view)
+        ours = self._scope.producers()
+        try:
+            # the source may be gone: no record of it is compared
+            end = find_end(request, there, tail, view, ours, lambda *_: False)
+        except PartitionError as error:
+            if error.fate is Fate.RETRIABLE:
+                raise
+            raise self._unknown(target, error.message) from error
+        if end.downstream >= 0:
+            return end.ordinal, end.downstream
+        return end.ordinal, max(mark.downstream, there.log_start)
+
+    def _tail(self, target: TopicPartition, known: PartitionMap, mark: Mark) -> ProducerTail | None:
+        """What is remembered of the id that wrote last; None where that one is forgotten."""
+        tails = [
+            (
+                ahead,
+                ProducerTail(last_sequence=one.last_sequence, last_timestamp=one.last_timestamp),
             )
-        if log[0] > mark.downstream and last is None:
-            raise self._unknown(
-                target, f"retention has deleted where it was: its log begins at {log[0]}"
-            )
-        at = max(mark.downstream, log[0])
-        while at < log[1] and (last is None or ordinal < last):
-            headers = self._batches(target, at, READ_BYTES)
-            if not headers:
-                break
-            for header in headers:
-                at = max(at, header.next_offset)
-                if header.magic < 2 or header.producer_id not in known.producers:
-                    continue
-                ours = sequences_ahead(header.base_sequence, sequence_of(ordinal))
-                if ours >= 0:
-                    ordinal += ours + header.last_offset_delta + 1
-                    downstream = header.next_offset
-        return (ordinal if last is None else max(last, ordinal)), downstream
+            for id_, one in self._writers.get(target, {}).items()
+            if id_ in known.producers
+            if (ahead := sequences_ahead(one.last_sequence + 1, sequence_of(mark.ordinal))) >= 0
+        ]
+        return max(tails, key=lambda one: one[0], default=(0, None))[1]
 
     # -- reading
 
@@ -229,14 +241,16 @@ class CopyEnds:
         """The batch that holds an offset, or the next one that begins before `end`."""
         if offset >= end:
             return None
-        found = next(iter(self._batches(tp, offset, ONE_BATCH)), None)
+        found = self._first_batch(tp, offset)
         return None if found is None or found.base_offset >= end else found
 
-    def _batches(self, tp: TopicPartition, offset: int, size: int) -> list[BatchHeader]:
-        answer = fetch_records(self._client, {tp: (offset, size)})[tp]
+    def _first_batch(self, tp: TopicPartition, offset: int) -> BatchHeader | None:
+        answer = fetch_records(self._client, {tp: (offset, ONE_BATCH)})[tp]
         if isinstance(answer, TwinlogError):
             raise answer
-        return [one for one, _ in read_headers(answer.records) if one.next_offset > offset]
+        return next(
+            (one for one, _ in read_headers(answer.records) if one.next_offset > offset), None
+        )
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
         """Where the log of a partition of B begins and ends."""

@@ -11,6 +11,7 @@ from twinlog.mirror.findings import LogFinding, partitions_differ
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Run
 from twinlog.mirror.map.runs import ORDINAL, following
 from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.start.request import runs_for_start
 from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
 
 MOST_RUNS: Final = 20_000
@@ -56,7 +57,7 @@ def take_of(
     known = maps.get(plan.map_key)
     fan = None if not plan.targets else _fan(plan, maps)
     looks = known is not None and partition.handed is None
-    runs, runs_from = _for_start(known, most_runs) if known is not None and looks else ((), -1)
+    runs, runs_from = runs_for_start(known, most_runs) if known is not None and looks else ((), -1)
     return TakePartition(
         source=plan.source,
         target=plan.target,
@@ -240,23 +241,6 @@ def _is_another(plan: PartitionPlan, maps: Maps) -> bool:
         and (known.topic, key.partition) == (plan.source.topic, plan.source.partition)
         for key, known in maps.items()
     )
-
-
-def _for_start(known: PartitionMap, most: int) -> tuple[tuple[Run, ...], int]:
-    """What a start needs: the first run, which knows K, and the newest ones, with all of the newest
-    chunk and all from the mark on; and the ordinal from which on none is left out (-1: from the
-    first).
-    """
-    runs = known.runs
-    begin = max(0, len(runs) - most)
-    if known.open_from >= 0:
-        begin = min(begin, max(0, following(runs, known.open_from, ORDINAL) - 1))
-    if known.mark is not None:
-        begin = min(begin, max(0, following(runs, known.mark.ordinal, ORDINAL) - 1))
-    if begin <= 1:
-        return tuple(runs), -1
-    newest = runs[begin:]
-    return (runs[0], *newest), newest[0].ordinal
 
 
 def _fingerprints(known: PartitionMap, runs_from: int) -> dict[int, int]:

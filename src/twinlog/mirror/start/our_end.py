@@ -34,7 +34,7 @@ from twinlog.mirror.copy.fan_out import is_record
 from twinlog.mirror.findings import LogFinding, Span
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
 from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
-from twinlog.mirror.start.request import StartRequest, StartRules
+from twinlog.mirror.start.request import StartRequest
 from twinlog.model import TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record, decode_batch
@@ -68,14 +68,15 @@ def find_end(
     there: LogEnds,
     producer: ProducerTail | None,
     target: LogView,
-    rules: StartRules,
+    known_producers: frozenset[int],
     is_copy: Callable[[int, int], bool],
 ) -> OurEnd:
     """How far our records go, from the map's mark on.
 
-    `is_copy`: whether an upstream offset and a target offset hold the same record.
+    `known_producers`: of all flows of ours. `is_copy`: whether an upstream offset and a target
+    offset hold the same record.
     """
-    walk = _Walk(request, there, target, rules)
+    walk = _Walk(request, there, target, known_producers)
     expected = _remembered(walk.mark, producer)
     if expected is None and walk.mark.is_final:
         expected = walk.mark.ordinal
@@ -102,10 +103,10 @@ class _Walk:
     """The headers from the mark on, and what they say so far."""
 
     def __init__(
-        self, request: StartRequest, there: LogEnds, target: LogView, rules: StartRules
+        self, request: StartRequest, there: LogEnds, target: LogView, known: frozenset[int]
     ) -> None:
         first = request.runs[0]
-        self.request, self.there, self._target, self._rules = request, there, target, rules
+        self.request, self.there, self._target, self._known = request, there, target, known
         self.first = first.ordinal
         self.mark = request.mark or Mark(first.ordinal, max(0, first.downstream))
         self.last = _offset_of(request, self.mark.ordinal - 1)
@@ -142,7 +143,7 @@ class _Walk:
                 reads = headers.reads if reads < 0 else reads
                 if self._foreign is not None or self.request.is_branch:
                     return
-                if self._rules.known_producers and headers.reads - reads > READS_FOR_STRANGERS:
+                if self._known and headers.reads - reads > READS_FOR_STRANGERS:
                     return
             if self._is_ours(header):
                 self._take(header)
@@ -159,7 +160,7 @@ class _Walk:
         return header.producer_id in self.request.our_producers
 
     def _is_foreign(self, header: BatchHeader) -> bool:
-        return not self.request.is_branch and is_foreign(header, self._rules.known_producers)
+        return not self.request.is_branch and is_foreign(header, self._known)
 
     def _take(self, header: BatchHeader) -> None:
         """A batch of ours: it must follow those before."""

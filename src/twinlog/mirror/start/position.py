@@ -269,7 +269,7 @@ class Look:
             self.there,
             self.producer,
             self.logs.target,
-            self.rules,
+            self.rules.known_producers,
             self.logs.are_same,
         )
         self._check_replicated(ours.downstream)

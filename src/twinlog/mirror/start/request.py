@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from twinlog.mirror.accepted import Accepted
-from twinlog.mirror.map.offset_map import Mark, Run
+from twinlog.mirror.map.offset_map import Mark, PartitionMap, Run
+from twinlog.mirror.map.runs import ORDINAL, following
 from twinlog.mirror.plan import Pairing
 from twinlog.mirror.skips import Skip
 from twinlog.model import EARLIEST, StartAt
@@ -73,3 +74,20 @@ class StartRules:
     read_committed: bool
     known_producers: frozenset[int] = frozenset()
     """Producer ids of other flows of ours: their records are not foreign."""
+
+
+def runs_for_start(known: PartitionMap, most: int) -> tuple[tuple[Run, ...], int]:
+    """What a start needs of a map: the first run, which knows K, and the newest ones, with all of
+    the newest chunk and all from the last record before the mark on; and the ordinal from which on
+    none is left out (-1: from the first).
+    """
+    runs = known.runs
+    begin = max(0, len(runs) - most)
+    if known.open_from >= 0:
+        begin = min(begin, max(0, following(runs, known.open_from, ORDINAL) - 1))
+    if known.mark is not None:
+        begin = min(begin, max(0, following(runs, known.mark.ordinal - 1, ORDINAL) - 1))
+    if begin <= 1:
+        return tuple(runs), -1
+    newest = runs[begin:]
+    return (runs[0], *newest), newest[0].ordinal
