@@ -139,6 +139,10 @@ def test_status_without_a_mirror(
         "errors": [],
         "source": "mirror",
         "mirrors": [],
+        "totals": {
+            **dict.fromkeys(("flows", "topics", "partitions"), 0),
+            **dict.fromkeys(("lag", "lag_ms", "copied", "records_per_s"), -1),
+        },
     }
 
 

@@ -23,8 +23,9 @@ from rich.table import Table
 from twinlog.cli.terminal.failures import FailureLines
 from twinlog.cli.terminal.flow_states import StateLines
 from twinlog.cli.terminal.output import write_while_it_is_read
+from twinlog.cli.terminal.status.topic_table import state_style
 from twinlog.cli.terminal.tables import Piece, row, text
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes import FlowState
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.quantities import count, duration, plural, size
@@ -33,16 +34,6 @@ ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
 OTHER_ROWS: Final = 6
 """Lines of the terminal that topics must leave free."""
-
-GOOD: Final = frozenset(
-    {
-        FlowState.RUNNING,
-        PartitionState.AT_END,
-        PartitionState.COPYING,
-        PartitionState.DONE,
-    }
-)
-BAD: Final = frozenset({FlowState.FAILED, FlowState.PARTLY_FAILED, PartitionState.FAILED})
 
 
 class Progress(Protocol):
@@ -210,15 +201,6 @@ def _topic_row(table: Table, topic: TopicRate, *, named: bool) -> None:
         f"{topic.bytes_per_s / 1e6:.1f}",
         "?" if topic.lag < 0 else count(topic.lag),
     )
-
-
-def state_style(state: str) -> str:
-    """The colour of a state."""
-    if state in GOOD:
-        return "green"
-    if state in BAD:
-        return "red"
-    return "yellow"
 
 
 @contextmanager

@@ -344,6 +344,7 @@ def _part(  # noqa: PLR0913 (what is known of it)
         loss_records=lag,
         loss_ms=lag_ms,
         records=records,
+        copied=records,
         upstream=upstream,
         bytes=0,
         code="" if error is None else error.code,

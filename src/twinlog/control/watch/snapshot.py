@@ -60,6 +60,10 @@ class PartitionSnapshot:
     """The record that holds it up, where that is known exactly and it can be left out."""
     upstream: int = -1
     """The next upstream offset; -1 while it is not known."""
+    copied: int = -1
+    """Records of the copy, whichever processes wrote them; -1 while it is not known. `records`
+    counts what this process copied.
+    """
     age: TimingView | None = None
     """Of batches when they were read; None before the first."""
     latency: TimingView | None = None
@@ -119,6 +123,8 @@ class FlowSnapshot:
     verified: Verified | None = None
     """What of the copy was compared with the source while it was made; None: twinlog.verify=off, or
     nobody leads it here."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Records per second by topic, over the last seconds; of others it is not known."""
     checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
     """How long they take, asked only for `/metrics`: there may be very many."""
     clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple

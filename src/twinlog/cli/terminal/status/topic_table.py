@@ -1,0 +1,124 @@
+"""The table of `status`: a row for each topic, with the columns that have room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.cli.terminal.status.rows import Row
+from twinlog.cli.terminal.tables import row, text
+from twinlog.codes import FlowState, PartitionState
+from twinlog.quantities import count, duration
+
+GAP: Final = 2
+"""Blanks between two columns."""
+USUAL_NAME: Final = 40
+"""So much of a topic's name is worth more than the columns that can be left out, ..."""
+NARROWEST_NAME: Final = 12
+"""... and so much is left of it in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    justify: Literal["left", "right"]
+    rank: int
+    """The highest is left out first; 0 never."""
+
+
+COLUMNS: Final = (
+    _Column("topic", "left", 0),
+    _Column("remote topic", "left", 2),
+    _Column("parts", "left", 0),
+    _Column("state", "left", 0),
+    _Column("lag", "right", 0),
+    _Column("age", "right", 0),
+    _Column("loss", "right", 3),
+    _Column("copied", "right", 1),
+    _Column("records/s", "right", 0),
+    _Column("since", "left", 4),
+)
+
+
+def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
+    """A row for each, with the columns that have room."""
+    cells = [_cells(one, now_ms) for one in found]
+    widths: list[int] = [
+        max(cell_len(column.name) + (2 if not number else 0), *(_len(row[number]) for row in cells))
+        for number, column in enumerate(COLUMNS)
+    ]
+    kept = [*range(len(COLUMNS))]
+
+    def needed() -> int:
+        total: int = sum(widths[number] for number in kept) + GAP * (len(kept) - 1)
+        return total
+
+    for rank in sorted({column.rank for column in COLUMNS} - {0}, reverse=True):
+        if needed() - max(0, widths[0] - USUAL_NAME) > width:
+            kept = [number for number in kept if COLUMNS[number].rank != rank]
+    names = [number for number in kept if number < 2]
+    for number in names:  # two long names share what is over
+        others = needed() - widths[number]
+        widths[number] = min(widths[number], max(width - others, NARROWEST_NAME))
+    shown = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
+    for number in kept:
+        column = COLUMNS[number]
+        shown.add_column(
+            f"  {column.name}" if not number else column.name,
+            justify=column.justify,
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=widths[number],
+        )
+    for each in cells:
+        row(shown, *(each[number] for number in kept))
+    return shown
+
+
+def _cells(one: Row, now_ms: int) -> list[str | Text]:
+    return [
+        f"  {one.topic}",
+        one.target_topic,
+        one.partitions,
+        text(one.state, style=state_style(one.state)),
+        "?" if one.lag < 0 else count(one.lag),
+        *("?" if ms < 0 else duration(ms / 1000) for ms in (one.lag_ms, one.loss_ms)),
+        "?" if one.copied < 0 else count(one.copied),
+        "" if one.records_per_s < 0 else count(one.records_per_s),
+        since(one.since_ms, now_ms) if one.since_ms else "",
+    ]
+
+
+def _len(cell: str | Text) -> int:
+    return int(cell_len(str(cell)))
+
+
+def since(at_ms: int, now_ms: int) -> str:
+    """`14:03:11 (5 min)`, with the date when it was another day; local time."""
+    at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
+    clock = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
+    return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"
+
+
+GOOD: Final = frozenset(
+    {
+        FlowState.RUNNING,
+        PartitionState.AT_END,
+        PartitionState.COPYING,
+        PartitionState.DONE,
+    }
+)
+BAD: Final = frozenset({FlowState.FAILED, FlowState.PARTLY_FAILED, PartitionState.FAILED})
+
+
+def state_style(state: str) -> str:
+    """The colour of a state; red is for errors alone."""
+    if state in GOOD:
+        return "green"
+    return "red" if state in BAD else "yellow"
