@@ -18,6 +18,7 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_options
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import SpreadClusters, configuration_options
+from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
 from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
@@ -44,6 +45,7 @@ NAME_WIDTH: Final = 80
     is_flag=True,
     help="Try what the targets can do, on a scratch topic that is created once and kept.",
 )
+@timeout_option
 @option(
     "--explain",
     is_flag=True,
@@ -83,7 +85,7 @@ def check(
     from twinlog.cli.terminal.explanation import explanation_json, explanation_parts
     from twinlog.control.check.mirror_check import check as look
 
-    defaults = given.pop("defaults")
+    defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
     try:
         config = files_or_pair(files, clusters, given)()
         if explain:
@@ -94,7 +96,7 @@ def check(
                 write_warnings(warning_parts(config.warnings))
             return 0
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
-        report = look(config, with_probe=probe, adopts=adopts, say=_say)
+        report = look(config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=_say)
     except ConfigError as error:
         if output.is_for_programs or not names_lines(error):
             raise
@@ -135,7 +137,7 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
         yield _problem("certificate", str(one))
     for cluster in report.clusters:
         if cluster.problem is not None:
-            yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
+            yield _problem("not asked", str(cluster.problem))
         else:
             brokers = plural(cluster.brokers, "broker")
             where = f"{cluster.addresses}, {brokers}, id {cluster.cluster_id}"
@@ -158,7 +160,7 @@ def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[Render
     yield from warning_parts(config.warnings)
     for cluster in report.clusters:
         if cluster.problem is not None:
-            yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
+            yield _problem("not asked", str(cluster.problem))
     for flow in report.flows:
         for line in _problem_lines(flow):
             yield _problem(flow.flow, line)

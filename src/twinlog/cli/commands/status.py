@@ -23,6 +23,7 @@ from twinlog.cli.options.mirror_maker_1_options import (
 )
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
 from twinlog.cli.terminal.status.rows import rows, totals
@@ -34,6 +35,7 @@ from twinlog.errors import TwinlogError
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
+    from twinlog.control.watch.snapshot import FlowSnapshot
 
 JSON_VERSION: Final = 1
 NOBODY_KNOWS: Final = 3
@@ -69,6 +71,7 @@ def _pattern(
 )
 @option("--lagging", is_flag=True, help="Only topics that are behind, or have a trouble.")
 @option("--watch", "is_watched", is_flag=True, help="Show it every two seconds, until Ctrl-C.")
+@timeout_option
 @pair_options
 @secrets_option
 @format_option
@@ -77,14 +80,16 @@ def status(
     topics: re.Pattern[str] | None,
     lagging: bool,
     is_watched: bool,
+    timeout_s: float,
     output: Format,
     **given: Any,
 ) -> int:
     """Show flows, topics and partitions with their state, their lag, and since when.
 
     Without FILE: all mirrors that run on this machine under your user. With FILE, and no mirror
-    running it, the two clusters of each flow are asked how far the copy got. In place of FILE the
-    flags of MirrorMaker 1 may be given.
+    running it, the two clusters of each flow are asked how far the copy got; where the source does
+    not answer, the target alone: what was copied, until when, and where groups stand. In place of
+    FILE the flags of MirrorMaker 1 may be given.
 
     A topic has one row, or one for each state or trouble of its partitions. It is as wide as the
     terminal: a pipe gets all columns.
@@ -108,7 +113,7 @@ def status(
         read = partial(load_file, file)
     elif is_pair(given):
         file, read = configuration_of_pair(given)
-    look = partial(_mirrors, file, read)
+    look = partial(_mirrors, file, read, timeout_s)
     if is_watched:
         shown = watch(lambda: _only(look()[1], topics), lagging=lagging, nothing=NOBODY_RUNS)
         return exit_code(shown, int(time.time() * 1000))
@@ -130,7 +135,7 @@ def status(
 
 
 def _mirrors(
-    file: Path | None, read: Callable[[], MirrorConfig] | None
+    file: Path | None, read: Callable[[], MirrorConfig] | None, timeout_s: float
 ) -> tuple[str, list[dict[str, Any]]]:
     """Who was asked (`mirror` or `clusters`), and what is known."""
     from twinlog.control.watch.status_file import running_mirrors
@@ -148,8 +153,8 @@ def _mirrors(
     if file is None or read is None:
         return "mirror", mirrors
     if not mirrors:
-        return "clusters", [_offline(file, read())]
-    return "mirror", [*mirrors, *_told_elsewhere(file, mirrors, read)]
+        return "clusters", [_offline(file, read(), timeout_s)]
+    return "mirror", [*mirrors, *_told_elsewhere(file, mirrors, read, timeout_s)]
 
 
 def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
@@ -168,6 +173,8 @@ def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
 def _is_not_well(flow: Mapping[str, Any]) -> bool:
     """Something is wrong with it, or nobody runs it while there is something to copy, or may be."""
     is_idle = flow["state"] == FlowState.NOT_RUNNING
+    if flow.get("source_problem"):
+        return True
     waits = is_idle and any(part["lag"] != 0 for part in flow["partitions"])
     differs = bool((flow.get("verified") or {}).get("differences"))
     return waits or differs or flow["state"] in NOT_WELL
@@ -178,16 +185,19 @@ def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for flow in (flow for one in mirrors for flow in one["flows"]):
         if flow["state"] in (FlowState.FAILED, FlowState.UNKNOWN):
             yield error_object(flow["code"], f"{flow['flow']}: {flow['reason']}")
+        elif flow.get("source_problem"):
+            yield error_object(flow["code"], f"{flow['flow']}: {flow['source_problem']}")
 
 
 def _told_elsewhere(
-    file: Path, mirrors: Sequence[dict[str, Any]], read: Callable[[], MirrorConfig]
+    file: Path,
+    mirrors: Sequence[dict[str, Any]],
+    read: Callable[[], MirrorConfig],
+    timeout_s: float,
 ) -> Iterator[dict[str, Any]]:
     """In place of flows that a process here stands by for: what their leaders say. What is yielded
     are flows of the file that no process here has (`--clusters`).
     """
-    from twinlog.control.check.offline_status import offline_status
-
     flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
     waiting = [flow for flow in flows if flow["state"] == FlowState.STANDBY]
     try:
@@ -199,9 +209,9 @@ def _told_elsewhere(
     names, here = {flow["flow"] for flow in waiting}, {flow["flow"] for flow in flows}
     missing = tuple(flow for flow in config.flows if str(flow.flow) not in here)
     if missing:
-        yield _offline(file, replace(config, flows=missing))
+        yield _offline(file, replace(config, flows=missing), timeout_s)
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in names)
-    leaders = {told.flow: told for told in offline_status(replace(config, flows=wanted))}
+    leaders = {told.flow: told for told in _asked(replace(config, flows=wanted), timeout_s)}
     for flow in waiting:
         told = leaders.get(flow["flow"])
         if told is not None and told.where:
@@ -209,21 +219,35 @@ def _told_elsewhere(
             flow.update(replace(told, reason=reason).as_json())
 
 
-def _offline(file: Path, config: MirrorConfig) -> dict[str, Any]:
-    from twinlog.control.check.offline_status import offline_status
-
+def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> dict[str, Any]:
     return {
         "pid": None,
         "config": str(file.resolve()),
         "written_ms": int(time.time() * 1000),
         "every_ms": 0,
-        "flows": [flow.as_json() for flow in offline_status(config)],
+        "flows": [flow.as_json() for flow in _asked(config, timeout_s)],
     }
+
+
+def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowSnapshot]:
+    """As the clusters have it; of a flow whose source is away what its target has."""
+    from twinlog.control.check.offline_status import offline_status
+
+    found = offline_status(config, timeout_s, without_source=True)
+    for flow, seen in zip(config.flows, found, strict=True):
+        if seen.source_problem:
+            from twinlog.control.cutover.target_alone import with_copies
+
+            yield with_copies(flow, seen)
+        else:
+            yield seen
 
 
 def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
     """A line for each flow and each topic that has something to say of its state."""
     for flow in (flow for one in mirrors for flow in one["flows"]):
+        if flow.get("source_problem"):
+            yield text(f"{flow['flow']}: not asked: {flow['source_problem']}")
         if flow["reason"]:
             yield text(f"{flow['flow']}: {flow['state']}: {flow['reason']}")
         for line in (flow.get("verified") or {}).get("first_differences", ()):

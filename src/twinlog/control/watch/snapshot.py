@@ -52,6 +52,8 @@ class PartitionSnapshot:
     """How long the copy needs to catch up, 0 while that is not known; -1: it comes no nearer."""
     is_near_deletion: bool = False
     """Records will be deleted before they are copied, as things are."""
+    newest_ms: int = -1
+    """The timestamp of the newest record on the target, where the source cannot be asked."""
     batches: int = 0
     """Read by the lane that has it now, and not left out."""
     recoded: int = 0
@@ -73,6 +75,23 @@ class PartitionSnapshot:
     def is_held_back(self) -> bool:
         """By a transaction at the source: no lane can do anything about it."""
         return self.code == "OPEN_TRANSACTION"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """A group in one partition of the target; offsets are -1 where they are not known."""
+
+    group: str
+    topic: str
+    partition: int
+    at: int
+    """Where it stands; -1: it has committed nothing there."""
+    resumes_at: int
+    """By its newest checkpoint."""
+    end: int
+    """Of the copy."""
+    why_not_exact: str
+    """Why it would not resume at exactly the next record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +125,10 @@ class FlowSnapshot:
     """
     loss_unknown: int = 0
     """Partitions of which neither is known."""
+    source_problem: str = ""
+    """Why the source could not be asked, where the target alone was."""
+    groups: tuple[GroupPlace, ...] = ()
+    """Where groups stand on the target, where the source could not be asked."""
     where: str = ""
     """The host and process that told so, where that is not this one."""
     as_of_ms: int = 0

@@ -44,6 +44,8 @@ class Row:
     records_per_s: float
     """Of the topic, in its first row; -1 in the others."""
     since_ms: int
+    newest_ms: int
+    """Of its newest record on the target, where the source is away."""
     code: str
     message: str
 
@@ -87,6 +89,7 @@ def _row(parts: list[Mapping[str, Any]], *, is_alone: bool, rate: float) -> Row:
         copied=known_sum(part.get("copied", -1) for part in parts),
         records_per_s=rate,
         since_ms=min((part["since_ms"] for part in parts if part["since_ms"]), default=0),
+        newest_ms=max(part.get("newest_ms", -1) for part in parts),
         code=first["code"],
         message=first["message"],
     )

@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from twinlog.cli.terminal.status.group_table import group_table
 from twinlog.cli.terminal.status.rows import Row, Totals, rows, totals, troubles
 from twinlog.cli.terminal.status.topic_table import GAP, since, state_style, table
 from twinlog.cli.terminal.tables import Piece, text
@@ -56,6 +57,8 @@ def screen(
                 yield text(f"  and {plural(len(found) - len(shown), 'more row')}", style="dim")
             for alike in troubles(flow, shown):
                 yield _trouble_line(alike)
+            if flow.get("groups"):
+                yield group_table(flow["groups"], wanted.width)
             yield from _group_lines("left alone on the target", flow["skipped_groups"])
             yield from _group_lines("without a checkpoint", flow["groups_without_checkpoint"])
     if number > 1 or len(flows) > 1:
@@ -100,6 +103,8 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
     if flow["where"]:
         ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
         yield _indented(f"on {flow['where']}, as of {ago} ago", "dim")
+    if flow.get("source_problem"):
+        yield _indented(f"not asked: {flow['source_problem']}", "yellow")
     if flow["reason"]:
         # a process of an earlier release does not say when it tries again
         reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)

@@ -42,8 +42,12 @@ COLUMNS: Final = (
     _Column("loss", "right", 3),
     _Column("copied", "right", 1),
     _Column("records/s", "right", 0),
+    _Column("newest record", "left", 0),
     _Column("since", "left", 4),
 )
+ALWAYS: Final = 5
+"""Of the columns those that are shown though nothing is known of them."""
+NOT_KNOWN: Final = ("", "?")
 
 
 def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
@@ -53,7 +57,11 @@ def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
         max(cell_len(column.name) + (2 if not number else 0), *(_len(row[number]) for row in cells))
         for number, column in enumerate(COLUMNS)
     ]
-    kept = [*range(len(COLUMNS))]
+    known = [
+        any(str(row[number]) not in NOT_KNOWN for row in cells) for number in range(len(COLUMNS))
+    ]
+    # where the source is away, or it is asked once, nobody knows some of it
+    kept = [number for number in range(len(COLUMNS)) if known[number] or number < ALWAYS]
 
     def needed() -> int:
         total: int = sum(widths[number] for number in kept) + GAP * (len(kept) - 1)
@@ -91,6 +99,7 @@ def _cells(one: Row, now_ms: int) -> list[str | Text]:
         *("?" if ms < 0 else duration(ms / 1000) for ms in (one.lag_ms, one.loss_ms)),
         "?" if one.copied < 0 else count(one.copied),
         "" if one.records_per_s < 0 else count(one.records_per_s),
+        since(one.newest_ms, now_ms) if one.newest_ms > 0 else "",
         since(one.since_ms, now_ms) if one.since_ms else "",
     ]
 
