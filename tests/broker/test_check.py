@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,6 @@ from twinlog.control.check.mirror_check import check
 from twinlog.control.check.report import CheckReport, Plan
 from twinlog.mirror.names.naming import PROBE_TOPIC
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
-from twinlog.sandbox.layout import free_ports
 
 pytestmark = pytest.mark.broker
 
@@ -197,10 +197,11 @@ def test_the_identity_policy_on_one_cluster(
 def test_clusters_that_cannot_be_reached_are_waited_for_together_and_not_in_silence(
     tmp_path: Path,
 ) -> None:
-    source, target = free_ports(2)
-    checked = Checked(tmp_path, f"127.0.0.1:{source}", f"127.0.0.1:{target}")
-    config, said = load(checked.write(), environment={}), list[str]()
-    report = check(config, gives_up_s=5.0, say=said.append)
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
+        source, target = (each.getsockname()[1] for each in (one, two))
+        checked = Checked(tmp_path, f"127.0.0.1:{source}", f"127.0.0.1:{target}")
+        config, said = load(checked.write(), environment={}), list[str]()
+        report = check(config, gives_up_s=5.0, say=said.append)
     assert said == [
         f"no answer yet from cluster {checked.source} at 127.0.0.1:{source}: trying for 5 s",
         f"no answer yet from cluster {checked.target} at 127.0.0.1:{target}: trying for 5 s",

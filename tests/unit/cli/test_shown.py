@@ -124,7 +124,7 @@ def test_events_are_harmless_when_somebody_prints_them(
 def evil_flow() -> FlowSnapshot:
     """Everything in it that others may have named or said."""
     bad = partition(
-        f"a{EVIL}", state="FAILED", code="X", message=EVIL, target_topic=MARKUP, since_ms=1
+        f"a{EVIL}", state="FAILED", code="X", message=f"no {EVIL}", target_topic=MARKUP, since_ms=1
     )
     good = partition(f"b{EVIL}{MARKUP}", target_topic=f"A.{EVIL}")
     alone = {EVIL: f"it is {EVIL} there"}

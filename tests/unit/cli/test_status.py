@@ -78,7 +78,8 @@ def test_what_the_flow_waits_for_is_said_once() -> None:
         *(partition(name, **away) for name in ("a", "b")),
         *(partition(name, **other) for name in ("c", "d")),
         state="DEGRADED",
-        reason="B: refused [UNREACHABLE]",
+        reason="B: refused",
+        code="UNREACHABLE",
     ).as_json()
     ((first, second),) = troubles(one, rows(one))
     assert (first.topic, second.topic, first.trouble) == ("c", "d", "no [DIVERGED]")

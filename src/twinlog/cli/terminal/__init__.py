@@ -1,4 +1,5 @@
 """How commands speak: lines, tables, bars, log lines, and what ends them.
 
-`output` first; `progress` and `failures` show a running mirror, `signals` end it.
+`output` first; `progress` and `failures` show a running mirror, `signals` end it;
+`status/` shows flows when somebody asks.
 """

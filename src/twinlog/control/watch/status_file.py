@@ -244,6 +244,7 @@ _FLOW: Final = {
     "flow": str,
     "state": str,
     "reason": str,
+    "code": str,
     "guarantee": str,
     "lanes": int,
     "since_ms": int,
@@ -284,6 +285,7 @@ def _fill_in(flow: dict[str, Any]) -> None:
     flow.setdefault("where", "")
     flow.setdefault("as_of_ms", 0)
     flow.setdefault("rates", {})
+    flow.setdefault("code", "")
     for name, unknown in (("loss_records", -1), ("loss_ms", -1), ("loss_unknown", 0)):
         flow.setdefault(name, unknown)
     parts = flow.get("partitions")

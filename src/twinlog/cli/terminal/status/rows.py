@@ -142,7 +142,7 @@ def troubles(flow: Mapping[str, Any], found: Iterable[Row]) -> Iterator[tuple[Ro
     """
     same: dict[tuple[str, str, str], list[Row]] = {}
     for one in found:
-        is_said = one.message and one.message in flow["reason"]
+        is_said = one.code and one.code == flow["code"] and one.message in flow["reason"]
         if one.trouble and not is_said:
             same.setdefault((one.state, one.code, one.message), []).append(one)
     yield from map(tuple, same.values())
