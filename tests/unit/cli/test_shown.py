@@ -25,8 +25,9 @@ from twinlog.cli.main import run
 from twinlog.cli.terminal import tables
 from twinlog.cli.terminal.config_errors import error_parts
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
+from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_line
-from twinlog.cli.terminal.progress import PlainProgress, mirror_view
+from twinlog.cli.terminal.progress import PlainProgress
 from twinlog.client.group_translation import Translated, TranslatedOffset
 from twinlog.client.offset_reset import GroupReset, ResetOffset
 from twinlog.config.flow.schema import MirrorConfig
@@ -210,7 +211,7 @@ def test_progress_is_harmless_on_a_terminal_and_in_a_log() -> None:
     assert_harmless(stream.getvalue())
     rates = Rates()
     console = Console(file=io.StringIO(), width=300)
-    console.print(mirror_view([evil_flow()], rates.update(1.0, [evil_flow()]), 10))
+    console.print(mirror_view([evil_flow()], rates.update(1.0, [evil_flow()]), 10, 300, 1))
     assert isinstance(console.file, io.StringIO)
     assert_harmless(console.file.getvalue())
 

@@ -182,7 +182,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     with (
         stop_on_signals(reload) as stop,
         watched(file, address, stop, served, vital, holder) as watch,
-        shown(once=once, stream=people) as progress,
+        shown(once=once, stream=people, json_logs=options.log_format is LogFormat.JSON) as progress,
     ):
 
         def on_snapshot(flows: list[FlowSnapshot]) -> None:

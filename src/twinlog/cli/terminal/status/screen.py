@@ -62,7 +62,7 @@ def screen(
             yield from _group_lines("left alone on the target", flow["skipped_groups"])
             yield from _group_lines("without a checkpoint", flow["groups_without_checkpoint"])
     if number > 1 or len(flows) > 1:
-        yield from _packed(_total(totals(flows)), wanted.width)
+        yield from packed(_total(totals(flows)), wanted.width)
 
 
 def _most_urgent(found: list[Row], most: int) -> list[Row]:
@@ -99,7 +99,7 @@ def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[Re
         pieces.append(flow["guarantee"])
     if flow["partitions"]:
         pieces += _figures(totals([flow]))
-    yield from _packed(pieces, width)
+    yield from packed(pieces, width)
     if flow["where"]:
         ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
         yield _indented(f"on {flow['where']}, as of {ago} ago", "dim")
@@ -128,7 +128,7 @@ def _figures(of: Totals) -> Iterator[str]:
         yield f"{count(of.records_per_s)} records/s"
 
 
-def _packed(pieces: Iterable[Piece], width: int) -> Iterator[Text]:
+def packed(pieces: Iterable[Piece], width: int) -> Iterator[Text]:
     """Pieces in as few lines as they need; none is broken that fits on a line."""
     line = text()
     for piece in pieces:

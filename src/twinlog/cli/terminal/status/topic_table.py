@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
 from rich.cells import cell_len
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -24,8 +25,12 @@ NARROWEST_NAME: Final = 12
 """... and so much is left of it in any case."""
 
 
+Cell = str | Text | ProgressBar
+NAMES: Final = ("topic", "remote topic")
+
+
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
     name: str
     justify: Literal["left", "right"]
     rank: int
@@ -33,17 +38,17 @@ class _Column:
 
 
 COLUMNS: Final = (
-    _Column("topic", "left", 0),
-    _Column("remote topic", "left", 2),
-    _Column("parts", "left", 0),
-    _Column("state", "left", 0),
-    _Column("lag", "right", 0),
-    _Column("age", "right", 0),
-    _Column("loss", "right", 3),
-    _Column("copied", "right", 1),
-    _Column("records/s", "right", 0),
-    _Column("newest record", "left", 0),
-    _Column("since", "left", 4),
+    Column("topic", "left", 0),
+    Column("remote topic", "left", 2),
+    Column("parts", "left", 0),
+    Column("state", "left", 0),
+    Column("lag", "right", 0),
+    Column("age", "right", 0),
+    Column("loss", "right", 3),
+    Column("copied", "right", 1),
+    Column("records/s", "right", 0),
+    Column("newest record", "left", 0),
+    Column("since", "left", 4),
 )
 ALWAYS: Final = 5
 """Of the columns those that are shown though nothing is known of them."""
@@ -51,34 +56,42 @@ NOT_KNOWN: Final = ("", "?")
 
 
 def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
-    """A row for each, with the columns that have room."""
+    """A row for each topic, with the columns that have room and of which something is known."""
     cells = [_cells(one, now_ms) for one in found]
-    widths: list[int] = [
-        max(cell_len(column.name) + (2 if not number else 0), *(_len(row[number]) for row in cells))
-        for number, column in enumerate(COLUMNS)
+    # where the source is away, or clusters are asked once, nobody knows some of it
+    kept = [
+        number
+        for number in range(len(COLUMNS))
+        if number < ALWAYS or any(str(row[number]) not in NOT_KNOWN for row in cells)
     ]
-    known = [
-        any(str(row[number]) not in NOT_KNOWN for row in cells) for number in range(len(COLUMNS))
+    columns = [COLUMNS[number] for number in kept]
+    return fitted_table(columns, [[row[number] for number in kept] for row in cells], width)
+
+
+def fitted_table(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], width: int) -> Table:
+    """As wide as the terminal: columns of the highest rank go first, then names are cut."""
+    widths = [
+        max(cell_len(column.name) + (0 if number else GAP), *(_len(row[number]) for row in cells))
+        for number, column in enumerate(columns)
     ]
-    # where the source is away, or it is asked once, nobody knows some of it
-    kept = [number for number in range(len(COLUMNS)) if known[number] or number < ALWAYS]
+    kept = [*range(len(columns))]
 
     def needed() -> int:
         total: int = sum(widths[number] for number in kept) + GAP * (len(kept) - 1)
         return total
 
-    for rank in sorted({column.rank for column in COLUMNS} - {0}, reverse=True):
+    for rank in sorted({column.rank for column in columns} - {0}, reverse=True):
         if needed() - max(0, widths[0] - USUAL_NAME) > width:
-            kept = [number for number in kept if COLUMNS[number].rank != rank]
-    names = [number for number in kept if number < 2]
-    for number in names:  # two long names share what is over
-        others = needed() - widths[number]
-        widths[number] = min(widths[number], max(width - others, NARROWEST_NAME))
+            kept = [number for number in kept if columns[number].rank != rank]
+    for number in kept:  # two long names share what is over
+        if columns[number].name in NAMES:
+            others = needed() - widths[number]
+            widths[number] = min(widths[number], max(width - others, NARROWEST_NAME))
     shown = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
     for number in kept:
-        column = COLUMNS[number]
+        column = columns[number]
         shown.add_column(
-            f"  {column.name}" if not number else column.name,
+            column.name if number else f"  {column.name}",
             justify=column.justify,
             no_wrap=True,
             overflow="ellipsis",
@@ -89,7 +102,7 @@ def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
     return shown
 
 
-def _cells(one: Row, now_ms: int) -> list[str | Text]:
+def _cells(one: Row, now_ms: int) -> list[Cell]:
     return [
         f"  {one.topic}",
         one.target_topic,
@@ -104,8 +117,8 @@ def _cells(one: Row, now_ms: int) -> list[str | Text]:
     ]
 
 
-def _len(cell: str | Text) -> int:
-    return int(cell_len(str(cell)))
+def _len(cell: Cell) -> int:
+    return cell.width or 0 if isinstance(cell, ProgressBar) else int(cell_len(str(cell)))
 
 
 def since(at_ms: int, now_ms: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -68,6 +69,7 @@ def watch(look: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
         found[:] = look()
         speeds.fill_in(found, time.monotonic())
 
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if not sys.stdout.isatty():
             while True:
@@ -84,3 +86,5 @@ def watch(look: Callable[[], Mirrors], *, lagging: bool, nothing: str) -> Mirror
                 time.sleep(EVERY_S)
     except KeyboardInterrupt:
         return found
+    finally:
+        signal.signal(signal.SIGTERM, before)
