@@ -21,7 +21,8 @@ from twinlog.cli.options.run_options import SpreadClusters, configuration_option
 from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
-from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
+from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
 from twinlog.errors import ConfigError
 from twinlog.quantities import plural
 
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 JSON_VERSION: Final = 1
 TOPICS_SHOWN: Final = 50
 SAME_CODE_SHOWN: Final = 10
+COLUMNS: Final = (
+    Column("topic", "left", 0),
+    Column("parts", "right", 0),
+    Column("remote topic", "left", 0),
+    Column("which", "left", 0),
+    Column("begins at", "left", 0),
+    Column("configs", "left", 1),
+)
 NAME_WIDTH: Final = 80
 """One name of 249 characters must not push every other row apart; --format json has it whole."""
 
@@ -187,26 +196,18 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
 
 
 def _table(topics: Iterable[TopicReport]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    name: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis", "max_width": NAME_WIDTH}
-    table.add_column("  topic", **name)
-    table.add_column("partitions", justify="right")
-    table.add_column("remote topic", **name)
-    table.add_column("which", no_wrap=True)
-    table.add_column("begins at")
-    table.add_column("configs")
-    for topic in islice(topics, TOPICS_SHOWN):
-        configs = " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
-        row(
-            table,
+    cells: list[list[Cell]] = [
+        [
             f"  {topic.topic}",
             str(topic.partitions),
             topic.remote_topic,
             _plan(topic),
             topic.start,
-            configs,
-        )
-    return table
+            " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items())),
+        ]
+        for topic in islice(topics, TOPICS_SHOWN)
+    ]
+    return fitted_table(COLUMNS, cells, shown_width(), most=NAME_WIDTH)
 
 
 def _plan(topic: TopicReport) -> str:

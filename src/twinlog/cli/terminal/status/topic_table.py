@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.terminal.status.rows import Row
-from twinlog.cli.terminal.tables import row, text
+from twinlog.cli.terminal.tables import PIPED_WIDTH, row, text
 from twinlog.codes import FlowState, PartitionState
 from twinlog.quantities import count, duration
 
@@ -68,11 +68,22 @@ def table(found: Iterable[Row], width: int, now_ms: int) -> Table:
     return fitted_table(columns, [[row[number] for number in kept] for row in cells], width)
 
 
-def fitted_table(columns: Sequence[Column], cells: Sequence[Sequence[Cell]], width: int) -> Table:
-    """As wide as the terminal: columns of the highest rank go first, then names are cut."""
+def fitted_table(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[Cell]],
+    width: int,
+    most: int = PIPED_WIDTH,
+) -> Table:
+    """As wide as the terminal: columns of the highest rank go first, then names are cut. `most` is
+    a name's width in any case.
+    """
     widths = [
         max(cell_len(column.name) + (0 if number else GAP), *(_len(row[number]) for row in cells))
         for number, column in enumerate(columns)
+    ]
+    widths = [
+        min(each, most) if column.name in NAMES else each
+        for each, column in zip(widths, columns, strict=True)
     ]
     kept = [*range(len(columns))]
 
