@@ -105,7 +105,7 @@ def test_source_that_is_frozen_is_degraded_with_where_and_since_when(rig: Rig) -
         try:
             eventually(lambda: mirror.snapshots[0].state == "DEGRADED", what="a state for it")
             (flow,) = mirror.snapshots
-            assert rig.source_alias in flow.reason
+            assert rig.alias in flow.reason
             assert rig.source.bootstrap in flow.reason
             assert began_ms - 1000 < flow.since_ms <= time.time() * 1000
             said = []
