@@ -150,7 +150,9 @@ class _Walk:
         headers = Headers(self._target, tp, self.begin, end, self.request.most_reads)
         for header in headers:
             if self.ordinal == expected:
-                reads = headers.reads if reads < 0 else reads
+                if reads < 0:
+                    reads = headers.reads
+                    headers.search_is_over()
                 if self._foreign is not None or self.request.is_branch:
                     return
                 if self._known and headers.reads - reads > READS_FOR_STRANGERS:
@@ -361,6 +363,7 @@ class Headers:
         self._view, self._tp, self._end = view, tp, end
         self._offset = begin
         self._most_reads, self._size = most_reads, READ_BYTES
+        self._is_search = True
         self.reads = 0
         """Fetches so far."""
         self.high_watermark = end
@@ -369,10 +372,12 @@ class Headers:
     def __iter__(self) -> Iterator[BatchHeader]:
         while self._offset < self._end:
             if self.reads == self._most_reads:
+                if not self._is_search:
+                    return
                 raise LongSearch(f"{self._tp}: [{self._offset}, {self._end}) is still to be read")
             found = self._view.read({self._tp: self._offset}, size=self._size)
             answer = answer_of(found, self._tp, self._view)
-            if self._most_reads is None:
+            if self._is_search and self._most_reads is None:
                 self._size = min(2 * self._size, MOST_BYTES)
             before, self.high_watermark = self._offset, answer.high_watermark
             self.reads += 1
@@ -382,6 +387,10 @@ class Headers:
                     self._offset = header.next_offset
             if self._offset == before:
                 return  # cleaned up to the end, or up to the high watermark
+
+    def search_is_over(self) -> None:
+        """What is sought was found: what is read from now on is a sample."""
+        self._is_search, self._size = False, READ_BYTES
 
     def check_all_read(self) -> None:
         """Raises TARGET_UNDER_MIN_ISR where the last Fetch ended at a high watermark that is lower
