@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import Outgoing, produce
-from tests.support.mirror import Mirror
-from tests.support.topics import allow, create_topic, partition_count, topic_names
+from tests.support.mirror import EmittingMirror, Mirror
+from tests.support.topics import (
+    allow,
+    alter_topic_configs,
+    create_topic,
+    partition_count,
+    topic_names,
+)
 from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
@@ -152,6 +158,35 @@ def test_foreign_data_in_a_prefixed_topic(
     (problem,) = checked.report(f"topics = {fresh_topic}").problems
     assert problem.code == "FOREIGN_DATA"
     assert f"{remote}-1: the topic already holds records [0, 1)" in problem.message
+
+
+def test_a_topic_that_clients_went_over_to_is_not_said_to_be_changed(
+    checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    keys = (
+        f"topics = {fresh_topic}",
+        "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "twinlog.state.topic.replication.factor = 1",
+        "twinlog.status.interval.seconds = 1",
+    )
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"ours")] * 5)
+    with EmittingMirror(checked.write(*keys), lanes=1) as mirror:
+        mirror.eventually(
+            lambda parts: [p.state for p in parts if p.topic == fresh_topic] == ["AT_END"]
+        )
+        produce(target_cluster, fresh_topic, [Outgoing(value=b"app")] * 5)
+        mirror.eventually(
+            lambda parts: [p.state for p in parts if p.topic == fresh_topic] == ["TAKEN_OVER"]
+        )
+        mirror.stop()
+    alter_topic_configs(source_cluster, fresh_topic, {"retention.ms": "77000"})
+    (flow,) = checked.report(*keys).flows
+    assert not [line for line in flow.changes if fresh_topic in line]
+    assert (
+        f"{checked.flow}: configs and ACLs of {fresh_topic} are left as they are: it stood with "
+        "TAKEN_OVER when the flow ran last"
+    ) in flow.notes
 
 
 def test_a_replication_factor_above_the_live_brokers(

@@ -91,7 +91,7 @@ class ClusterClient:
         self.silent: dict[int, Silent] = {}
         """Brokers, for `per_leader`."""
         self.led: dict[str, TopicMetadata] | None = None
-        """Topics with all their leaders, for `per_leader`, within `keeping_leaders`."""
+        """Topics with all their leaders, for `per_leader`, where they are kept."""
         self.read_sizes: dict[int, ReadSize] = {}
         """Of brokers that were read from, for `raw_log`."""
         self.muted_until = 0.0
@@ -121,7 +121,10 @@ class ClusterClient:
         def ask() -> ClusterMetadata:
             return self._ask_metadata(topics, allow_missing)
 
-        return self.retrying(ask, timeout_s=timeout_s)
+        found = self.retrying(ask, timeout_s=timeout_s)
+        if self.led is not None:
+            self.led.update((name, one) for name, one in found.topics.items() if one.is_led)
+        return found
 
     def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:
         """What this broker says of these topics (None: all), asked once; missing ones have errors.
@@ -291,12 +294,16 @@ class ClusterClient:
                 acl=f"DESCRIBE on topic {topic.name}",
             )
 
+    def keep_leaders(self) -> None:
+        """The same from now on, for who asks again and again about the same partitions."""
+        self.led = {}
+
     @contextmanager
     def keeping_leaders(self) -> Iterator[None]:
         """Questions to leaders begin with those that the question before has found. A broker that
         does not lead any more refuses, and then they are asked for anew.
         """
-        self.led = {}
+        self.keep_leaders()
         try:
             yield
         finally:
