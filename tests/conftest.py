@@ -192,7 +192,7 @@ def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     lanes stay, as where the coordinator is another broker.
     """
     lasting = partial(Membership, session_timeout_ms=int(PATIENCE_S * 1000))
-    monkeypatch.setattr("twinlog.control.flow.leading.Membership", lasting)
+    monkeypatch.setattr("twinlog.control.leading.lead.Membership", lasting)
 
 
 @pytest.fixture

@@ -168,8 +168,8 @@ def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
         eventually(lambda: len(circle.values(1, late)) == 2 * COUNT)
 
         def is_refused() -> bool:
-            problems = two.supervisor._flows[0].prepared
-            return problems is not None and late in [p.topic for p in problems.problems]
+            led = two.supervisor.flows[0].generation
+            return led is not None and late in [p.topic for p in led.prepared.problems]
 
         eventually(is_refused)
         one.stop()

@@ -171,7 +171,7 @@ def test_file_that_changes_again_while_the_flow_ends(
         eventually(ends.is_set)
         this.write({this.there: this.topic("payments")})
         this.asked.set()
-        (flow,) = mirror.supervisor._flows
+        (flow,) = mirror.supervisor.flows
         in_between = flow.successor
         eventually(lambda: flow.successor is not in_between)
         may_end.set()

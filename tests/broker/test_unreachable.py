@@ -17,7 +17,7 @@ from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic
 from twinlog.cli.commands.mirror import MirrorReport
 from twinlog.control.check import mirror_check
-from twinlog.control.flow import flow_run, supervisor, trouble
+from twinlog.control.flow import flow_run, managed_flow, trouble
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.process.run import MirrorResult
 from twinlog.sandbox import LocalCluster
@@ -33,7 +33,7 @@ MAX_PAUSE_S = 3.0
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for minutes here."""
     monkeypatch.setattr("twinlog.control.flow.flow_setup.REACHED_WITHIN_S", 0.2)
-    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", 0.8)
+    monkeypatch.setattr("twinlog.control.flow.tries.MAX_SETUP_PAUSE_S", 0.8)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def config(
 
 
 def test_the_promised_times() -> None:
-    gives_up = (supervisor.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, mirror_check.GIVES_UP_S)
+    gives_up = (managed_flow.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, mirror_check.GIVES_UP_S)
     assert set(gives_up) == {MINUTE_S}
     assert trouble.ONE_LINE_EVERY_S == MINUTE_S
 
@@ -68,9 +68,9 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     file, remote, door = config
-    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.ONCE_GIVES_UP_S", 1.0)
     monkeypatch.setattr("twinlog.control.flow.trouble.ONE_LINE_EVERY_S", 2.0)
-    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", MAX_PAUSE_S)
+    monkeypatch.setattr("twinlog.control.flow.tries.MAX_SETUP_PAUSE_S", MAX_PAUSE_S)
     tries: list[float] = []
     prepare = FlowSetup.prepare
 
@@ -103,7 +103,7 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
 def test_once_gives_up_with_exit_code_1(
     config: tuple[Path, str, Forwarder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.5)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.ONCE_GIVES_UP_S", 1.5)
     began = time.monotonic()
     with Mirror(config[0], once=True) as mirror, Stopwatch() as since:
         flows = mirror.wait()

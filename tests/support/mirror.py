@@ -20,8 +20,8 @@ from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.load import load
 from twinlog.control.flow.setups import flow_setup, lanes_of, neighbours_of
-from twinlog.control.flow.supervisor import Supervisor
 from twinlog.control.lanes.partitions import Partition
+from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.vital import Vital
 from twinlog.lane.messages import MESSAGES
@@ -155,12 +155,12 @@ class Mirror:
 
     def partition(self, source: TopicPartition) -> Partition:
         """What the driver knows of a partition, to be looked at or tampered with."""
-        runs = [flow.run for flow in self.supervisor._flows if flow.run is not None]
+        runs = [flow.run for flow in self.supervisor.flows if flow.run is not None]
         return next(run.partitions[source] for run in runs if source in run.partitions)
 
     def look_for_topics(self) -> None:
         """Now, instead of at the next interval."""
-        for flow in self.supervisor._flows:
+        for flow in self.supervisor.flows:
             if flow.run is not None:
                 flow.run.wants_discovery = True
 

@@ -450,6 +450,7 @@ def steered(driver: Driver) -> Steering:
         duties=cast("Duties", DutiesStub()),
         read=lambda: news(NOTHING),
         release=lambda _: None,
+        followed=lambda _: None,
         log=FlowLog(logging.getLogger(__name__), "A->B"),
     )
 

@@ -33,9 +33,9 @@ from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.take_over import TakeOver
 from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
-from twinlog.control.flow.claims import FlowClaims
-from twinlog.control.flow.leading import Fenced, SetupWaiting, take_part, wait_to_lead
 from twinlog.control.lanes.fan_producers import with_fan_producers
+from twinlog.control.leading.claims import FlowClaims
+from twinlog.control.leading.lead import Fenced, SetupWaiting, take_part, wait_to_lead
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.risk.source_questions import SourceQuestions

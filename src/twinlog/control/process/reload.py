@@ -18,7 +18,7 @@ from typing import Final, Self
 from twinlog.config.changes import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.supervisor import Supervisor
+from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError
 

@@ -22,11 +22,11 @@ from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.setups import admins_of, flow_setup, lanes_of, neighbours_of
-from twinlog.control.flow.supervisor import Supervisor
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.process.key_files import KeyFileWatch
 from twinlog.control.process.reload import Reloader
 from twinlog.control.process.slow_kernels import say_slow_kernels
+from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.control.watch.vital import Vital
