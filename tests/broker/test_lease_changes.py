@@ -12,8 +12,8 @@ import pytest
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.lanes import Job
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]

@@ -17,9 +17,10 @@ from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic
 from twinlog.cli.commands.mirror import MirrorReport
 from twinlog.control.check import mirror_check
-from twinlog.control.flow import flow_run, managed_flow, trouble
+from twinlog.control.flow import managed_flow, trouble
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.process.run import MirrorResult
+from twinlog.control.running import flow_run
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.layout import free_ports
 
@@ -125,7 +126,7 @@ def test_once_gives_up_a_cluster_that_went_away_under_it(
 ) -> None:
     """The flow was set up, then its lane finds nobody."""
     file, _, door = config
-    monkeypatch.setattr("twinlog.control.flow.flow_run.ONCE_GIVES_UP_S", 1.5)
+    monkeypatch.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 1.5)
     with door.open_to(target_cluster.bootstrap):
         mirror = Mirror(file, once=True)
         mirror.leases.prelude = (

@@ -175,8 +175,11 @@ class Process:
 
         eventually(turned)
 
+    def is_in(self, phase: Phase) -> bool:
+        return self.flow.phase is phase
+
     def comes_to(self, phase: Phase) -> None:
-        self.until(lambda: self.flow.phase is phase)
+        self.until(lambda: self.is_in(phase))
 
     def drains(self) -> None:
         """The flow's run ends; time passes for its jobs."""
@@ -208,10 +211,10 @@ def test_a_flow_is_set_up_led_and_stopped_in_order(config: FlowConfig) -> None:
     process = Process(setup)
     prepared = process.leads()
     process.stop()
-    assert process.flow.phase is Phase.ENDING
+    assert process.is_in(Phase.ENDING)
     process.drains()
     process.until(lambda: process.supervisor.is_over)
-    assert process.flow.phase is Phase.CLOSED
+    assert process.is_in(Phase.CLOSED)
     assert prepared.ended == [("closed", True, None)]
     assert state(process) is FlowState.STOPPED
 
@@ -257,7 +260,7 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
     prepared = process.leads()
     prepared.lost_lead = True
     process.turn()
-    assert process.flow.phase is Phase.ENDING
+    assert process.is_in(Phase.ENDING)
     process.drains()
     process.until(lambda: setup.tries == 2)
     process.comes_to(Phase.WAITING)
@@ -355,7 +358,7 @@ def test_a_flow_that_never_ran_is_over_at_once_when_the_process_ends(config: Flo
     process.comes_to(Phase.WAITING)
     process.stop()
     assert process.supervisor.is_over
-    assert process.flow.phase is Phase.ABANDONED
+    assert process.is_in(Phase.ABANDONED)
 
 
 def test_prepared_stub_has_what_a_prepared_flow_has() -> None:

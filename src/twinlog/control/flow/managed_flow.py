@@ -15,11 +15,10 @@ from typing import Final
 from twinlog.codes import FlowState
 from twinlog.control.duties.rounds import Duties
 from twinlog.control.flow.duty_catalogue import duties_of, led_flow
-from twinlog.control.flow.flow_host import Process, RunHost
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.generation import Generation, views_of
 from twinlog.control.flow.phases import LED, Life, Phase, Step
+from twinlog.control.flow.process import Process, RunHost
 from twinlog.control.flow.shown import Shown
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.topic_look import TopicLook
@@ -28,6 +27,7 @@ from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.pacing import pacer_of
 from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
 from twinlog.control.risk.source_watch import SourceWatch
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.clock import Clock
 from twinlog.codes import FlowState
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.generation import Generation
 from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
 from twinlog.control.flow.trouble import WRONG, Trouble
 from twinlog.control.lanes.partitions import Partition
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.control.watch.verified import with_differences

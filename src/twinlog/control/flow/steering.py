@@ -14,8 +14,8 @@ from typing import Final
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.background import Background
 from twinlog.control.duties.rounds import Duties
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.pacing import pacer_of
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents, IntentKind

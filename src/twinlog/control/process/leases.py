@@ -7,8 +7,8 @@ from typing import Protocol
 
 from twinlog.channel.peer import Peer
 from twinlog.channel.server import ChannelEvent, LaneConnected, LaneGone, LaneMessage
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.lanes import Job, Lane
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import Stop
 

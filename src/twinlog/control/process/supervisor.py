@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 
 from twinlog.channel.server import ChannelEvent
 from twinlog.clock import CLOCK, Clock
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.managed_flow import ManagedFlow, leave
 from twinlog.control.flow.phases import Phase, Step
@@ -23,6 +22,7 @@ from twinlog.control.process.calls import Calls
 from twinlog.control.process.leases import Leases, LeaseStarter
 from twinlog.control.process.sharing import Sharing
 from twinlog.control.process.showing import Showing
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import TwinlogError
 

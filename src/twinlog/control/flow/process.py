@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from twinlog.clock import Clock
 from twinlog.control.duties.background import Background
+from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.lanes.lanes import Job
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.survey.map_reader import Maps
-
-if TYPE_CHECKING:
-    from twinlog.control.flow.flow_run import FlowRun
-    from twinlog.control.flow.flow_setup import FlowSetup
 
 T = TypeVar("T")
 
@@ -43,16 +41,6 @@ class Process(Protocol):
 
     def ask(self, question: Callable[[], T]) -> T:
         """Its answer from the thread that decides. Raises Disconnected."""
-
-
-class Host(Protocol):
-    """What a run needs."""
-
-    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
-        """Start a Spark job of so many lanes; its number is unique in this process."""
-
-    def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
-        """Read the offset map to its end, then call back in the supervisor's thread."""
 
 
 @dataclass(frozen=True, slots=True)
