@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 WARN_LINES, MAX_LINES, MAX_TEST_LINES = 300, 500, 700
 
 # Written in pieces, so that this file does not contain them.
@@ -70,6 +71,40 @@ def test_no_folder_holds_more_than_one_idea_needs() -> None:
 
 def _parents(folders: Iterable[Path]) -> set[Path]:
     return {folder.parent for folder in folders}
+
+
+MAX_METHODS = 20
+LARGE: dict[str, tuple[int, str]] = {
+    # one table: a method a row
+    "ManagedFlow": (26, "the steps of a flow's life, as `phases` lists them"),
+    "FlowSteering": (21, "what can be wanted of a flow, an intent each"),
+    "ClusterClient": (24, "what is asked of a cluster, a request each"),
+    "Partition": (31, "what happens to a partition, and what that makes of it"),
+    "LocalCluster": (30, "what a test or a demo does to a cluster"),
+    # one exchange with a broker, whose order is the rule
+    "Connection": (25, "a connection's bytes, handshake and answers"),
+    "Membership": (25, "the protocol of a consumer group"),
+    # the copy: state that every rule reads
+    "Assignments": (32, "what a lane has, from take to release"),
+    "ClusterSide": (22, "leaders and connections, for both sides"),
+    "SourceSide": (28, "fetching"),
+    "PartitionCopy": (39, "positions, sequences and answers of one partition"),
+    "Look": (25, "where a copy resumes, question by question"),
+    "Walk": (29, "both logs of a partition compared"),
+}
+"""Classes with more methods, which none may exceed, and why they are one."""
+
+
+def test_no_class_has_several_ideas() -> None:
+    found = {
+        node.name: methods
+        for path in tracked("src/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and (methods := sum(isinstance(one, FUNCTIONS) for one in node.body)) > MAX_METHODS
+    }
+    assert {name: n for name, n in found.items() if n > LARGE.get(name, (0, ""))[0]} == {}
+    assert {*LARGE} - {*found} == set(), "they have become smaller: take them from the list"
 
 
 def test_every_folder_says_what_is_in_it() -> None:
