@@ -294,6 +294,57 @@ def test_a_removed_flow_ends_and_is_gone(config: FlowConfig) -> None:
     assert prepared.ended == [("closed", True, None)]
 
 
+def done(process: Process) -> None:
+    run = process.flow.run
+    assert run is not None
+    run.stop()
+    process.turn()
+
+
+def handed_over(process: Process) -> None:
+    process.flow.offered("other", process.clock.now)
+    process.flow.handed_over()
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        (Process.stop, "this process was told to end"),
+        (lambda process: process.flow.removed(), "the configuration does not have it any more"),
+        (
+            lambda process: process.flow.replaced(process.flow.setup),
+            "the configuration changed: it begins again with the new one",
+        ),
+        (handed_over, "it is handed over to a process that leads fewer flows"),
+        (done, "all that was asked for is done"),
+    ],
+)
+def test_a_flow_that_ends_says_why(
+    config: FlowConfig, ends: Callable[[Process], None], reason: str
+) -> None:
+    process = Process(Setup(config))
+    process.leads()
+    ends(process)
+    shown = process.flow.snapshot()
+    assert (shown.state, shown.reason) == (FlowState.STOPPING, reason)
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [(Process.stop, "this process was told to end"), (done, "all that was asked for is done")],
+)
+def test_a_flow_that_has_ended_for_good_still_says_why(
+    config: FlowConfig, ends: Callable[[Process], None], reason: str
+) -> None:
+    process = Process(Setup(config), once=True)
+    process.leads()
+    ends(process)
+    process.drains()
+    process.comes_to(Phase.CLOSED)
+    shown = process.flow.snapshot()
+    assert (shown.state, shown.reason) == (FlowState.STOPPED, reason)
+
+
 def test_a_flow_that_is_removed_while_it_waits_leaves_its_group(config: FlowConfig) -> None:
     setup = Setup(config, AWAY)
     process = Process(setup)

@@ -338,8 +338,7 @@ class ManagedFlow:
         """The flow as it is now."""
         trouble = self.trouble.now
         if self.generation is not None:
-            is_stopped = Step.STOPPED in self.life.why
-            return self.shown.of_run(self.generation, None if is_stopped else trouble)
+            return self.shown.of_run(self.generation, self.life.why, trouble)
         next_ms = self.tries.due_ms if self.phase is Phase.WAITING else 0
         return self.shown.without_run(self.setup, trouble, self.error, next_ms)
 

@@ -177,7 +177,9 @@ class Life:
             if self.phase is Phase.HANDING_OVER:
                 self.why |= {Step.HANDED_OVER}  # the others know of it already
         elif step is Step.CLOSED:
-            self.why &= {Step.REMOVED, Step.STOPPED}
+            # a flow that has ended for good says why for as long as it is shown
+            kept = ENDS if self.phase is Phase.CLOSING else {Step.REMOVED, Step.STOPPED}
+            self.why &= kept - {Step.REPLACED}
         self.phase = phase
         if step in _ENDS_WHAT_WAS_UNDER_WAY:
             for end in (one for one in _ANYWAY if one in self.why):  # it came meanwhile

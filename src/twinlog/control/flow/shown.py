@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from twinlog.clock import Clock
 from twinlog.codes import FlowState
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.generation import Generation
+from twinlog.control.flow.phases import Step
 from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
 from twinlog.control.flow.trouble import WRONG, Trouble
 from twinlog.control.lanes.partitions import Partition
@@ -17,6 +19,16 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.control.watch.verified import with_differences
 from twinlog.errors import TwinlogError
+
+ENDING: Final = {
+    Step.STOPPED: "this process was told to end",
+    Step.REMOVED: "the configuration does not have it any more",
+    Step.REPLACED: "the configuration changed: it begins again with the new one",
+    Step.HANDED_OVER: "it is handed over to a process that leads fewer flows",
+    Step.LOST: "another process may lead it",
+    Step.DONE: "all that was asked for is done",
+}
+"""Why a run ends in order; the first that is so counts. Its trouble, and a promotion, say more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,13 +57,15 @@ class Shown:
         is_old = seen is not run or (run is not None and run.is_finished)
         return None if is_old else shown
 
-    def of_run(self, generation: Generation, trouble: Trouble | None) -> FlowSnapshot:
-        """While it is led."""
+    def of_run(
+        self, generation: Generation, why: frozenset[Step], trouble: Trouble | None
+    ) -> FlowSnapshot:
+        """While it is led; `why` it ends, if it does."""
         run, prepared, led = generation.run, generation.prepared, generation.led
         running = flow_snapshot(
             run,
             prepared.guarantee,
-            trouble,
+            None if Step.STOPPED in why else trouble,
             prepared.problems,
             self.errors,
             self._since,
@@ -60,10 +74,13 @@ class Shown:
         if generation.source_watch is not None:
             generation.source_watch.see(running)
         verified = led.verified.last
+        is_ending = running.state in (FlowState.STOPPING, FlowState.STOPPED)
+        ending = next((said for step, said in ENDING.items() if step in why), "")
         return self._taken(
             run,
             replace(
                 running,
+                reason=running.reason or (ending if is_ending else ""),
                 errors=with_differences(running.errors, verified),
                 skipped_groups=led.groups.left_alone,
                 groups_without_checkpoint=led.groups.without_checkpoint,

@@ -6,7 +6,7 @@ import { advice, failure } from "./told.js";
 import { badge, clock, count, duration, h, plural, table } from "./view.js";
 
 const PAGE = 200;
-const STATES = ["", "AT_END", "COPYING", "STARTING", "PAUSED", "RETRYING", "FAILED", "TAKEN_OVER", "RELEASED", "SOURCE_DELETED", "PENDING", "NEW", "BEHIND", "DONE"];
+const STATES = ["", "AT_END", "COPYING", "STARTING", "PAUSED", "RETRYING", "FAILED", "TAKEN_OVER", "RELEASED", "SOURCE_DELETED", "SOURCE_AWAY", "PENDING", "NEW", "BEHIND", "DONE"];
 
 export function topics({ state, main, flow }) {
   const wish = { topic: "", state: "", sort: "-lag", offset: 0 };
