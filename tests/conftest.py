@@ -110,15 +110,16 @@ def logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """
     loggers = [logging.getLogger(name) for name in ("", "twinlog", "py4j", "pyspark")]
     levels = [logger.level for logger in loggers]
-    handlers = [(each, each.level, each.formatter) for each in loggers[0].handlers]
+    handlers = [(h, h.level, h.formatter, h.filters[:]) for h in loggers[0].handlers]
     loggers[1].setLevel(logging.INFO)
     caplog.handler.setLevel(logging.WARNING)
     yield
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
-    for handler, level, formatter in handlers:
+    for handler, level, formatter, filters in handlers:
         handler.setLevel(level)
         handler.setFormatter(formatter)
+        handler.filters = filters
 
 
 @pytest.fixture(autouse=True)
