@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +22,10 @@ from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.managed_flow import ONCE_GIVES_UP_S, ManagedFlow
 from twinlog.control.flow.phases import Phase
 from twinlog.control.leading.lead import APART_S, StandingBy
+from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
+from twinlog.control.process.reload import Reloaded, Reloader
 from twinlog.control.process.supervisor import STOP_WITHIN_S, Supervisor
-from twinlog.errors import ConfigError, TwinlogError, Unreachable
+from twinlog.errors import ConfigError, Disconnected, TwinlogError, Unreachable, UsageError
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.model import StartKind
 from twinlog.survey.state_reader import StateNews
@@ -139,22 +143,48 @@ class Starter:
         return self.jobs[-1]
 
 
+class Files:
+    """What a reload reads; an error: it cannot."""
+
+    def __init__(self) -> None:
+        self.found: Reloaded | TwinlogError = AWAY
+        self.may_be_read = threading.Event()
+        self.may_be_read.set()
+        self.readings = 0
+
+    def read(self) -> Reloaded:
+        self.readings += 1
+        self.may_be_read.wait()
+        if isinstance(self.found, TwinlogError):
+            raise self.found
+        return self.found
+
+
+def changing(*setups: Setup, removed: frozenset[str] = frozenset()) -> Reloaded:
+    """As it was read: these flows have other values, these are gone."""
+    changed = tuple(cast("FlowSetup", one) for one in setups)
+    lines = (*(f"{one.name}: changed" for one in setups), *(f"{one}: removed" for one in removed))
+    return Reloaded(changed=changed, added=(), removed=removed, lines=lines)
+
+
 class Process:
     """A supervisor that a test turns."""
 
-    def __init__(self, *setups: Setup, once: bool = False) -> None:
+    def __init__(self, *setups: Setup, once: bool = False, begins: bool = True) -> None:
         self.clock = HandClock()
         self.starter = Starter()
+        self.files = Files()
         self.supervisor = Supervisor(
             [cast("FlowSetup", one) for one in setups],
             once=once,
             lease_s=300.0,
             lane_count=lambda _setup, _partitions: 1,
+            reloader=None if once else cast("Reloader", self.files),
             clock=self.clock,
         )
         self.supervisor.set_starter(self.starter)
-        self.is_stopped = False
-        self.supervisor.begin()
+        if begins:
+            self.supervisor.begin()
 
     @property
     def flow(self) -> ManagedFlow:
@@ -162,7 +192,7 @@ class Process:
         return flow
 
     def turn(self) -> None:
-        self.supervisor.turn(is_stopped=self.is_stopped, within_s=0.01)
+        self.supervisor.turn(within_s=0.01)
         for job in self.starter.jobs:
             job.is_done = job.is_done or job.cancelled > 0
 
@@ -186,9 +216,17 @@ class Process:
         self.clock.now += 2
         self.turn()
 
-    def stop(self) -> None:
-        self.is_stopped = True
+    def stop(self) -> Outcome:
+        asked = self.supervisor.commands.put(Stop(who="a test"))
         self.turn()
+        return asked.result(0)
+
+    def reload(self, found: Reloaded | TwinlogError) -> Outcome:
+        """Raises why nothing changes."""
+        self.files.found = found
+        asked = self.supervisor.commands.put(Reload(who="a test"))
+        self.until(asked.done)
+        return asked.result(0)
 
     def leads(self) -> Prepared:
         self.comes_to(Phase.RUNNING)
@@ -239,7 +277,7 @@ def test_a_configuration_that_cannot_run_is_given_up_until_it_changes(config: Fl
     process.comes_to(Phase.ABANDONED)
     assert process.supervisor.is_over
     assert state(process) is FlowState.FAILED
-    process.supervisor.change([cast("FlowSetup", better)], [], [])
+    process.reload(changing(better))
     process.leads()
     assert process.flow.setup is cast("FlowSetup", better)
     assert process.supervisor.errors == []
@@ -272,7 +310,7 @@ def test_a_changed_flow_ends_and_resumes_with_the_newest_configuration(config: F
     old, between, newest = Setup(config), Setup(config), Setup(config)
     process = Process(old)
     prepared = process.leads()
-    process.supervisor.change([cast("FlowSetup", between)], [], [])
+    process.reload(changing(between))
     process.comes_to(Phase.ENDING)
     process.clock.now += 2
     process.comes_to(Phase.RESTARTING)
@@ -287,7 +325,7 @@ def test_a_removed_flow_ends_and_is_gone(config: FlowConfig) -> None:
     setup = Setup(config)
     process = Process(setup)
     prepared = process.leads()
-    process.supervisor.change([], [], ["A->B"])
+    process.reload(changing(removed=frozenset({"A->B"})))
     process.comes_to(Phase.ENDING)
     process.clock.now += 2
     process.until(lambda: not process.supervisor.flows)
@@ -349,7 +387,7 @@ def test_a_flow_that_is_removed_while_it_waits_leaves_its_group(config: FlowConf
     setup = Setup(config, AWAY)
     process = Process(setup)
     process.comes_to(Phase.WAITING)
-    process.supervisor.change([], [], ["A->B"])
+    process.reload(changing(removed=frozenset({"A->B"})))
     process.until(lambda: not process.supervisor.flows)
     eventually(lambda: setup.left == 1)
 
@@ -397,9 +435,9 @@ def test_lanes_that_do_not_drain_in_time_are_cancelled(config: FlowConfig) -> No
     process.leads()
     process.until(lambda: process.starter.jobs)
     job = process.starter.jobs[0]
-    process.supervisor.turn(is_stopped=True, within_s=0.0)
+    process.stop()
     process.clock.now += STOP_WITHIN_S + 0.1
-    process.supervisor.turn(is_stopped=True, within_s=0.0)
+    process.turn()
     assert process.supervisor.is_over
     assert job.cancelled > 0
 
@@ -410,6 +448,76 @@ def test_a_flow_that_never_ran_is_over_at_once_when_the_process_ends(config: Flo
     process.stop()
     assert process.supervisor.is_over
     assert process.is_in(Phase.ABANDONED)
+
+
+def test_commands_are_answered_with_what_they_change(config: FlowConfig) -> None:
+    process = Process(Setup(config))
+    process.leads()
+    assert process.reload(changing()) == Outcome()
+    assert process.reload(changing(Setup(config))) == Outcome(changes=("A->B: changed",))
+    process.comes_to(Phase.ENDING)
+    assert process.stop() == Outcome(changes=("A->B: ending",))
+    assert process.stop() == Outcome(), "it ends already"
+    with pytest.raises(Disconnected, match="ending"):
+        process.reload(changing(Setup(config)))
+
+
+def test_a_reload_that_fails_is_answered_with_its_error_and_changes_nothing(
+    config: FlowConfig,
+) -> None:
+    process = Process(Setup(config))
+    process.leads()
+    wrong = ConfigError("topics: no regular expression")
+    with pytest.raises(ConfigError) as raised:
+        process.reload(wrong)
+    assert raised.value is wrong
+    assert process.is_in(Phase.RUNNING)
+
+
+def test_whoever_asks_while_the_files_are_read_gets_the_next_reading(config: FlowConfig) -> None:
+    """The first reading may have begun before they were written."""
+    process = Process(Setup(config))
+    process.leads()
+    commands, files = process.supervisor.commands, process.files
+    files.may_be_read.clear()
+    first = commands.put(Reload(who="a test"))
+    process.until(lambda: files.readings == 1)
+    meanwhile = [commands.put(Reload(who="a test")) for _ in range(3)]
+    process.turn()
+    assert files.readings == 1
+    files.found = changing()
+    files.may_be_read.set()
+    process.until(lambda: all(one.done() for one in (first, *meanwhile)))
+    assert files.readings == 2
+
+
+def test_commands_that_come_with_or_after_the_end_are_answered(config: FlowConfig) -> None:
+    process = Process(Setup(config, AWAY), begins=False)
+    commands = process.supervisor.commands
+    process.files.may_be_read.clear()
+    being_read = commands.put(Reload(who="a test"))
+    stopped = commands.put(Stop(who="a test"))
+    process.supervisor.run()
+    assert stopped.result(0) == Outcome(changes=("A->B: abandoned",))
+    assert commands.put(Stop(who="a test")).result(0) == Outcome()
+    for asked in (being_read, commands.put(Reload(who="a test"))):
+        with pytest.raises(Disconnected, match="ending"):
+            asked.result(0)
+    process.files.may_be_read.set()
+
+
+def test_with_once_the_configuration_is_read_once(config: FlowConfig) -> None:
+    process = Process(Setup(config), once=True)
+    with pytest.raises(UsageError, match="once"):
+        process.reload(changing(Setup(config)))
+
+
+def test_a_command_is_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "twinlog"):
+        CommandPort().put(Stop(who="anna (REST)", reason="new kernel"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "stop, asked by anna (REST): new kernel"
+    ]
 
 
 def test_prepared_stub_has_what_a_prepared_flow_has() -> None:

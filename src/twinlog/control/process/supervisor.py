@@ -8,7 +8,6 @@ minute is given up.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
@@ -19,7 +18,9 @@ from twinlog.control.flow.managed_flow import ManagedFlow, leave
 from twinlog.control.flow.phases import Phase, Step
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.process.calls import Calls
+from twinlog.control.process.commands import Asked, CommandPort, Reload, Stop
 from twinlog.control.process.leases import Leases, LeaseStarter
+from twinlog.control.process.reload import Reloaded, Reloader, Reloads
 from twinlog.control.process.sharing import Sharing
 from twinlog.control.process.showing import Showing
 from twinlog.control.running.flow_run import FlowRun
@@ -40,18 +41,22 @@ LEAVE_WITHIN_S: Final = 2.0
 class Supervisor:
     """Runs flows until they are done, or until it is stopped; each flow's `Process`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
         self,
         setups: Iterable[FlowSetup],
         *,
         once: bool,
         lease_s: float | None,
         lane_count: Callable[[FlowSetup, int], int],
+        commands: CommandPort | None = None,
+        reloader: Reloader | None = None,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
         on_turn: Callable[[], None] = lambda: None,
         clock: Clock = CLOCK,
     ) -> None:
-        """Once a second `on_snapshot` is called, or `on_turn` where they were not looked at."""
+        """Once a second `on_snapshot` is called, or `on_turn` where they were not looked at.
+        `reloader`: None where the configuration is read once.
+        """
         self.once = once
         self.clock = clock
         self.lane_count = lane_count
@@ -66,6 +71,8 @@ class Supervisor:
             look=self.snapshots, on_snapshot=on_snapshot, on_turn=on_turn, clock=clock.monotonic
         )
         self.sharing = Sharing(clock=clock.monotonic)
+        self.commands = commands or CommandPort()
+        self._reloads = Reloads(reloader=reloader, background=self.background, change=self._change)
         self._stop_at: float | None = None
         self.flows = [ManagedFlow(setup=setup, process=self) for setup in setups]
         """For the supervisor's thread."""
@@ -80,13 +87,6 @@ class Supervisor:
         for flow in tuple(self.flows):
             self.call(flow.hurry)
 
-    def change(
-        self, changed: Iterable[FlowSetup], added: Iterable[FlowSetup], removed: Iterable[str]
-    ) -> None:
-        """The configuration changed: only these flows end what they do early."""
-        arguments = (tuple(changed), tuple(added), frozenset(removed))
-        self.call(lambda: self._change(*arguments))
-
     def ask(self, question: Callable[[], T]) -> T:
         """Its answer from the supervisor's thread, where the flows may be looked at."""
         return self._calls.ask(question)
@@ -97,11 +97,15 @@ class Supervisor:
 
     # -- turning
 
-    def run(self, stop: threading.Event) -> list[FlowSnapshot]:
+    def run(self) -> list[FlowSnapshot]:
         """Turn until all flows are over; returns how each one ended."""
-        self.begin()
-        while not self.is_over:
-            self.turn(is_stopped=stop.is_set())
+        try:
+            self.begin()
+            while not self.is_over:
+                self.turn()
+        finally:
+            self._reloads.end()
+            self.commands.close()
         self._leave_groups()
         return self.snapshots()
 
@@ -114,11 +118,11 @@ class Supervisor:
     def is_over(self) -> bool:
         return all(flow.life.is_over for flow in self.flows)
 
-    def turn(self, *, is_stopped: bool, within_s: float = TICK_S) -> None:
+    def turn(self, within_s: float = TICK_S) -> None:
         """One turn: what has come (waits so long for the first), then what time asks for."""
         self._calls.take(within_s)
-        if is_stopped and self._stop_at is None:
-            self._begin_stop()
+        for asked in self.commands.take():
+            self._obey(asked)
         for flow in self.flows:
             flow.tend()
         self.flows = [flow for flow in self.flows if not _is_gone(flow)]
@@ -129,23 +133,34 @@ class Supervisor:
             for flow in self.flows:
                 flow.cut()
 
-    def _change(
-        self, changed: tuple[FlowSetup, ...], added: tuple[FlowSetup, ...], removed: frozenset[str]
-    ) -> None:
+    def _obey(self, asked: Asked) -> None:
+        """Where the next command of a process goes."""
+        match asked.command:
+            case Reload():
+                self._reloads.ask(asked)
+            case Stop():
+                asked.answer(*self._stop())
+
+    def _change(self, to: Reloaded) -> bool:
+        """The configuration changed: only these flows end what they do early."""
         if self._stop_at is not None:
-            return
-        successors = {setup.name: setup for setup in changed}
+            return False
+        successors = {setup.name: setup for setup in to.changed}
         for flow in self.flows:
             if (successor := successors.get(flow.setup.name)) is not None:
                 flow.replaced(successor)
-            if flow.setup.name in removed:
+            if flow.setup.name in to.removed:
                 flow.removed()
-        self.flows = [*self.flows, *(ManagedFlow(setup=one, process=self) for one in added)]
+        self.flows = [*self.flows, *(ManagedFlow(setup=one, process=self) for one in to.added)]
+        return True
 
-    def _begin_stop(self) -> None:
+    def _stop(self) -> list[str]:
+        if self._stop_at is not None:
+            return []
         self._stop_at = self.clock.monotonic() + STOP_WITHIN_S
         for flow in self.flows:
             flow.stopped()
+        return [f"{flow.setup.name}: {flow.phase}" for flow in self.flows]
 
     def _leave_groups(self) -> None:  # of flows that never ran, or did not end in order
         left = [flow.setup for flow in self.flows if flow.phase is Phase.ABANDONED]
