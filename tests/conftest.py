@@ -110,7 +110,7 @@ def logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """
     loggers = [logging.getLogger(name) for name in ("", "twinlog", "py4j", "pyspark")]
     levels = [logger.level for logger in loggers]
-    handlers = [(each, each.level, each.formatter, each.filters[:]) for each in loggers[0].handlers]
+    handlers = [(h, h.level, h.formatter, h.filters[:]) for h in loggers[0].handlers]
     loggers[1].setLevel(logging.INFO)
     caplog.handler.setLevel(logging.WARNING)
     yield
@@ -193,7 +193,7 @@ def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     lanes stay, as where the coordinator is another broker.
     """
     lasting = partial(Membership, session_timeout_ms=int(PATIENCE_S * 1000))
-    monkeypatch.setattr("twinlog.control.flow.leading.Membership", lasting)
+    monkeypatch.setattr("twinlog.control.leading.lead.Membership", lasting)
 
 
 @pytest.fixture

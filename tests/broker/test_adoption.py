@@ -365,7 +365,7 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
     target = settings_for(left.target.bootstrap)
     with Mirror(left.file, adopt_mm2=True) as mirror:
         mirror.eventually(lambda parts: all(one.state == "AT_END" for one in parts))
-        (flow,) = mirror.supervisor._flows
+        (flow,) = mirror.supervisor.flows
         ours = flow.setup.membership
         assert ours is not None
         other = Membership(target, f"twinlog-{flow.setup.name}")
@@ -374,7 +374,7 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
             eventually(lambda: other.state.role is Role.STANDBY)
             expel(target, f"twinlog-{flow.setup.name}", ours.state.member_id)
             eventually(lambda: other.state.role is Role.LEADING)
-            eventually(lambda: flow.run is None and flow.is_standing_by)
+            eventually(lambda: flow.run is None and flow.trouble.is_standing_by)
             mirror.stop()
         finally:
             other.leave()

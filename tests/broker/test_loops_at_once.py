@@ -31,9 +31,6 @@ from tests.support.topics import (
     topic_configs,
 )
 from twinlog.cluster.client import ClusterClient
-from twinlog.config.load import load
-from twinlog.control.flow.setups import admins_of, flow_setup
-from twinlog.control.process.reload import Reloader
 from twinlog.errors import FlowError
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.sandbox import LocalCluster
@@ -168,8 +165,8 @@ def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
         eventually(lambda: len(circle.values(1, late)) == 2 * COUNT)
 
         def is_refused() -> bool:
-            problems = two.supervisor._flows[0].prepared
-            return problems is not None and late in [p.topic for p in problems.problems]
+            led = two.supervisor.flows[0].generation
+            return led is not None and late in [p.topic for p in led.prepared.problems]
 
         eventually(is_refused)
         one.stop()
@@ -183,28 +180,18 @@ def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
 def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
     circle.put(0)
     config = circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
-    asked = threading.Event()
     with Mirror(config, lanes=1) as mirror:
-        reloader = Reloader(
-            load(config, environment={}),
-            read=lambda: load(config, environment={}),
-            setup=lambda flow: flow_setup(flow, None, mirror.neighbours),
-            supervisor=mirror.supervisor,
-            asked=asked,
-            adopted=lambda now: mirror.neighbours.change(now.flows, admins_of(now.flows)),
-        )
-        with reloader:
-            mirror.eventually(lambda parts: parts[0].records == COUNT)
-            before = circle.held()
-            circle.file({"A": 1, "B": 0}, ["A->B"], replication_policy_class=IDENTITY)
-            asked.set()
-            eventually(lambda: "CLUSTERS_SWAPPED" in mirror.snapshots[0].reason)
-            assert circle.held()[0] == before[0], "nothing comes back, not even a claim"
-            assert end_offsets(circle.clusters[1], circle.topic()) == {0: COUNT}
-            circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
-            circle.put(0, begin=COUNT)
-            asked.set()
-            eventually(lambda: len(circle.values(1, circle.topic())) == 2 * COUNT)
+        mirror.eventually(lambda parts: parts[0].records == COUNT)
+        before = circle.held()
+        circle.file({"A": 1, "B": 0}, ["A->B"], replication_policy_class=IDENTITY)
+        mirror.reload()
+        eventually(lambda: "CLUSTERS_SWAPPED" in mirror.snapshots[0].reason)
+        assert circle.held()[0] == before[0], "nothing comes back, not even a claim"
+        assert end_offsets(circle.clusters[1], circle.topic()) == {0: COUNT}
+        circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
+        circle.put(0, begin=COUNT)
+        mirror.reload()
+        eventually(lambda: len(circle.values(1, circle.topic())) == 2 * COUNT)
         mirror.stop()
 
 

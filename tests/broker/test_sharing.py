@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
-from twinlog.control.flow.sharing import Sharing
+from twinlog.control.process.sharing import Sharing
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.sandbox import LocalCluster
 

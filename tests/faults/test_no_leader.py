@@ -286,7 +286,7 @@ def test_once_ends_beside_partitions_without_a_leader(
             monkeypatch.context() as soon,
             flow.mirror(once=True, keys=KEYS, prelude=CALLS_WAIT) as mirror,
         ):
-            soon.setattr("twinlog.control.flow.flow_run.ONCE_GIVES_UP_S", 6.0)
+            soon.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 6.0)
             (ended,) = mirror.wait()
         found = {p.partition: (p.state, p.code) for p in ended.partitions}
         assert {p for p, (state, code) in found.items() if (state, code) == ("DONE", "")} == (

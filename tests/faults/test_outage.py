@@ -46,8 +46,8 @@ class Screen:
 @pytest.fixture(autouse=True)
 def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     brief = partial(Membership, session_timeout_ms=2000)
-    monkeypatch.setattr("twinlog.control.flow.leading.Membership", brief)
-    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", 1.0)
+    monkeypatch.setattr("twinlog.control.leading.lead.Membership", brief)
+    monkeypatch.setattr("twinlog.control.flow.tries.MAX_SETUP_PAUSE_S", 1.0)
     monkeypatch.setattr("twinlog.cli.terminal.failures.PASSING_TROUBLE_MS", 0)
 
 

@@ -16,9 +16,9 @@ from twinlog.clock import Clock
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.start import Starts
 from twinlog.config.flow.tuning import Tuning
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
     HandOver,

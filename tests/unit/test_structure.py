@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 WARN_LINES, MAX_LINES, MAX_TEST_LINES = 300, 500, 700
 
 # Written in pieces, so that this file does not contain them.
@@ -70,6 +71,40 @@ def test_no_folder_holds_more_than_one_idea_needs() -> None:
 
 def _parents(folders: Iterable[Path]) -> set[Path]:
     return {folder.parent for folder in folders}
+
+
+MAX_METHODS, MAX_METHODS_OF_ONE_IDEA = 20, 40
+ONE_IDEA = {
+    # one table: a method a row
+    "ManagedFlow": "the steps of a flow's life, as `phases` lists them",
+    "FlowSteering": "what can be wanted of a flow, an intent each",
+    "ClusterClient": "what is asked of a cluster, a request each",
+    "Partition": "what happens to a partition, and what that makes of it",
+    "LocalCluster": "what a test or a demo does to a cluster",
+    # one exchange with a broker, whose order is the rule
+    "Connection": "a connection's bytes, handshake and answers",
+    "Membership": "the protocol of a consumer group",
+    # the copy: state that every rule reads
+    "Assignments": "what a lane has, from take to release",
+    "ClusterSide": "leaders and connections, for both sides",
+    "SourceSide": "fetching",
+    "PartitionCopy": "positions, sequences and answers of one partition",
+    "Look": "where a copy resumes, question by question",
+    "Walk": "both logs of a partition compared",
+}
+"""Classes with more methods, and why they are one."""
+
+
+def test_no_class_has_several_ideas() -> None:
+    found = {
+        node.name: methods
+        for path in tracked("src/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and (methods := sum(isinstance(one, FUNCTIONS) for one in node.body)) > MAX_METHODS
+    }
+    assert {*found} == {*ONE_IDEA}, "split it, or say why not; take from the list what is smaller"
+    assert max(found.values()) <= MAX_METHODS_OF_ONE_IDEA
 
 
 def test_every_folder_says_what_is_in_it() -> None:

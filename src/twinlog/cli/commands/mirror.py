@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from twinlog.cli.options.run_options import (
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import Format, error_object, nowhere, write_line, write_object
-from twinlog.cli.terminal.signals import stop_on_signals
+from twinlog.cli.terminal.signals import on_signals
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError
 from twinlog.quantities import count, duration, plural, size
@@ -149,6 +148,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     """
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.cli.terminal.progress import shown
+    from twinlog.control.process.commands import CommandPort, Reload, Stop
     from twinlog.control.process.run import MirrorOptions, run_mirror
     from twinlog.control.watch.vital import Vital
     from twinlog.control.web.address import parse_listen
@@ -163,7 +163,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
     people = _people(output, is_quiet=is_quiet)
-    reload = None if once else threading.Event()
+    commands = CommandPort()
     vital = Vital()
     holder = Holder(config)
 
@@ -171,8 +171,11 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         write_line(server.line, people)
 
     with (
-        stop_on_signals(reload) as stop,
-        watched(file, address, stop, served, vital, holder) as watch,
+        on_signals(
+            lambda signal: commands.put(Stop(who=signal)),
+            None if once else lambda signal: commands.put(Reload(who=signal)),
+        ),
+        watched(file, address, commands.stopping, served, vital, holder) as watch,
         shown(once=once, stream=people, json_logs=options.log_format is LogFormat.JSON) as progress,
     ):
 
@@ -191,9 +194,8 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
                 archive=options.archive,
                 may_be_open=options.may_be_open,
                 adopts=storages(config, adopt_mm2=options.adopt_mm2, connector=options.connector),
-                stop=stop,
-                reload=reload,
-                read_again=read,
+                commands=commands,
+                read_again=None if once else read,
                 on_snapshot=on_snapshot,
                 on_turn=watch.turned,
                 on_config=holder.hold,

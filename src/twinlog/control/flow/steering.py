@@ -14,8 +14,8 @@ from typing import Final
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.background import Background
 from twinlog.control.duties.rounds import Duties
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.pacing import pacer_of
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
@@ -39,6 +39,8 @@ class Steering:
     read: Callable[[], StateNews]
     release: Callable[[frozenset[str]], None]
     """Takes all topics that are released now, for whoever looks for topics."""
+    followed: Callable[[FlowIntents], None]
+    """What is wanted now, behind all that follows from it."""
     log: FlowLog
     _next_look: float = 0.0
     _is_looking: bool = False
@@ -112,6 +114,7 @@ class Steering:
             self.run.wants_discovery = True  # nobody has looked for these topics
         if before.limit != intents.limit:
             self._limit(intents.limit)
+        self.followed(intents)
 
     def _limit(self, wanted: int | None) -> None:
         """A lane that was begun without a budget never waits for one, and one that was begun with

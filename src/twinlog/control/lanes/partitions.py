@@ -54,11 +54,11 @@ LEFT_OUT_S: Final = 30.0
 class Placement(StrEnum):
     """Where a partition is in its life."""
 
-    PENDING = "PENDING"
-    ASSIGNED = "ASSIGNED"
-    FAILED = "FAILED"
-    DONE = "DONE"
-    RELEASED = "RELEASED"
+    PENDING = "pending"
+    ASSIGNED = "assigned"
+    FAILED = "failed"
+    DONE = "done"
+    RELEASED = "released"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
