@@ -51,6 +51,36 @@ class Guarantee(StrEnum):
     AT_LEAST_ONCE = "at least once"
 
 
+class Look(StrEnum):
+    """How a state is shown: as it should be, as one to know of, as one that needs somebody."""
+
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+
+
+_GOOD: Final = frozenset(
+    (
+        *(FlowState.RUNNING, FlowState.STANDBY),
+        *(PartitionState.COPYING, PartitionState.AT_END, PartitionState.DRAINING),
+        PartitionState.DONE,
+    )
+)
+_BAD: Final = frozenset(
+    (
+        *(FlowState.FAILED, FlowState.PARTLY_FAILED, FlowState.NOT_RUNNING, FlowState.STOPPED),
+        *(PartitionState.FAILED, PartitionState.TAKEN_OVER),
+    )
+)
+
+
+def look_of(state: FlowState | PartitionState) -> Look:
+    """How whoever shows it shows it."""
+    if state in _GOOD:
+        return Look.GOOD
+    return Look.BAD if state in _BAD else Look.WARN
+
+
 FLOW_STATES: Final = {
     FlowState.STARTING: "it looks at both clusters, and Spark starts",
     FlowState.RUNNING: "its lanes copy",

@@ -37,6 +37,7 @@ from twinlog.control.lanes.takes import (
     take_of,
 )
 from twinlog.control.lanes.wanted import go_on_from, hold_back, replan
+from twinlog.control.watch.spread import SpreadWindow
 from twinlog.errors import TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
@@ -91,7 +92,7 @@ class FlowRun:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.leases: list[Lease] = []
         self.errors: Counter[str] = Counter()  # how often each code came up
-        self.lane_cpu_ms = 0
+        self.lane_cpu_ms, self.spread = 0, SpreadWindow()
         self.pacer = pacer  # None: the flow has no byte budget
         self.is_stopping = False
         self.wants_discovery = False  # a topic is not what the plan says: look at both again
@@ -100,13 +101,11 @@ class FlowRun:
         self.copying_since: float | None = None  # before it Spark is coming up
         self.finished_at: float | None = None
         self._host = host
-        self._lane_count = lane_count
-        self._lease_s = lease_s
+        self._lane_count, self._lease_s = lane_count, lease_s
         self._next_change = self.clock.monotonic()
         self._change_s = first_change_s
         """How long after the start of a lease the next one begins; the first is another's share."""
-        self._start = start
-        self._once = once
+        self._start, self._once = start, once
         # the process before us did not say goodbye: its lanes may still send for a while
         now, silence_s = self.clock.monotonic(), late_requests.SILENCE_MS / 1000
         self._foreign_until = now + (0.0 if clean else late_requests.over_s())
@@ -154,7 +153,9 @@ class FlowRun:
 
     def _new(self, plan: PartitionPlan) -> Partition:
         shared, until = not self.work.is_ours_alone, self._foreign_until
-        return Partition(plan=plan, clock=self.clock, is_shared=shared, wait_until=until)
+        return Partition(
+            plan=plan, clock=self.clock, spread=self.spread, is_shared=shared, wait_until=until
+        )
 
     # -- turning
 
@@ -398,9 +399,8 @@ class FlowRun:
                     self._on_released(lane, one)
                 self._assign(self.clock.monotonic())
             case Troubled():
-                self._on_troubled(
-                    lane, message.worded(self.name, is_shared=not self.work.is_ours_alone)
-                )
+                said = message.worded(self.name, is_shared=not self.work.is_ours_alone)
+                self._on_troubled(lane, said)
             case _:
                 self._log.warning("unexpected message: %s", message)
 

@@ -187,6 +187,7 @@ def flow_snapshot(
         rpo_ms=-1 if limits.rpo_seconds is None else limits.rpo_seconds * 1000,
         rpo_excess=too_much,
         lane_cpu_ms=flow.lane_cpu_ms,
+        latency=flow.spread.view(flow.clock.monotonic()),
     )
 
 

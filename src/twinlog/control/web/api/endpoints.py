@@ -146,7 +146,7 @@ async def _events(asked: Asked) -> answers.Events:
 
 
 async def _codes(_: Asked) -> answers.Codes:
-    return answers.Codes(codes=[shown.code(name) for name in sorted(CONDITIONS)])
+    return shown.catalogue()
 
 
 async def _code(asked: Asked) -> answers.Code:

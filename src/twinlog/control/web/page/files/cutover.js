@@ -41,7 +41,7 @@ function switchover(flow, plan) {
     plan.fenced.length ? h("p", { class: "warn" }, `Producers of ${plural(plan.fenced.length, "topic")} are fenced off already.`) : null,
     table("Gates", [
       { name: "Gate", cell: (gate) => gate.gate },
-      { name: "", cell: (gate) => h("span", { class: `badge ${gate.is_open ? "good" : "bad"}` }, gate.is_open ? "open" : "CLOSED") },
+      { name: "State", cell: (gate) => h("span", { class: `badge ${gate.is_open ? "good" : "bad"}` }, gate.is_open ? "open" : "CLOSED") },
       { name: "Evidence", wrap: true, cell: (gate) => gate.evidence.map((line) => h("div", {}, line)) },
     ], plan.gates),
     h("p", {}, `${count(left)} offsets of ${plural(plan.partitions.length, "partition")} are to be drained${dark ? `; of ${plural(dark, "partition")} it is not known` : ""}.`),
@@ -74,6 +74,6 @@ function places(groups) {
       { name: "On the target", cell: (p) => p.target_topic },
       { name: "To", number: true, cell: (p) => (p.to < 0 ? "?" : count(p.to)) },
       { name: "Now", number: true, cell: (p) => (p.now < 0 ? "nowhere" : count(p.now)) },
-      { name: "", wrap: true, cell: (p) => [p.outcome, p.why_not_exact && h("div", { class: "small warn" }, p.why_not_exact)] },
+      { name: "Outcome", wrap: true, cell: (p) => [p.outcome, p.why_not_exact && h("div", { class: "small warn" }, p.why_not_exact)] },
     ], one.places.slice(0, 300)))));
 }

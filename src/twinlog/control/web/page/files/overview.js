@@ -1,6 +1,6 @@
 // Is it all right? One sentence first, then a picture, then each flow.
 
-import { badge, clock, count, duration, h, kind, plural, rate, spark, svg, table } from "./view.js";
+import { badge, clock, count, duration, h, kind, plural, put, rate, spark, svg, table } from "./view.js";
 
 export function overview({ state, main }) {
   const verdict = h("p", { class: "verdict", role: "status", id: "verdict" });
@@ -12,8 +12,8 @@ export function overview({ state, main }) {
       const [text, look] = sentence(state);
       if (verdict.textContent !== text) verdict.textContent = text;
       verdict.className = `verdict ${look}`;
-      picture.replaceChildren(map(state.flows));
-      list.replaceChildren(flows(state));
+      put(picture, map(state.flows));
+      put(list, flows(state));
     },
   };
 }
