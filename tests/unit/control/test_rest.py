@@ -93,6 +93,30 @@ def test_flows_say_their_state_their_loss_and_how_old_that_is(rest: Rest) -> Non
     assert rest.get(A_B)["flow"] == "A->B"
 
 
+def test_flows_that_clusters_leaves_to_others_are_shown_and_steered(
+    monitor: Monitor, tmp_path: Path
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"{FILE}A->C.enabled = true\n")
+    config = load(file, ["C"], environment={})
+    assert [str(one.flow) for one in config.flows] == ["A->C"]
+    with rest_of(config, file, monitor) as rest:
+        found = rest.get("/api/v1/flows")["flows"]
+        assert [one["flow"] for one in found] == ["A->C", "A->B", "C->B"]
+        assert rest.get("/api/v1/clusters")["clusters"][1]["targetOf"] == ["A->B", "C->B"]
+        assert rest.ask(f"{A_B}/pause", "POST", {"dryRun": True}).status == 503, "B is away"
+
+
+def test_what_is_wrong_with_a_flow_of_others_stops_nothing_here(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"{FILE}A->C.enabled = true\nA->B.sync.topic.acls.interval.seconds = soon\n")
+    config = load(file, ["C"], environment={})
+    assert [str(one.flow) for one in config.every_flow] == ["A->C", "C->B"]
+    (found,) = (one for one in config.warnings if one.code == "NOT_SHOWN")
+    assert found.line is not None
+    assert "A->B is left to other processes, and not shown by this one" in str(found)
+
+
 def test_a_target_that_is_away_is_told_and_keeps_nobody_waiting(rest: Rest) -> None:
     eventually(lambda: "cannot be reached" in rest.get(A_B)["problem"])
     assert rest.get(A_B)["state"] == "RUNNING", "its own numbers are there all the same"
