@@ -17,6 +17,7 @@ from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.control.flow.sharing import Sharing
+from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("several-processes")]
@@ -31,6 +32,7 @@ class Site:
 
     def __init__(self, source: LocalCluster, target: LocalCluster, folder: Path) -> None:
         self.source, self.target = source, target
+        self.endings: set[str] = set()
         mark = secrets.token_hex(3)
         self.aliases = [f"S{mark}{number}" for number in range(FLOWS)]
         # one cluster by several names: each flow has a topic of its own, all get the same records
@@ -58,7 +60,12 @@ class Site:
 
     def real_process(self) -> Mirror:
         """With the pauses that users have."""
-        return Mirror(self.path, lanes=1)
+        return Mirror(self.path, lanes=1, on_snapshot=self._see)
+
+    def _see(self, flows: list[FlowSnapshot]) -> None:
+        """Why a run ended, wherever one did."""
+        endings = ("STOPPING", "STOPPED")
+        self.endings |= {flow.reason for flow in flows if flow.state in endings}
 
     def same(self) -> None:
         """Every remote topic has what the source has, once and in order."""
@@ -120,6 +127,7 @@ def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) 
                 # 2, 2 and 0: the newcomer gets one or two, and then the difference is one
                 until_settled(first, second, third)
                 assert sorted(leads(first, second, third)) == [1, 1, 2]
+                assert site.endings == {"it is handed over to a process that leads fewer flows"}
             eventually(lambda: sum(leads(first, second)) == FLOWS, what="the third's flow")
         eventually(lambda: leads(first) == [FLOWS], what="all flows with the last process")
         count = load.stop()

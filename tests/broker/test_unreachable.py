@@ -88,7 +88,7 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
         eventually(lambda: len(told()) >= 2 and len(tries) > 5)
         (flow,) = mirror.snapshots
         assert flow.state == "DEGRADED"
-        assert "cluster B" in flow.reason
+        assert "B (127.0.0.1:" in flow.reason
         assert flow.reason.endswith("[UNREACHABLE]")
         assert len(told()) <= 2 + (time.monotonic() - began) / 2.0, "one line in two seconds"
         pauses = [after - before for before, after in itertools.pairwise(tries)]
@@ -114,7 +114,7 @@ def test_once_gives_up_with_exit_code_1(
     report = MirrorReport(MirrorResult(flows=tuple(flows), seconds=0.0, errors=errors), once=True)
     assert report.exit_code == 1
     (line,) = report.flow_failures()
-    assert "cluster B" in line
+    assert "B (127.0.0.1:" in line
     assert line.endswith("[UNREACHABLE]")
 
 

@@ -37,13 +37,21 @@ class State(NamedTuple):
 class Driver:
     """Such a process, seen from the test."""
 
-    def __init__(self, config: Path, *, lanes: int = 2, listen: Address | None = None) -> None:
+    def __init__(
+        self,
+        config: Path,
+        *,
+        lanes: int = 2,
+        listen: Address | None = None,
+        adopts_mm2: bool = False,
+    ) -> None:
         self.state = State()
         self.address: Address | None = None
         """Where it serves HTTP, once it does."""
-        where = [] if listen is None else [str(listen)]
+        arguments = [str(config), str(lanes), "off" if listen is None else str(listen)]
+        adopts = ["adopts"] if adopts_mm2 else []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.mirror_process", str(config), str(lanes), *where],
+            [sys.executable, "-m", "tests.support.mirror_process", *arguments, *adopts],
             stdout=subprocess.PIPE,
             cwd=ROOT,
             env=os.environ | {"XDG_RUNTIME_DIR": str(config.parent)},
@@ -100,11 +108,11 @@ class Driver:
                 self.kill()
 
 
-def main(config: str, lanes: str, listen: str = "") -> None:
+def main(config: str, lanes: str, listen: str, adopts: str = "") -> None:
     """Run until SIGTERM."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    file, address = Path(config), parse_listen(listen or "off")
+    file, address = Path(config), parse_listen(listen)
     holder = Holder(load(file))
 
     def served(server: WebServer) -> None:
@@ -112,7 +120,7 @@ def main(config: str, lanes: str, listen: str = "") -> None:
 
     with (
         watched(file, address, stop, served, holder=holder) as watch,
-        Mirror(file, lanes=int(lanes), on_snapshot=watch.update) as mirror,
+        Mirror(file, lanes=int(lanes), on_snapshot=watch.update, adopt_mm2=bool(adopts)) as mirror,
     ):
         last = ""
         while not stop.wait(0.1):

@@ -39,6 +39,7 @@ class PartitionState(StrEnum):
     TAKEN_OVER = "TAKEN_OVER"
     RELEASED = "RELEASED"
     SOURCE_DELETED = "SOURCE_DELETED"
+    SOURCE_AWAY = "SOURCE_AWAY"
     NEW = "NEW"
     BEHIND = "BEHIND"
 
@@ -133,6 +134,10 @@ PARTITION_STATES: Final = {
     PartitionState.SOURCE_DELETED: (
         "its topic was deleted at the source, or our user may not see it any more (DESCRIBE): both "
         "look the same. The copy is kept, and nothing is copied to it"
+    ),
+    PartitionState.SOURCE_AWAY: (
+        "`status FILE`: its source does not answer. What is on the target is shown, and until when "
+        "it was copied; what waits is known to nobody"
     ),
     PartitionState.NEW: "`status FILE`: nothing of it was copied yet",
     PartitionState.BEHIND: "`status FILE`: records wait to be copied",

@@ -51,7 +51,6 @@ class RunOptions:
 
     once: bool
     lanes: int | None
-    lease_s: float | None
     master: str | None
     archive: Path | None
     may_be_open: bool
@@ -75,14 +74,6 @@ _RUN_OPTIONS: Final = (
         section=Section.RUN,
         type=click.IntRange(min=1),
         help="Lanes per flow, instead of tasks.max.",
-    ),
-    option(
-        "--lease",
-        "lease_s",
-        section=Section.RUN,
-        type=click.FloatRange(min=1),
-        metavar="SECONDS",
-        help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
     ),
     *SPARK_OPTIONS,
     option(
@@ -182,7 +173,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     with (
         stop_on_signals(reload) as stop,
         watched(file, address, stop, served, vital, holder) as watch,
-        shown(once=once, stream=people) as progress,
+        shown(once=once, stream=people, json_logs=options.log_format is LogFormat.JSON) as progress,
     ):
 
         def on_snapshot(flows: list[FlowSnapshot]) -> None:
@@ -196,7 +187,6 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
             MirrorOptions(
                 once=once,
                 lanes=options.lanes,
-                lease_s=options.lease_s,
                 master=options.master,
                 archive=options.archive,
                 may_be_open=options.may_be_open,

@@ -220,6 +220,20 @@ class ManagedFlow:
         self._shown = self.run, shown
         return shown
 
+    def _why_ending(self, state: FlowState) -> str:
+        """Of a run that ends in order; its trouble, and a promotion, say more."""
+        if state not in (FlowState.STOPPING, FlowState.STOPPED):
+            return ""
+        if self.is_told_to_end:
+            return "this process was told to end"
+        if self.is_removed:
+            return "the configuration does not have it any more"
+        if self.successor is not None:
+            return "the configuration changed: it begins again with the new one"
+        if self.hands_over_to:
+            return "it is handed over to a process that leads fewer flows"
+        return "another process may lead it" if self.lost_lead else "all that was asked for is done"
+
     def _snapshot(self) -> FlowSnapshot:
         if self.run is not None and self.prepared is not None:
             running = flow_snapshot(
@@ -236,6 +250,7 @@ class ManagedFlow:
             verified = self.verified.last
             return replace(
                 running,
+                reason=running.reason or self._why_ending(running.state),
                 errors=with_differences(running.errors, verified),
                 skipped_groups=self.groups.left_alone,
                 groups_without_checkpoint=self.groups.without_checkpoint,

@@ -158,7 +158,7 @@ class Sharing:
             until = now + ARRIVES_WITHIN * self._settle_s
             self._given[process] = (found.leads + count, until)
             for flow in free[-count:]:
-                flow.log.warning(
+                flow.log.news(
                     "handing over to %s, which leads %d flows and this process %d",
                     found.who,
                     found.leads,

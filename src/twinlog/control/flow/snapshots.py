@@ -86,6 +86,7 @@ def partition_snapshot(
         recoded=0 if progress is None else progress.recoded,
         poison=partition.poison,
         upstream=-1 if progress is None else progress.upstream,
+        copied=-1 if progress is None else progress.ordinal,
         age=partition.age.view(now),
         latency=partition.latency.view(now),
     )

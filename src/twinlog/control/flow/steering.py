@@ -61,7 +61,7 @@ class Steering:
     def _found(self, news: StateNews) -> None:
         self._is_looking, self._fails_since = False, None
         if self.run.holds_back:
-            self.log.warning("what is wanted of the flow can be read again")
+            self.log.news("what is wanted of the flow can be read again")
             self.run.hold_back(None)
         if self.run.is_stopping:
             return
@@ -139,8 +139,8 @@ class Steering:
             said.setdefault(what, []).append(topic or "the flow")
         for what, topics in said.items():
             verb = "is" if len(topics) == 1 else "are"
-            self.log.warning("%s %s %s", first_few(topics), verb, what)
+            self.log.news("%s %s %s", first_few(topics), verb, what)
         for skip in (one for one in intents.skips if one not in before.skips):
-            self.log.warning("is to be left out: %s", skip)
+            self.log.news("is to be left out: %s", skip)
         for one in (one for one in intents.accepted if one not in before.accepted):
-            self.log.warning("somebody else's records are accepted: %s", one)
+            self.log.news("somebody else's records are accepted: %s", one)

@@ -21,6 +21,7 @@ from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.supervisor import Supervisor
 from twinlog.control.watch.service import reloading
 from twinlog.errors import TwinlogError
+from twinlog.flow_log import NEWS
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +116,8 @@ class Reloader:
             log.warning("%s", warning)
         self._config = config
         if not changes:
-            log.warning("the configuration was reloaded: no flow changes")
+            log.info("the configuration was reloaded: no flow changes", extra=NEWS)
             return
         for line in changes.lines:
-            log.warning("reloaded: %s", line)
+            log.info("reloaded: %s", line, extra=NEWS)
         self._supervisor.change(changed, added, [str(one.flow) for one in changes.removed])
