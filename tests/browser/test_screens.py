@@ -292,7 +292,7 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     page.shows("123 records equal, all that is copied")
     proof = replace(proof, differences=2)
     page.go(f"http://{rest.address}/page/")
-    page.shows("Look at A->B (its copy differs)", "#verdict")
+    page.shows("Check A->B (its copy differs)", "#verdict")
     page.shows("2 ranges differ", "main table")
 
 
@@ -354,7 +354,12 @@ def test_it_fits_and_can_be_read(rest: Rest, browser: Browser, *, dark: bool, wi
 @pytest.mark.witness("the page is accessible by axe's rules")
 @pytest.mark.parametrize(
     ("wide", "dark"),
-    [(1200, False), pytest.param(360, True, marks=pytest.mark.long)],
+    [
+        (1200, False),
+        pytest.param(1200, True, marks=pytest.mark.long),
+        pytest.param(360, False, marks=pytest.mark.long),
+        pytest.param(360, True, marks=pytest.mark.long),
+    ],
 )
 def test_axe_finds_nothing(
     rest: Rest, monitor: Monitor, browser: Browser, *, dark: bool, wide: int
@@ -365,9 +370,7 @@ def test_axe_finds_nothing(
     for place in PLACES.values():
         page = browser.open(f"http://{rest.address}/page/{place}", wide=wide, dark=dark)
         eventually(partial(page.text, "h1"))
-        eventually(
-            lambda page=page: page.run("!document.querySelector('main [role=status]:empty')")
-        )
+        eventually(partial(page.run, "!document.querySelector('main [role=status]:empty')"))
         page.run(f"{axe}; true")
         assert page.run(AXE) == [], place
     page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}", wide=wide, dark=dark)
@@ -394,7 +397,7 @@ def test_what_is_not_known_is_no_yes(rest: Rest, monitor: Monitor, browser: Brow
             flow(flow="C->B", state="STANDBY", generation=-1),
         ]
     )
-    page.shows("Look at C->B (STANDBY, and no leader is heard of)", "#verdict")
+    page.shows("Check C->B (STANDBY, and no leader reports)", "#verdict")
 
 
 def test_an_address_that_is_none_of_ours_opens_all_the_same(rest: Rest, browser: Browser) -> None:

@@ -68,7 +68,7 @@ export function flowScreen({ state, main, flow }) {
         card("last proof", proof(one)),
         card("guarantee", one.guarantee || "?"),
         card("lanes", count(one.lanes), one.generation === null ? "" : `generation ${one.generation}`),
-        card("told by", one.toldBy, one.ageMs === null ? "" : state.problem ? `at ${clock(one.asOfMs)} UTC` : `${duration(one.ageMs)} ago`)));
+        card("reported by", one.toldBy, one.ageMs === null ? "" : state.problem ? `at ${clock(one.asOfMs)} UTC` : `${duration(one.ageMs)} ago`)));
       const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
         spark(seen.map((row) => [row.at, row[field]]), label, marks));
       put(lines, h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("latency p50, ms", "p50"), line("latency p99, ms", "p99"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));

@@ -11,10 +11,10 @@ import { compare } from "./compare.js";
 import { events } from "./events.js";
 
 const EVERY_MS = 2000;
-const WITHIN_MS = 10000; // a process that hangs is told of, as one that is gone
+const WITHIN_MS = 10000; // a process that hangs is shown as one that is gone
 const KEPT = 450; // a quarter of an hour
 
-/** What all screens share: flows as last told, and their history. */
+/** What all screens share: flows as last reported, and their history. */
 const state = { flows: [], history: new Map(), codes: new Map(), states: [], problem: null, askedMs: 0 };
 
 const OF_FLOW = { "": flowScreen, topics, groups, cutover, compare };

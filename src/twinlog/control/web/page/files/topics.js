@@ -49,7 +49,7 @@ export function topics({ state, main, flow, query, noted }) {
 
   function show(found) {
     const to = found.offset + found.partitions.length;
-    const caption = `${plural(found.total, "partition")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; told by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
+    const caption = `${plural(found.total, "partition")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
     put(list, table(caption, COLUMNS(state, flow), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: (one) => (one.message || one.code) && [one.message, advice(state, one.code)] }));
     put(pages,
       h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Before"),
