@@ -95,7 +95,10 @@ FLOW_STATES: Final = {
         "source than `twinlog.rpo.seconds` allows, or its retention takes records before they are "
         "copied; the reason says which"
     ),
-    FlowState.THROTTLED: "a broker's quota, or `twinlog.max.bytes.per.second`, holds it back",
+    FlowState.THROTTLED: (
+        "`twinlog.max.bytes.per.second`, or a quota of the source's or target's brokers, holds it "
+        "back; the reason says which"
+    ),
     FlowState.PAUSED: "`twinlog flow pause`: nothing is copied or synced until `flow resume`",
     FlowState.FENCED: (
         "it was promoted: its remote topics are the originals now. Nothing is copied or synced, "

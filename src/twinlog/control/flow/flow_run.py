@@ -390,7 +390,7 @@ class FlowRun:
                 self.tick()
             case Progress():
                 self._on_degraded(lane, message)
-                lane.throttle_ms = message.throttle_ms
+                lane.throttle = message.throttle
                 self.lane_cpu_ms += message.cpu_ms
                 for progress in message.partitions:
                     self._on_progress(lane, progress)
@@ -490,7 +490,7 @@ class FlowRun:
                     self.on_gone(lane)
 
     def _lost(self, lane: Lane) -> None:
-        late_s = late_requests.over_s() + lane.throttle_ms / 1000
+        late_s = late_requests.over_s() + lane.throttle.longest_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
         for partition in lane.partitions.values():
             if partition.lane == lane.key:
