@@ -52,8 +52,8 @@ class Guarantee(StrEnum):
     AT_LEAST_ONCE = "at least once"
 
 
-class Look(StrEnum):
-    """How a state is shown: as it should be, as one to know of, as one that needs somebody."""
+class Severity(StrEnum):
+    """How much a state matters: as it should be, to know of, somebody has to act."""
 
     GOOD = "good"
     WARN = "warn"
@@ -75,11 +75,11 @@ _BAD: Final = frozenset(
 )
 
 
-def look_of(state: FlowState | PartitionState) -> Look:
-    """How whoever shows it shows it."""
+def severity_of(state: FlowState | PartitionState) -> Severity:
+    """Of a state of a flow or partition."""
     if state in _GOOD:
-        return Look.GOOD
-    return Look.BAD if state in _BAD else Look.WARN
+        return Severity.GOOD
+    return Severity.BAD if state in _BAD else Severity.WARN
 
 
 FLOW_STATES: Final = {

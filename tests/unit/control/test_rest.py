@@ -225,8 +225,8 @@ def test_codes_and_clusters(rest: Rest) -> None:
     assert [one["code"] for one in rest.get("/api/v1/codes")["codes"]] == sorted(CONDITIONS)
     states = rest.get("/api/v1/codes")["partitionStates"]
     assert [one["state"] for one in states] == [*PARTITION_STATES]
-    looks = {one["state"]: one["look"] for one in states}
-    assert (looks["DRAINING"], looks["RETRYING"], looks["FAILED"]) == ("good", "warn", "bad")
+    found = {one["state"]: one["severity"] for one in states}
+    assert (found["DRAINING"], found["RETRYING"], found["FAILED"]) == ("good", "warn", "bad")
     one = rest.get("/api/v1/codes/GAP_WRITTEN")
     assert one["meaning"] == CONDITIONS["GAP_WRITTEN"].meaning
     clusters = rest.get("/api/v1/clusters")["clusters"]

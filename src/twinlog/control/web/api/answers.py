@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from twinlog.codes import FlowState, PartitionState
 from twinlog.codes.condition import Retry
-from twinlog.codes.states import Look
+from twinlog.codes.states import Severity
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.mirror.state.intents import IntentKind
 
@@ -269,8 +269,8 @@ class State(Value):
 
     state: str
     meaning: str
-    look: Look
-    """How it is shown."""
+    severity: Severity
+    """good: as it should be; warn: to know of; bad: somebody has to act."""
 
 
 class Codes(Value):

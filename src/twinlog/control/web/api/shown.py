@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from twinlog.codes import CONDITIONS, FlowState, PartitionState
-from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, look_of
+from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.duties.publication import USUAL
 from twinlog.control.watch.events import NumberedEvent
@@ -286,7 +286,7 @@ def catalogue() -> answers.Codes:
 
 
 def _state(state: FlowState | PartitionState, meaning: str) -> answers.State:
-    return answers.State(state=state, meaning=meaning, look=look_of(state))
+    return answers.State(state=state, meaning=meaning, severity=severity_of(state))
 
 
 def clusters(config: MirrorConfig) -> answers.Clusters:

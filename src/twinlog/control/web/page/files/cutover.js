@@ -8,12 +8,12 @@ export function cutover({ main, flow }) {
   const body = h("div");
   const button = (verb, text) => h("button", { class: "do", click: () => load(verb) }, text);
   main.append(h("h1", {}, `Cut-over of ${flow}`),
-    h("p", {}, "A plan looks at both clusters and changes nothing."),
+    h("p", {}, "A plan reads both clusters and changes nothing."),
     h("div", { class: "bar" }, button("switchover", "Plan a switchover"), button("failover", "Plan a failover")), body);
   let isOpen = true;
 
   async function load(verb) {
-    body.replaceChildren(h("p", { class: "soft", role: "status" }, "Looking at both clusters ..."));
+    body.replaceChildren(h("p", { class: "soft", role: "status" }, "Reading both clusters ..."));
     try {
       const { plan } = await ask(`${flowPath(flow)}/${verb}`);
       if (isOpen) body.replaceChildren(...(verb === "switchover" ? switchover(flow, plan) : failover(flow, plan)).filter(Boolean));

@@ -58,7 +58,7 @@ const STATES = new Map(); // by name: the catalogue's row
 export const learn = (states) => states.forEach((one) => STATES.set(one.state, one));
 
 /** good, warn or bad. */
-export const kind = (state) => STATES.get(state)?.look || "warn";
+export const kind = (state) => STATES.get(state)?.severity || "warn";
 
 export const badge = (state) => h("span", { class: `badge ${kind(state)}`, title: STATES.get(state)?.meaning }, state);
 
