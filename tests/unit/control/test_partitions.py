@@ -19,7 +19,7 @@ from twinlog.control.lanes.partitions import (
 )
 from twinlog.control.lanes.views import view_of
 from twinlog.control.lanes.wanted import unwanted
-from twinlog.lane.messages import HandOver, PartitionProgress
+from twinlog.lane.messages import Away, HandOver, PartitionProgress
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -69,6 +69,24 @@ def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
     if retriable:  # one that passes by itself is tried at once, one that lasts is not hammered
         assert pauses[0] < 1
         assert pauses[-1] == pytest.approx(RETRY_FAILED_S, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("UNREACHABLE", "cluster B: refused"),
+        ("DISCONNECTED", "cluster B: refused"),
+        ("AUTHENTICATION", "cluster B: refused [AUTHENTICATION]"),
+    ],
+)
+def test_a_cluster_that_is_away_is_one_code_however_its_lane_noticed(code: str, shown: str) -> None:
+    """A broker that dies refuses connections, or drops the one on which it was asked."""
+    partition = a_partition()
+    partition.reached(Away(code=code, message="cluster B: refused"))
+    assert partition.failure is not None
+    assert (partition.failure.code, partition.failure.message) == ("UNREACHABLE", shown)
+    partition.reached(None)
+    assert partition.failure is None
 
 
 def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
