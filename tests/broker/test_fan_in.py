@@ -183,6 +183,6 @@ def test_a_third_flow_that_joins_later_disturbs_neither(
 def per_second(fan: FanIn, aliases: Sequence[str], seconds: float) -> dict[str, float]:
     """Records a second that each flow copies."""
     before, began = {alias: fan.copied(alias) for alias in aliases}, time.monotonic()
-    time.sleep(seconds)
+    time.sleep(seconds)  # over which the rate is measured
     took_s = time.monotonic() - began
     return {alias: (fan.copied(alias) - before[alias]) / took_s for alias in aliases}

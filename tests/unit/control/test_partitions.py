@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.driver import HandClock
+from twinlog.clock import CLOCK, Clock
 from twinlog.codes import Trait, with_trait
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
@@ -45,7 +46,7 @@ REPORT = PartitionProgress(
 )
 
 
-def a_partition() -> Partition:
+def a_partition(clock: Clock = CLOCK) -> Partition:
     plan = PartitionPlan(
         source=TopicPartition("orders", 0),
         target=TopicPartition("A.orders", 0),
@@ -53,7 +54,7 @@ def a_partition() -> Partition:
         target_topic_id=NO_TOPIC_ID,
         limit_bytes=1 << 20,
     )
-    return Partition(plan=plan, placement=Placement.ASSIGNED)
+    return Partition(plan=plan, clock=clock, placement=Placement.ASSIGNED)
 
 
 @pytest.mark.parametrize("retriable", [True, False])
@@ -90,11 +91,12 @@ def test_a_cluster_that_is_away_is_one_code_however_its_lane_noticed(code: str, 
 
 
 def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
-    partition = a_partition()
+    clock = HandClock()
+    partition = a_partition(clock)
     partition.troubled("CODE", "first", retriable=False)
     assert partition.failure is not None
     since = partition.failure.since_ms
-    time.sleep(0.01)
+    clock.now += 1
     partition.troubled("CODE", "second", retriable=False)
     assert (partition.failure.since_ms, partition.failure.message) == (since, "second")
     partition.troubled("OTHER", "third", retriable=False)
