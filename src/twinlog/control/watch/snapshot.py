@@ -119,9 +119,9 @@ class FlowSnapshot:
     verified: Verified | None = None
     """What of the copy was compared with the source while it was made; None: twinlog.verify=off, or
     nobody leads it here."""
-    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
+    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = field(default=tuple, repr=False)
     """How long they take, asked only for `/metrics`: there may be very many."""
-    clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
+    clusters: Callable[[], tuple[ClusterSettings, ...]] = field(default=tuple, repr=False)
     """How its clients enter both clusters; a question, so that no secret is in a value that is
     written.
     """
