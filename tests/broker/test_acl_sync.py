@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.groups import commit, committed
 from tests.support.led_flow import led_flow
 from tests.support.mirror import Mirror
-from tests.support.rights import SecuredPair, secured_pair
+from tests.support.rights import SecuredPair
 from tests.support.topics import allow, alter_topic_configs, create_topic, forbid, topic_configs
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
@@ -28,16 +27,10 @@ from twinlog.sandbox import LocalCluster
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("acl-sync")]
+pytestmark = pytest.mark.broker
 
 DESCRIBE = 8
 numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[SecuredPair]:
-    with secured_pair("acls") as pair:
-        yield pair
 
 
 EVERY_SECOND = (
@@ -54,7 +47,7 @@ class Guarded:
     def __init__(self, pair: SecuredPair, folder: Path) -> None:
         number = next(numbers)
         self.pair = pair
-        self.alias, self.topic = f"a{number}", f"t{number}-orders"
+        self.alias, self.topic = f"acl{number}", f"t{number}-orders"
         self.app = f"app{number}"
         self._path = folder / "mm2.properties"
         create_topic(pair.source, self.topic)
@@ -97,8 +90,8 @@ class Guarded:
 
 
 @pytest.fixture
-def guarded(clusters: SecuredPair, tmp_path: Path) -> Guarded:
-    return Guarded(clusters, tmp_path)
+def guarded(guarded_pair: SecuredPair, tmp_path: Path) -> Guarded:
+    return Guarded(guarded_pair, tmp_path)
 
 
 def deny(cluster_user: Guarded, operation: int) -> None:

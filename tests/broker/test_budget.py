@@ -70,9 +70,9 @@ def rates(
     remote = {f"{rig.alias}.{topic}" for topic in topics}
     eventually(lambda: remote <= topic_names(rig.target), what="remote topics")
     eventually(lambda: any(copied(rig, topics).values()), what="first records")
-    time.sleep(settle_s)
+    time.sleep(settle_s)  # until the budget's first burst is over
     began, before = time.monotonic(), copied(rig, topics)
-    time.sleep(watched_s)
+    time.sleep(watched_s)  # over which the rate is measured
     ended, after = time.monotonic(), copied(rig, topics)
     return {topic: (after[topic] - before[topic]) / (ended - began) for topic in topics}
 

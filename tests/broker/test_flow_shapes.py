@@ -245,8 +245,10 @@ def test_a_chain(clusters: list[LocalCluster], tmp_path: Path) -> None:
 
 
 @pytest.mark.witness("two clusters mirror each other without a loop")
-def test_active_active_without_loops(clusters: list[LocalCluster], tmp_path: Path) -> None:
-    shape = Shape(tmp_path, clusters, "A", "B")
+def test_active_active_without_loops(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    shape = Shape(tmp_path, [source_cluster, target_cluster], "A", "B")
     for cluster in ("A", "B"):
         shape.put(cluster, "orders")
     with shape.mirror(["A->B", "B->A"]) as mirror:

@@ -422,8 +422,8 @@ class Partition:
     def reached(self, reason: Away | None) -> None:
         """Whether its lane reaches both clusters: no reason, or why not."""
         if reason is not None and self.failure is None:
-            known = reason.code == UNREACHABLE
-            self._fail(UNREACHABLE, reason.message if known else str(reason))
+            is_away = has(reason.code, Trait.AWAY)
+            self._fail(UNREACHABLE, reason.message if is_away else str(reason))
         elif reason is None and self.failure is not None and self.failure.code == UNREACHABLE:
             self.failure = None
 

@@ -152,9 +152,9 @@ class FlowSnapshot:
     nobody leads it here."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Records per second by topic, over the last seconds; of others it is not known."""
-    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
+    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = field(default=tuple, repr=False)
     """How long they take, asked only for `/metrics`: there may be very many."""
-    clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
+    clusters: Callable[[], tuple[ClusterSettings, ...]] = field(default=tuple, repr=False)
     """How its clients enter both clusters; a question, so that no secret is in a value that is
     written.
     """
