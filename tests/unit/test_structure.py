@@ -93,6 +93,9 @@ def test_a_bare_sleep_is_found(text: str, lines: list[int]) -> None:
     assert bare_sleeps(text) == lines
 
 
+SLEEPS = ("sleep", "time.sleep")
+
+
 def bare_sleeps(text: str) -> list[int]:
     """Lines that sleep, in no loop that ends with what is waited for, without a reason."""
     tree, shown = ast.parse(text), text.splitlines()
@@ -101,8 +104,7 @@ def bare_sleeps(text: str) -> list[int]:
 
 def _sleeps(node: ast.AST, *, polls: bool = False) -> Iterator[ast.Call]:
     for child in ast.iter_child_nodes(node):
-        is_call = isinstance(child, ast.Call)
-        if is_call and not polls and ast.unparse(child.func) in ("sleep", "time.sleep"):
+        if not polls and isinstance(child, ast.Call) and ast.unparse(child.func) in SLEEPS:
             yield child
         is_defined = isinstance(child, (ast.FunctionDef, ast.Lambda))
         yield from _sleeps(child, polls=isinstance(child, ast.While) or (polls and not is_defined))
