@@ -155,13 +155,6 @@ class ClusterError(TwinlogError):
     """A Kafka cluster did not do what was asked."""
 
     code = "CLUSTER"
-
-
-class Unreachable(ClusterError):
-    """No broker of the cluster accepts a connection."""
-
-    code = "UNREACHABLE"
-    fate = Fate.RETRIABLE
     reason = ""
     """Why, for whoever names cluster and address; empty where the message alone says it."""
 
@@ -169,6 +162,13 @@ class Unreachable(ClusterError):
         super().__init__(what, **details)
         if reason:
             self.reason = reason
+
+
+class Unreachable(ClusterError):
+    """No broker of the cluster accepts a connection."""
+
+    code = "UNREACHABLE"
+    fate = Fate.RETRIABLE
 
 
 class Refused(Unreachable):

@@ -168,6 +168,7 @@ def test_a_topic_that_clients_went_over_to_is_not_said_to_be_changed(
         "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
         "twinlog.state.topic.replication.factor = 1",
         "twinlog.status.interval.seconds = 1",
+        "emit.heartbeats.enabled = false",
     )
     create_topic(source_cluster, fresh_topic)
     produce(source_cluster, fresh_topic, [Outgoing(value=b"ours")] * 5)
@@ -232,7 +233,8 @@ def test_the_identity_policy_on_one_cluster(
 def test_clusters_that_cannot_be_reached_are_waited_for_together_and_not_in_silence(
     tmp_path: Path,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
+    here = ("127.0.0.1", 0)
+    with socket.create_server(here) as one, socket.create_server(here) as two:
         source, target = (each.getsockname()[1] for each in (one, two))
         checked = Checked(tmp_path, f"127.0.0.1:{source}", f"127.0.0.1:{target}")
         config, said = load(checked.write(), environment={}), list[str]()

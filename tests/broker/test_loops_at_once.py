@@ -5,7 +5,7 @@ copied back there either.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,6 @@ from tests.support.circle_of_flows import (
     copied,
     once,
     refused,
-    three_clusters,
 )
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
@@ -36,20 +35,14 @@ from twinlog.mirror.state.copies import CopyRow
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.cluster_state import write_copies
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("loops")]
+pytestmark = pytest.mark.broker
 
 WRITTEN: Final = "twinlog.control.loops.guard.write_copies"
 
 
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[list[LocalCluster]]:
-    with three_clusters("atonce") as made:
-        yield made
-
-
 @pytest.fixture
-def circle(tmp_path: Path, clusters: list[LocalCluster]) -> Circle:
-    return Circle(tmp_path, clusters)
+def circle(tmp_path: Path, four_clusters: list[LocalCluster]) -> Circle:
+    return Circle(tmp_path, four_clusters[:3])
 
 
 def halves(circle: Circle) -> list[Path]:

@@ -200,7 +200,7 @@ class LaneStub:
             )
             for tp in tps
         ]
-        self.say(Progress(partitions=tuple(one), throttle_ms=0, degraded=None))
+        self.say(Progress(partitions=tuple(one), degraded=None))
 
     def gives_back(self, *tps: TopicPartition, done: bool = False, ordinal: int = 7) -> None:
         assert self.lane is not None

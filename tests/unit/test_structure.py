@@ -8,7 +8,7 @@ import re
 import subprocess
 import tomllib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -67,6 +67,47 @@ def test_no_folder_holds_more_than_one_idea_needs() -> None:
     bounds = {folder: 15 if folder.parent not in {root, root.parent} else 18 for folder in files}
     assert {f: n for f, n in files.items() if n > bounds[f]} == {}
     assert sum(folder.parent == root for folder in files | dict.fromkeys(_parents(files))) <= 15
+
+
+def test_tests_wait_for_conditions() -> None:
+    """What counts seconds says on its line why they are the point (tests/support/eventually.py)."""
+    bare = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in tracked("tests/*.py")
+        for line in bare_sleeps(path.read_text(encoding="utf-8"))
+    }
+    assert bare == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("time.sleep(1)", [1]),
+        ("for _ in range(9):\n    sleep(1)", [2]),
+        ("while waits():\n    def look():\n        sleep(1)", [3]),
+        ("time.sleep(1)  # why", []),
+        ("while waits():\n    if more():\n        time.sleep(1)", []),
+    ],
+)
+def test_a_bare_sleep_is_found(text: str, lines: list[int]) -> None:
+    assert bare_sleeps(text) == lines
+
+
+SLEEPS = ("sleep", "time.sleep")
+
+
+def bare_sleeps(text: str) -> list[int]:
+    """Lines that sleep, in no loop that ends with what is waited for, without a reason."""
+    tree, shown = ast.parse(text), text.splitlines()
+    return [node.lineno for node in _sleeps(tree) if "#" not in shown[node.lineno - 1]]
+
+
+def _sleeps(node: ast.AST, *, polls: bool = False) -> Iterator[ast.Call]:
+    for child in ast.iter_child_nodes(node):
+        if not polls and isinstance(child, ast.Call) and ast.unparse(child.func) in SLEEPS:
+            yield child
+        is_defined = isinstance(child, (ast.FunctionDef, ast.Lambda))
+        yield from _sleeps(child, polls=isinstance(child, ast.While) or (polls and not is_defined))
 
 
 def _parents(folders: Iterable[Path]) -> set[Path]:

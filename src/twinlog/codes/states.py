@@ -52,6 +52,36 @@ class Guarantee(StrEnum):
     AT_LEAST_ONCE = "at least once"
 
 
+class Severity(StrEnum):
+    """How much a state matters: as it should be, to know of, somebody has to act."""
+
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+
+
+_GOOD: Final = frozenset(
+    (
+        *(FlowState.RUNNING, FlowState.STANDBY),
+        *(PartitionState.COPYING, PartitionState.AT_END, PartitionState.DRAINING),
+        PartitionState.DONE,
+    )
+)
+_BAD: Final = frozenset(
+    (
+        *(FlowState.FAILED, FlowState.PARTLY_FAILED, FlowState.NOT_RUNNING, FlowState.STOPPED),
+        *(PartitionState.FAILED, PartitionState.TAKEN_OVER),
+    )
+)
+
+
+def severity_of(state: FlowState | PartitionState) -> Severity:
+    """Of a state of a flow or partition."""
+    if state in _GOOD:
+        return Severity.GOOD
+    return Severity.BAD if state in _BAD else Severity.WARN
+
+
 FLOW_STATES: Final = {
     FlowState.STARTING: "it looks at both clusters, and Spark starts",
     FlowState.RUNNING: "its lanes copy",
@@ -65,7 +95,10 @@ FLOW_STATES: Final = {
         "source than `twinlog.rpo.seconds` allows, or its retention takes records before they are "
         "copied; the reason says which"
     ),
-    FlowState.THROTTLED: "a broker's quota, or `twinlog.max.bytes.per.second`, holds it back",
+    FlowState.THROTTLED: (
+        "`twinlog.max.bytes.per.second`, or a quota of the source's or target's brokers, holds it "
+        "back; the reason says which"
+    ),
     FlowState.PAUSED: "`twinlog flow pause`: nothing is copied or synced until `flow resume`",
     FlowState.FENCED: (
         "it was promoted: its remote topics are the originals now. Nothing is copied or synced, "

@@ -202,7 +202,7 @@ def test_what_lanes_have_used_is_added_up_over_leases(
 ) -> None:
     driver, (first, second) = running
     for lane in (first, second, first):
-        lane.say(Progress(partitions=(), throttle_ms=0, degraded=None, cpu_ms=40))
+        lane.say(Progress(partitions=(), degraded=None, cpu_ms=40))
     first.goes()
     second.goes()
     assert driver.run.lane_cpu_ms == 120

@@ -14,6 +14,7 @@ from twinlog.cluster.net.retry import CHANCE, Clock
 from twinlog.cluster.net.settings import ClusterSettings, format_address
 from twinlog.errors import (
     BrokerRefused,
+    ClusterError,
     CorruptData,
     Disconnected,
     Fate,
@@ -134,7 +135,7 @@ class ConnectionPool:
         given = [format_address(host, port) for host, port in self._settings.bootstrap]
         for address in dict.fromkeys([*(one for one in given if one in failures), *failures]):
             failure = failures[address]
-            why = failure.reason if isinstance(failure, Unreachable) else ""
+            why = failure.reason if isinstance(failure, ClusterError) else ""
             reasons.setdefault(why or failure.message, []).append(address)
         said = "; ".join(f"{alias} ({', '.join(who)}): {why}" for why, who in reasons.items())
         message = f"{said}; check {alias}.bootstrap.servers and "

@@ -20,7 +20,7 @@ class LaneReports:
     def progress(self, lane: Lane, said: Progress) -> None:
         """About once a second, from every lane."""
         self._degraded(lane, said)
-        lane.throttle_ms = said.throttle_ms
+        lane.throttle = said.throttle
         self._run.lane_cpu_ms += said.cpu_ms
         for progress in said.partitions:
             self._partition(lane, progress)

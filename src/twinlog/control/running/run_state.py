@@ -13,6 +13,7 @@ from twinlog.config.flow.start import Starts
 from twinlog.control.lanes.lanes import Lane, Lease, LeaseState
 from twinlog.control.lanes.pacing import Pacer
 from twinlog.control.lanes.partitions import LaneKey, Partition
+from twinlog.control.watch.spread import SpreadWindow
 from twinlog.flow_log import FlowLog
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Release, Work
@@ -47,7 +48,7 @@ class RunState:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.leases: list[Lease] = []
         self.errors: Counter[str] = Counter()  # how often each code came up
-        self.lane_cpu_ms = 0
+        self.lane_cpu_ms, self.spread = 0, SpreadWindow()
         self.pacer = pacer  # None: the flow has no byte budget
         self.is_stopping = False
         self.wants_discovery = False  # a topic is not what the plan says: look at both again
@@ -92,7 +93,7 @@ class RunState:
         """It does not answer any more: an unprotected partition waits until it has surely stopped,
         and its sockets have given up.
         """
-        late_s = late_requests.over_s() + lane.throttle_ms / 1000
+        late_s = late_requests.over_s() + lane.throttle.longest_ms / 1000
         until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
         for partition in lane.partitions.values():
             if partition.lane == lane.key:

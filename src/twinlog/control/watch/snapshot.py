@@ -12,6 +12,7 @@ from typing import Any, Final
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.groups_report import CheckpointTiming
+from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.mirror.skips import Poison
@@ -141,6 +142,9 @@ class FlowSnapshot:
     """Why it is not kept."""
     held_rate: int | None = None
     """Bytes per second that each user may write to each broker of the source; None: no quota."""
+    latency: Quantiles | None = None
+    """Of all batches of the last minute when they were acknowledged, by the newest timestamp in
+    each; None: there was none, or nobody leads it here."""
     lane_cpu_ms: int = 0
     """CPU that its lanes have used, as they say."""
     verified: Verified | None = None
@@ -148,9 +152,9 @@ class FlowSnapshot:
     nobody leads it here."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Records per second by topic, over the last seconds; of others it is not known."""
-    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
+    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = field(default=tuple, repr=False)
     """How long they take, asked only for `/metrics`: there may be very many."""
-    clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
+    clusters: Callable[[], tuple[ClusterSettings, ...]] = field(default=tuple, repr=False)
     """How its clients enter both clusters; a question, so that no secret is in a value that is
     written.
     """
