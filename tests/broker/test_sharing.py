@@ -17,7 +17,6 @@ from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
 from twinlog.control.process.sharing import Sharing
-from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("several-processes")]
@@ -63,10 +62,11 @@ class Site:
 
     def real_process(self) -> Mirror:
         """With the pauses that users have."""
-        return Mirror(self.path, lanes=1, on_snapshot=self._see)
+        return Mirror(self.path, lanes=1)
 
-    def _see(self, flows: list[FlowSnapshot]) -> None:
-        """Why a run ended, wherever one did."""
+    def see(self, mirror: Mirror) -> None:
+        """Why a run ends, wherever one does: that takes less time than passes between snapshots."""
+        flows = mirror.supervisor.ask(mirror.supervisor.snapshots)
         endings = ("STOPPING", "STOPPED")
         self.endings |= {flow.reason for flow in flows if flow.state in endings}
 
@@ -105,12 +105,14 @@ def generations(*mirrors: Mirror) -> list[int]:
     return sorted(flow.generation for mirror in mirrors for flow in mirror.snapshots)
 
 
-def until_settled(*mirrors: Mirror) -> None:
+def until_settled(site: Site, *mirrors: Mirror) -> None:
     """Until no flow changed hands for a while, with somebody who leads each."""
     last, since = generations(*mirrors), time.monotonic()
 
     def is_settled() -> bool:
         nonlocal last, since
+        for mirror in mirrors:
+            site.see(mirror)
         now = generations(*mirrors)
         if now != last or sum(leads(*mirrors)) != FLOWS or sum(leads(mirrors[-1])) == 0:
             last, since = now, time.monotonic()
@@ -134,7 +136,7 @@ def test_flows_spread_over_processes_that_come_later_and_stay_there(site: Site) 
             eventually(lambda: states(first) == states(second) == HALF)
             with site.process() as third:
                 # 2, 2 and 0: the newcomer gets one or two, and then the difference is one
-                until_settled(first, second, third)
+                until_settled(site, first, second, third)
                 assert sorted(leads(first, second, third)) == [1, 1, 2]
                 assert site.endings == {"it is handed over to a process that leads fewer flows"}
             eventually(lambda: leads(first, second) == [2, 2], what="the third's flow")
