@@ -186,11 +186,15 @@ def target3() -> LocalCluster:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Stop clusters that the next test, and those of its turn, do not need."""
+    """Stop clusters that the next test, and those of its turn, do not need, and a Spark likewise:
+    a process can have one.
+    """
     yield
+    if "spark" not in getattr(nextitem, "fixturenames", ()):
+        LENT.give_back("spark")
     if nextitem is None or _group(item) != _group(nextitem):
         needs_pair = nextitem is not None and _turn(nextitem) <= _PAIR_TURN
-        LENT.give_back(but=_PAIR if needs_pair else ())
+        LENT.give_back_all(but=_PAIR if needs_pair else ())
 
 
 @pytest.fixture

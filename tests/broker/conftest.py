@@ -37,8 +37,7 @@ def _four() -> Iterator[list[LocalCluster]]:
         yield made
 
 
-@pytest.fixture(scope="package")
-def spark() -> Iterator[SparkSession]:
+@pytest.fixture
+def spark() -> SparkSession:
     """For DataFrames; gone before other tests of its group start a Spark of their own."""
-    with spark_session() as session:
-        yield session
+    return LENT.lend("spark", spark_session)

@@ -78,7 +78,7 @@ def _private(name: str, brokers: int) -> LocalCluster:
 
 
 class Lent:
-    """Clusters of this process that run while tests need them, one or several by each name.
+    """Clusters of this process, and a Spark, that run while tests need them, by name.
 
     Six idle brokers take a fifth of a core from all tests that follow.
     """
@@ -104,10 +104,15 @@ class Lent:
             _keeps_its_state(cluster)
         return cluster
 
-    def give_back(self, *, but: Iterable[str] = ()) -> None:
+    def give_back(self, name: str) -> None:
+        """Nobody needs it next."""
+        if name in self._running:
+            self._running.pop(name).close()
+
+    def give_back_all(self, *, but: Iterable[str] = ()) -> None:
         """Nobody needs any of them next, but these."""
         for name in {*self._running} - {*but}:
-            self._running.pop(name).close()
+            self.give_back(name)
 
 
 LENT: Final = Lent()
