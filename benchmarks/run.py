@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmarks import verify_run
+from benchmarks import frames_run, verify_run
 from benchmarks.progress import Progress
 from benchmarks.report import Report
 from benchmarks.results import MIRROR_MAKER, TWINLOG, RunResult
@@ -26,6 +26,9 @@ __all__ = ["main", "parse"]
 
 _SYSTEMS = {"mm2": (MIRROR_MAKER,), "twinlog": (TWINLOG,), "both": (MIRROR_MAKER, TWINLOG)}
 
+_ALONE = {"verify": verify_run.main, "frames": frames_run.main}
+"""With command lines of their own: MirrorMaker 2 does neither."""
+
 _EXAMPLES = """\
 cases:
 {cases}
@@ -36,6 +39,7 @@ examples:
   scripts/bench latency startup       two cases
   scripts/bench backlog --only mm2    one side alone
   scripts/bench verify                how fast `twinlog verify` is, with nothing beside it
+  scripts/bench frames                DataFrames beside Spark's own Kafka source and sink
 
 exit code: 0 all runs were measured (goals met or not), 1 a run failed, 2 wrong usage
 """
@@ -70,9 +74,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark; returns the exit code."""
-    if arguments and arguments[0] == "verify":
+    if arguments and arguments[0] in _ALONE:
         _end_in_order_on_signals()
-        return verify_run.main(arguments[1:])
+        return _ALONE[arguments[0]](arguments[1:])
     options = parse(arguments)
     scale = _scale(options)
     # the order of the table, each once; a backlog run measures its start as well

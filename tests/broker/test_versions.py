@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support import surgery
 from tests.support.client import Outgoing, produce, produce_transaction, read_all
+from tests.support.data_frames import spark_session
 from tests.support.groups import Pair, committed
 from tests.support.kafka_versions import SOURCES, TARGETS
 from tests.support.load import Load
@@ -17,6 +19,8 @@ from tests.support.rig import Rig
 from tests.support.rig import kill as kill_pids
 from tests.support.share import begin_at
 from tests.support.topics import create_topic
+from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.records import partitioned
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
@@ -24,6 +28,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("versions")]
 OLDEST = (SOURCES[0], TARGETS[0])
 WRITES_OLD_FORMATS = "2.8.2"
 """3.0 and later write magic 2 whatever message.format.version says."""
+
+BEFORE_WRITERS = "2.8.2"
+"""3.0 and later describe transactions."""
 
 WITH_SHARE_GROUPS = ("4.3.0",)
 """Whose start offsets can be set."""
@@ -67,6 +74,39 @@ def test_copy_is_exact_between_these_versions(
         if old == WRITES_OLD_FORMATS:
             for magic, written_by in enumerate(("0.9.0", "0.10.0")):
                 old_format_is_copied(source, target, tmp_path, magic, written_by)
+
+
+@pytest.mark.long
+def test_data_frames_with_older_brokers(tmp_path: Path) -> None:
+    """Rows are what another client wrote, or reads; before 3.0 nothing is written."""
+    with spark_session() as spark:
+        for version in SOURCES[:-1]:
+            with LocalCluster("older", version=version, jvm_flags=QUICK_JVM) as cluster:
+                frames_are_exact(spark, cluster, can_write=version != BEFORE_WRITERS)
+
+
+def frames_are_exact(spark: SparkSession, cluster: LocalCluster, *, can_write: bool) -> None:
+    theirs, ours = "theirs", "ours"
+    create_topic(cluster, theirs, 2)
+    create_topic(cluster, ours, 3)
+    there = {"kafka.bootstrap.servers": cluster.bootstrap}
+    records = [Outgoing(b"%d" % at, b"%d" % at, partition=at % 2) for at in range(100)]
+    produce(cluster, theirs, records)
+    produce_transaction(cluster, theirs, records[:20], commit=False)
+    rows = spark.read.format("twinlog").options(**there, subscribe=theirs).load()
+    assert sorted(int(row.value) for row in rows.collect()) == list(range(100))
+    into = {**there, "topic": ours, "writeId": "once"}
+    writer = partitioned(rows.select("key", "value"), into).write.format("twinlog")
+    writer = writer.options(**into).mode("append")
+    if can_write:
+        for _ in range(2):
+            writer.save()
+    else:
+        with pytest.raises(Exception, match=r"\[UNSUPPORTED\]"):
+            writer.save()
+    seen = read_all(cluster, ours, isolation="read_committed")
+    assert sorted(int(one.value or b"-1") for one in seen) == [*range(100 if can_write else 0)]
+    assert all(one.partition == partition_for_key(one.key or b"", 3) for one in seen)
 
 
 def share_groups_are_left_out(source: LocalCluster, target: LocalCluster, folder: Path) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.client import Outgoing, produce
+from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import PATIENCE_S
 from tests.support.topics import create_topic
+from twinlog.mirror.copy.partitioner import partition_for_key
+from twinlog.records.spark_api import HAS_STREAM_WRITERS
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("spark")]
@@ -34,6 +36,25 @@ query = (
 )
 query.awaitTermination()
 print(spark.read.parquet(sys.argv[3] + "/rows").count())
+"""
+
+WRITE = """
+from pyspark.sql.functions import col
+from twinlog.records import partitioned
+there = {"kafka.bootstrap.servers": sys.argv[1], "topic": sys.argv[4]}
+rows = spark.range(1000, numPartitions=2).select(col("id").cast("string").alias("key"))
+rows = rows.withColumn("value", col("key"))
+partitioned(rows, there).write.format("twinlog").options(**there).mode("append").save()
+"""
+WRITE_STREAM = """
+for part in range(2):
+    spark.range(1000 + 100 * part, 1100 + 100 * part).write.json(sys.argv[3] + "/in", mode="append")
+files = spark.readStream.schema("id long").json(sys.argv[3] + "/in")
+files = files.selectExpr("string(id) AS key", "string(id) AS value")
+for _ in range(2):
+    partitioned(files, there).writeStream.format("twinlog").options(**there).option(
+        "checkpointLocation", sys.argv[3] + "/written"
+    ).trigger(availableNow=True).start().awaitTermination()
 """
 
 
@@ -70,3 +91,19 @@ def test_a_stream_over_spark_connect(
 ) -> None:
     said = over_connect(CONNECT + STREAM, source_cluster.bootstrap, topic, str(tmp_path))
     assert said[1:] == ["10"]
+
+
+@pytest.mark.long
+def test_writes_over_spark_connect(
+    source_cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    """A batch, and a stream that is begun again; keys where Java's producer puts them."""
+    written, script, count = f"{topic}-written", CONNECT + WRITE, 1000
+    if HAS_STREAM_WRITERS:
+        script, count = script + WRITE_STREAM, 1200
+    create_topic(source_cluster, written, 3)
+    over_connect(script, source_cluster.bootstrap, topic, str(tmp_path), written)
+    seen = read_all(source_cluster, written, isolation="read_committed")
+    assert sorted(int(one.value or b"-1") for one in seen) == list(range(count))
+    assert {one.partition for one in seen} == {0, 1, 2}
+    assert all(one.partition == partition_for_key(one.key or b"", 3) for one in seen)

@@ -6,6 +6,7 @@ Its daemons and the mirror share a secret, as `conf/spark-defaults.conf` of each
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,15 @@ def test_executors_need_only_a_python_and_the_archive(
     with Command(tmp_path / "run", *arguments) as mirror:
         assert mirror.wait() == 0, mirror.stderr
     assert assert_identical(source_cluster, target_cluster, fresh_topic) == 3000
+    question = ("verify", str(file), "--master", master, "--archive", str(archive))
+    with Command(tmp_path / "same", *question) as verify:
+        assert verify.wait() == 0, verify.stderr
+    assert "3,000 records are equal" in verify.stdout
+    produce(target_cluster, f"A.{fresh_topic}", orders(1))
+    with Command(tmp_path / "more", *question) as verify:
+        assert verify.wait() == 1, verify.stderr
+    line = r"extra: .*, 1 record: the source has no such record there$"
+    assert re.search(line, verify.stdout, re.MULTILINE), verify.stdout
 
 
 def test_a_master_without_a_secret_is_refused_unless_named(

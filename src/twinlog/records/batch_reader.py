@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.records.filters import Bounds, bounds_of
@@ -28,7 +29,7 @@ class BatchReader(DataSourceReader):
         self._columns = tuple(columns)
         self._bounds = Bounds()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
         """Narrows what is read; all filters stay with Spark, which applies them to the rows."""
         self._bounds = bounds_of(filters)
         return filters

@@ -10,8 +10,10 @@ beside its payload (at most DECOMPRESSED_LIMIT_BYTES) a chunk is all that is hel
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -30,6 +32,9 @@ from twinlog.wire.rows import headers_at, table_of
 CHUNK_ROWS: Final = 16_384
 CHUNK_BYTES: Final = 16 << 20
 """Of payload, after which a chunk ends with the batch. Arrow's own bound for one is 2 GiB."""
+
+FEW_ROWS: Final = 16
+"""Of a batch on average: below, a call of a kernel costs more than an object for each value."""
 
 NO_TIMESTAMP_TYPE: Final = -1
 CREATE_TIME: Final = 0
@@ -117,53 +122,85 @@ class ColumnDecoder:
             self._bytes += len(table.data)
 
     def _chunk(self) -> pa.RecordBatch:
-        arrays = []
-        for name in self._columns:
-            parts = [self._array(name, part) for part in self._parts]
-            arrays.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
+        """Columns over all batches at once: a topic that is written to row by row has a batch for
+        each row, for which arrays of its own would cost more than all the rest.
+        """
+        arrays = [self._array(name, self._parts) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _array(self, name: str, part: _Part) -> pa.Array:
-        count = part.end - part.first
+    def _array(self, name: str, parts: Sequence[_Part]) -> pa.Array:
         made: pa.Array
         match name:
             case "key":
-                made = _bytes_array(part, shapes.KEY)
+                made = _bytes_array(parts, shapes.KEY)
             case "value":
-                made = _bytes_array(part, shapes.VALUE)
+                made = _bytes_array(parts, shapes.VALUE)
             case "topic":
-                made = pa.repeat(pa.scalar(self._tp.topic, pa.string()), count)
+                made = pa.repeat(pa.scalar(self._tp.topic, pa.string()), self._rows)
             case "partition":
-                made = pa.repeat(pa.scalar(self._tp.partition, pa.int32()), count)
+                made = pa.repeat(pa.scalar(self._tp.partition, pa.int32()), self._rows)
             case "offset":
-                made = _numbers(part, shapes.OFFSET, pa.int64())
+                made = _numbers(_cells(parts, shapes.OFFSET), pa.int64())
             case "timestamp":
-                made = _timestamps(part)
+                made = _timestamps(_cells(parts, shapes.TIMESTAMP))
             case "timestampType":
-                made = pa.repeat(pa.scalar(part.kind, pa.int32()), count)
+                made = _kinds(parts)
             case _:
-                made = pa.array(_headers(part), self._schema.field(name).type)
+                found = [one for part in parts for one in _headers(part)]
+                made = pa.array(found, self._schema.field(name).type)
         return made
 
 
-def _bytes_array(part: _Part, column: int) -> pa.Array:
+def _bytes_array(parts: Sequence[_Part], column: int) -> pa.Array:
+    rows = sum(part.end - part.first for part in parts)
+    if rows < FEW_ROWS * len(parts):
+        found = [one for part in parts for one in _values(part, column)]
+        return pa.array(found, pa.binary())
+    arrays = [_gathered(part, column) for part in parts]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _gathered(part: _Part, column: int) -> pa.Array:
     out, ends, present, nulls = CHOSEN.kernels.gather(part.table, column, part.first, part.end)
     buffers = [pa.py_buffer(present) if nulls else None, pa.py_buffer(ends), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.binary(), part.end - part.first, buffers, nulls)
 
 
-def _numbers(part: _Part, column: int, kind: Any) -> pa.Array:
-    cells = part.table.column(column, part.first, part.end)
+def _values(part: _Part, column: int) -> list[bytes | None]:
+    table, first, end = part.table, part.first, part.end
+    data = table.data
+    return [
+        data[at : at + size] if size >= 0 else None
+        for at, size in zip(
+            table.column(column, first, end), table.column(column + 1, first, end), strict=True
+        )
+    ]
+
+
+def _cells(parts: Sequence[_Part], column: int) -> array[int]:
+    out = array("q")
+    for part in parts:
+        out.extend(part.table.column(column, part.first, part.end))
+    return out
+
+
+def _numbers(cells: array[int], kind: Any) -> pa.Array:
     return pa.Array.from_buffers(kind, len(cells), [None, pa.py_buffer(cells)])
 
 
-def _timestamps(part: _Part) -> pa.Array:
+def _timestamps(times: array[int]) -> pa.Array:
     try:
-        return _numbers(part, shapes.TIMESTAMP, MILLISECONDS).cast(MICROSECONDS)
+        return _numbers(times, MILLISECONDS).cast(MICROSECONDS)
     except pa.ArrowInvalid:  # some time is 292,000 years away: Spark has no value for it
-        times = part.table.column(shapes.TIMESTAMP, part.first, part.end)
         known = [t if -_MOST_MS <= t <= _MOST_MS else None for t in times]
         return pa.array(known, MILLISECONDS).cast(MICROSECONDS)
+
+
+def _kinds(parts: Sequence[_Part]) -> pa.Array:
+    out = array("i")
+    for kind, some in groupby(parts, key=lambda part: part.kind):
+        out.extend(array("i", [kind]) * sum(part.end - part.first for part in some))
+    return _numbers(out, pa.int32())
 
 
 def _headers(part: _Part) -> list[Sequence[tuple[str, bytes | None]] | None]:

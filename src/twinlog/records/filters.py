@@ -13,17 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-    StringStartsWith,
-)
+from pyspark.sql import datasource
 
 from twinlog.model import TopicPartition
 from twinlog.records.gaps import OffsetRange
@@ -62,7 +52,7 @@ class Bounds:
         return OffsetRange(tp=wanted.tp, first=max(wanted.first, first), end=end)
 
 
-def bounds_of(filters: Iterable[Filter]) -> Bounds:
+def bounds_of(filters: Iterable[datasource.Filter]) -> Bounds:
     """What all of them together say."""
     bounds = Bounds()
     for one in filters:
@@ -87,7 +77,7 @@ def _narrowed(bounds: Bounds, one: Any) -> Bounds:
 
 
 def _by_topic(bounds: Bounds, one: Any) -> Bounds:
-    if isinstance(one, StringStartsWith):
+    if isinstance(one, datasource.StringStartsWith):
         return replace(bounds, prefixes=(*bounds.prefixes, one.value))
     found = _values(one, str)
     if found is None:
@@ -123,9 +113,15 @@ def _by_offset(bounds: Bounds, one: Any) -> Bounds:
 
 
 def _by_time(bounds: Bounds, one: Any) -> Bounds:
-    if isinstance(one, In):
+    if isinstance(one, datasource.In):
         times = list(one.value)
-    elif isinstance(one, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
+    elif isinstance(
+        one,
+        datasource.EqualTo
+        | datasource.EqualNullSafe
+        | datasource.GreaterThan
+        | datasource.GreaterThanOrEqual,
+    ):
         times = [one.value]
     else:
         return bounds
@@ -140,9 +136,9 @@ def _by_time(bounds: Bounds, one: Any) -> Bounds:
 
 def _values(one: Any, kind: type) -> frozenset[Any] | None:
     """The values of = and IN; None for another filter, or for values of another type."""
-    if isinstance(one, EqualTo | EqualNullSafe):
+    if isinstance(one, datasource.EqualTo | datasource.EqualNullSafe):
         values = [one.value]
-    elif isinstance(one, In):
+    elif isinstance(one, datasource.In):
         values = list(one.value)
     else:
         return None
@@ -155,12 +151,12 @@ def _span(one: Any) -> tuple[int, int]:
     if type(value) is not int:
         return 0, _MOST
     match one:
-        case GreaterThan():
+        case datasource.GreaterThan():
             return value + 1, _MOST
-        case GreaterThanOrEqual():
+        case datasource.GreaterThanOrEqual():
             return value, _MOST
-        case LessThan():
+        case datasource.LessThan():
             return 0, value - 1
-        case LessThanOrEqual():
+        case datasource.LessThanOrEqual():
             return 0, value
     return 0, _MOST

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from twinlog.records.batch_reader import BatchReader
 from twinlog.records.columns import all_columns, ddl
 from twinlog.records.options import parse_options
+from twinlog.records.spark_api import HAS_FILTERS, HAS_LIMITS, HAS_STREAM_WRITERS, needs
 from twinlog.records.stream_reader import StreamReader
 from twinlog.records.tasks import columns_of
 from twinlog.records.write.options import parse_write_options
@@ -53,13 +54,17 @@ class TwinlogSource(DataSource):
         return BatchReader(parse_options(self.options, is_stream=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(parse_options(self.options, is_stream=True), columns_of(schema))
+        options = parse_options(self.options, is_stream=True)
+        is_limited = options.max_offsets is not None or options.max_bytes is not None
+        needs("a limit of micro-batches", "4.2", is_there=HAS_LIMITS or not is_limited)
+        return StreamReader(options, columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = parse_write_options(self.options, is_stream=False)
         return BatchWriter(options, prepared(options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        needs("df.writeStream", "4.1", is_there=HAS_STREAM_WRITERS)
         options = parse_write_options(self.options, is_stream=True)
         if self.is_copy:
             return StreamWriter(options, None)
@@ -72,5 +77,6 @@ def register(spark: SparkSession) -> None:
     It also lets Spark pass filters to sources that are written in Python
     (`spark.sql.python.filterPushdown.enabled`), which it does not by itself.
     """
-    spark.conf.set(FILTER_PUSHDOWN, "true")
+    if HAS_FILTERS:
+        spark.conf.set(FILTER_PUSHDOWN, "true")
     spark.dataSource.register(TwinlogSource)

@@ -26,13 +26,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -45,6 +38,13 @@ from twinlog.records.options import ReadOptions
 from twinlog.records.places import from_json, to_json
 from twinlog.records.planning import Offsets, find_partitions, latest, log_bounds, resolve
 from twinlog.records.ranges import limited, split
+from twinlog.records.spark_api import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from twinlog.records.tasks import RangePartition, present, read_partition
 from twinlog.wire.record_batch import read_headers
 
@@ -64,6 +64,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         """Where `AvailableNow` ends."""
         self._latest: Offsets = {}
+        self._reached: Offsets = {}
+        """Where the last micro-batch ended, for a PySpark before 4.2, which does not say."""
         self._committed: dict[str, Any] | None = None
         """What the group has, or what this query began with."""
 
@@ -72,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client = self._connected()
         tps = find_partitions(client, self._options)
         begin = to_json(resolve(client, self._options.starting, tps, self._options.isolation))
-        self._committed = begin
+        self._committed, self._reached = begin, from_json(begin)
         return begin
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -86,10 +88,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The query ends where the logs end now."""
         self._target = self._ends(self._connected())
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch; `start` where there is nothing new."""
-        client, begin = self._connected(), from_json(start)
-        self.commit(start)
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """The end of the next micro-batch; `start` where there is nothing new.
+
+        Before Spark 4.2 it is called without a start, and with AvailableNow once before there is a
+        micro-batch: what it answered last is then no sign that this is in the sink.
+        """
+        client = self._connected()
+        begin = self._reached if start is None else from_json(start)
+        if start is not None:
+            self.commit(start)
         self._latest = self._ends(client) if self._target is None else dict(self._target)
         wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=end) for tp, end in self._latest.items()
@@ -99,10 +109,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if behind:
             ends |= self._behind(client, behind)
         ready = [one for one in wanted if one.size]
-        if not isinstance(limit, ReadAllAvailable):
+        if limit is not None and not isinstance(limit, ReadAllAvailable):
             ends |= self._limited(client, ready)
         # a partition that is not there now keeps its place
-        return to_json({**begin, **ends})
+        self._reached = {**begin, **ends}
+        return to_json(self._reached)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return to_json(self._latest) or None
@@ -110,11 +121,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges between two offsets of the checkpoint, each a task."""
         begin = from_json(start)
-        ranges = [
+        wanted = [
             OffsetRange(tp=tp, first=begin.get(tp, 0), end=last)
             for tp, last in from_json(end).items()
-            if begin.get(tp, 0) < last
         ]
+        # before Spark 4.2 an end is found without the start that a checkpoint has
+        behind = [one for one in wanted if one.end < one.first]
+        if behind:
+            self._behind(self._connected(), behind)
+        ranges = [one for one in wanted if one.size]
         if not ranges:
             return []
         fails = self._options.fails_on_data_loss

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from pyspark import SparkConf, SparkContext, accumulators
-from pyspark.accumulators import AccumulatorTCPServer
 
 from twinlog.errors import EnvironmentMissing
 from twinlog.spark.authentication import security_settings
@@ -103,7 +102,10 @@ def hush_libraries() -> None:
     At the end of a JVM that still had a call to answer that would be a traceback. So it would be
     for every stranger who connects to the port on which PySpark waits for accumulators.
     """
-    AccumulatorTCPServer.handle_error = _note_stranger  # type: ignore[method-assign,assignment]
+    # before Spark 4.1 there is one kind of server, by another name
+    known = vars(accumulators)
+    server: Any = known.get("AccumulatorTCPServer") or known["AccumulatorServer"]
+    server.handle_error = _note_stranger
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.ERROR)
     logging.getLogger().addFilter(_is_not_of_py4j)

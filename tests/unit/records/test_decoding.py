@@ -31,6 +31,7 @@ from twinlog.model import TopicPartition
 from twinlog.records import decoding
 from twinlog.records.columns import SPARK_TYPES, all_columns, arrow_schema, check_columns
 from twinlog.records.decoding import ColumnDecoder
+from twinlog.records.spark_api import HAS_LIMITS
 from twinlog.wire.compression import compress
 from twinlog.wire.record_batch import (
     HEADER_BYTES,
@@ -106,13 +107,19 @@ def text(key: str) -> str:
     return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-@given(RECORDS, CODECS, COLUMNS)
+@given(RECORDS, CODECS, COLUMNS, st.integers(1, 12), st.sampled_from([0, 1 << 20]))
 def test_columns_are_those_of_the_records(
-    records: list[Record], codec: Codec, columns: list[str]
+    records: list[Record], codec: Codec, columns: list[str], size: int, few_rows: int
 ) -> None:
-    batch = encode_batch(records, codec=codec)
-    whole = decode_batch(memoryview(batch))
-    assert rows_of(batch, columns) == expected(whole, columns)
+    """However they are cut into batches: values are gathered by a kernel, or one by one."""
+    batches = [
+        bytes(encode_batch(records[at : at + size], codec=codec))
+        for at in range(0, len(records), size)
+    ]
+    whole = [one for batch in batches for one in decode_batch(memoryview(batch))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "FEW_ROWS", few_rows)
+        assert rows_of(b"".join(batches), columns) == expected(whole, columns)
 
 
 def test_every_kind_of_null_and_header_is_as_spark_has_it() -> None:
@@ -137,7 +144,9 @@ def test_arrow_types_are_those_that_spark_wants() -> None:
     kinds: list[DataType] = [binary, binary, StringType(), number, LongType(), TimestampType()]
     kinds += [number, ArrayType(header)]
     wanted = StructType([StructField(name, kind) for name, kind in zip(ALL, kinds, strict=True)])
-    assert to_arrow_schema(wanted, timezone="UTC").equals(arrow_schema(ALL))
+    # before Spark 4.2 it is UTC unless something else is asked for
+    zone: dict[str, Any] = {"timezone": "UTC"} if HAS_LIMITS else {}
+    assert to_arrow_schema(wanted, **zone).equals(arrow_schema(ALL))
     given = [(field.name, field.dataType.simpleString()) for field in wanted]
     assert check_columns(given) == ALL == tuple(SPARK_TYPES)
 
@@ -149,6 +158,9 @@ def test_times_that_the_broker_gave() -> None:
     assert {row["timestamp"] for row in rows} == {
         read_header(memoryview(batch)).max_timestamp * 1000
     }
+    own = encode_batch(SAMPLE, codec=Codec.NONE)
+    kinds = [row["timestampType"] for row in rows_of(bytes(own) + bytes(batch) + bytes(own))]
+    assert kinds == [0] * len(SAMPLE) + [1] * len(SAMPLE) + [0] * len(SAMPLE)
 
 
 def test_a_time_that_spark_has_no_value_for_is_null() -> None:

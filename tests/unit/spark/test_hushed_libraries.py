@@ -1,11 +1,13 @@
 """What py4j says of a JVM that ends is no line of ours."""
 
+import inspect
 import logging
 import socket
 import socketserver
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
@@ -38,9 +40,10 @@ def test_a_port_scan_of_pysparks_accumulators_is_no_traceback(
     said: bytes,
     hushed: bool,
 ) -> None:
-    server = accumulators._start_update_server("t" * 64, is_unix_domain_sock=False)
-    usual = socketserver.BaseServer.handle_error
-    monkeypatch.setattr(accumulators.AccumulatorTCPServer, "handle_error", usual)
+    start: Callable[..., Any] = accumulators._start_update_server
+    kind = inspect.signature(start).parameters.keys() & {"is_unix_domain_sock"}  # since 4.1
+    server = start("t" * 64, **dict.fromkeys(kind, False))
+    monkeypatch.setattr(type(server), "handle_error", socketserver.BaseServer.handle_error)
     if hushed:
         session.hush_libraries()
     try:

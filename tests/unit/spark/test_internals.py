@@ -13,7 +13,8 @@ SOURCES: Final = [
     *(ROOT / "src" / "twinlog" / "spark").rglob("*.py"),
     *(ROOT / "src" / "twinlog" / "records").rglob("*.py"),
 ]
-OWNERS: Final = {"SparkContext", "context", "self._context", "accumulators", "AccumulatorTCPServer"}
+OWNERS: Final = {"SparkContext", "context", "self._context", "accumulators", "server"}
+INNER: Final = r"PythonGatewayServer|Accumulator\w*Server|_PYSPARK_\w+"
 
 
 def internals() -> set[str]:
@@ -33,7 +34,7 @@ def internals() -> set[str]:
                 case ast.Import(names=names):
                     found |= {one.name for one in names if one.name == "pyspark.worker"}
                 case ast.Constant(value=str(text)):
-                    found |= set(re.findall(r"PythonGatewayServer|_PYSPARK_\w+", text))
+                    found |= set(re.findall(INNER, text))
     return found
 
 

@@ -47,7 +47,11 @@ def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
     schema = StructType([*df.select(names).schema.fields, StructField(PARTITION, IntegerType())])
     given = col(PARTITION) if PARTITION in df.columns else lit(None)
     rows = df.select(*names, given.cast("int").alias(PARTITION))
-    return rows.mapInArrow(_placing(names, count), schema).repartitionById(count, PARTITION)
+    placed_rows = rows.mapInArrow(_placing(names, count), schema)
+    if hasattr(placed_rows, "repartitionById"):  # since Spark 4.1
+        return placed_rows.repartitionById(count, PARTITION)
+    # by its hash: a task may have several partitions, or none
+    return placed_rows.repartition(count, PARTITION)
 
 
 def _placing(names: list[str], count: int) -> Any:

@@ -29,7 +29,8 @@ def write_rows(options: WriteOptions, begun: Begun, batches: Iterator[pa.RecordB
         turn = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
     if not query:
         raise EnvironmentMissing(
-            f"Spark does not tell its tasks which query they are of ({QUERY_ID}): Spark 4.3 does"
+            f"Spark does not tell its tasks which query they are of ({QUERY_ID}): "
+            "Spark 4.1 to 4.3 do"
         )
     with ClusterClient(options.cluster()) as client:
         joined = transactions(client, options, query, begun.identity)

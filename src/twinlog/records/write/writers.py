@@ -10,14 +10,11 @@ import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from twinlog.errors import ConfigError
+from twinlog.records.spark_api import DataSourceStreamArrowWriter
 from twinlog.records.write import transaction
 from twinlog.records.write.options import WriteOptions
 from twinlog.records.write.rows import check_schema

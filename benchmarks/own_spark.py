@@ -1,0 +1,61 @@
+"""The Spark whose own Kafka source is measured: an environment of its own, and the source's jars.
+
+Both are made once, in `build/bench-spark`. The version is the newest one whose jars Maven Central
+has with all that they need; it need not be the version that Twinlog runs on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.progress import Progress
+
+__all__ = ["OWN_SPARK", "OwnSpark", "own_spark"]
+
+OWN_SPARK: Final = "4.2.0"
+_FOLDER: Final = Path(__file__).resolve().parent.parent / "build" / f"bench-spark-{OWN_SPARK}"
+_SESSION: Final = f"""
+from pyspark.sql import SparkSession
+(
+    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    .config("spark.jars.packages", "org.apache.spark:spark-sql-kafka-0-10_2.13:{OWN_SPARK}")
+    .config("spark.jars.ivy", "{_FOLDER}/ivy").getOrCreate().stop()
+)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSpark:
+    """A Python with that PySpark, and the jars that it lacks."""
+
+    python: Path
+    jars: tuple[Path, ...]
+
+
+def own_spark(progress: Progress) -> OwnSpark:
+    """Find or make it. Raises CalledProcessError, with what pip or Ivy said on standard error."""
+    done = _FOLDER / "complete"
+    python = _FOLDER / "venv" / "bin" / "python"
+    if not done.exists():
+        progress.say(f"installing PySpark {OWN_SPARK} and the jars of its Kafka source")
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--clear", str(python.parents[1])], check=True
+        )
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+        subprocess.run([*pip, "--no-compile", f"pyspark=={OWN_SPARK}"], check=True)
+        _fetch(python)
+        done.touch()
+    there = {one.name for one in python.parents[1].glob("lib/python*/site-packages/pyspark/jars/*")}
+    # Ivy puts the organisation before each name
+    fetched = sorted((_FOLDER / "ivy" / "jars").glob("*.jar"))
+    lacking = [one for one in fetched if one.name.partition("_")[2] not in there]
+    return OwnSpark(python=python, jars=tuple(lacking))
+
+
+def _fetch(python: Path) -> None:
+    """As a user does: a session that wants the package, whose Ivy fetches what belongs to it."""
+    subprocess.run([str(python), "-c", _SESSION], check=True, stdout=sys.stderr)

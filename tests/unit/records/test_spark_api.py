@@ -1,0 +1,32 @@
+"""What an older PySpark has not is refused, with the version that has it."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from twinlog.errors import EnvironmentMissing
+from twinlog.records import source
+from twinlog.records.source import TwinlogSource
+
+LEAST = {"kafka.bootstrap.servers": "nobody.invalid:1", "subscribe": "orders"}
+SCHEMA = StructType([StructField("value", BinaryType())])
+
+
+@pytest.mark.parametrize("limit", ["maxOffsetsPerTrigger", "maxBytesPerTrigger"])
+def test_a_limit_that_spark_would_not_ask_for(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    limited = TwinlogSource({**LEAST, limit: "8"})
+    monkeypatch.setattr(source, "HAS_LIMITS", True)
+    assert isinstance(limited.streamReader(SCHEMA).partitions({}, {}), list)
+    monkeypatch.setattr(source, "HAS_LIMITS", False)
+    with pytest.raises(EnvironmentMissing, match=r"micro-batches needs Spark 4\.2 or newer"):
+        limited.streamReader(SCHEMA)
+    unlimited = TwinlogSource(LEAST)
+    assert isinstance(unlimited.streamReader(SCHEMA).partitions({}, {}), list)
+
+
+def test_streams_that_spark_cannot_write_with_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "HAS_STREAM_WRITERS", False)
+    written = TwinlogSource({"kafka.bootstrap.servers": "nobody.invalid:1", "topic": "orders"})
+    with pytest.raises(EnvironmentMissing, match=r"df\.writeStream needs Spark 4\.1 or newer"):
+        written.streamWriter(SCHEMA, overwrite=False)
