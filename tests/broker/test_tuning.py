@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ import pytest
 from tests.support import raw
 from tests.support.client import read_all
 from tests.support.rig import Rig
+from tests.support.topics import create_topic
 from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.config.flow.tuning import MEBIBYTE
 from twinlog.errors import TwinlogError
 from twinlog.lane.loop import HURRY_S
+from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 from twinlog.wire.record_batch import Codec, read_headers
 from twinlog.wire.records import encode_batch
@@ -152,3 +156,76 @@ def test_smallest_sizes_still_copy_everything(rig: Rig) -> None:
     )
     assert len(read_all(rig.target, rig.remote)) == 200
     rig.same()
+
+
+NOTES_REQUESTS = """
+import twinlog.lane.sides.target_side as target_side
+from twinlog.wire.requests.fetch import FetchSession
+asked, produced = FetchSession.request, target_side.produce_request
+def note(*numbers):
+    with open({path!r}, "a") as file:
+        print(*numbers, file=file)
+def request(self, *, max_bytes, **others):
+    wanted = max((one.max_bytes for one in self._wanted.values()), default=0)
+    note("fetch", max_bytes, wanted)
+    return asked(self, max_bytes=max_bytes, **others)
+def produce(version, batches, ids, timeout_ms):
+    parts = produced(version, batches, ids, timeout_ms)
+    note("produce", sum(map(len, batches.values())), timeout_ms)
+    return parts
+FetchSession.request, target_side.produce_request = request, produce
+"""
+"""The limits of each Fetch, and size and timeout of each Produce, in a file."""
+
+BATCH_BYTES = 22_000
+"""A little more than one of those below has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The largest of a copy."""
+
+    fetch_bytes: int
+    partition_bytes: int
+    produced_bytes: int
+    timeout_ms: int
+
+
+def requests_of(rig: Rig, note: Path, keys: dict[str, str]) -> Requests:
+    with rig.mirror(once=True, keys=keys, prelude=NOTES_REQUESTS.format(path=str(note))) as mirror:
+        (flow,) = mirror.wait()
+    assert [p.state for p in flow.partitions] == ["DONE"] * len(flow.partitions)
+    lines = [line.split() for line in note.read_text().splitlines()]
+    fetched = [(int(a), int(b)) for kind, a, b in lines if kind == "fetch"]
+    produced = [(int(a), int(b)) for kind, a, b in lines if kind == "produce"]
+    return Requests(
+        *(max(column) for column in (*zip(*fetched, strict=True), *zip(*produced, strict=True)))
+    )
+
+
+def test_limits_of_requests_are_those_of_their_keys(rig: Rig, tmp_path: Path) -> None:
+    create_topic(rig.source, rig.topic, 8)
+    records = [rig.record(n, size=2_000) for n in range(10)]
+    for partition in range(8):
+        batch = encode_batch(records, codec=Codec.NONE)
+        for _ in range(4):
+            tp = TopicPartition(rig.topic, partition)
+            raw.send(rig.source_client, tp, batch).expect_ok()
+    usual = requests_of(rig, tmp_path / "usual", {})
+    assert usual.fetch_bytes > 4 * MEBIBYTE
+    assert usual.partition_bytes > MEBIBYTE
+    assert usual.timeout_ms == 30_000
+    other = f"o{rig.alias}"
+    keys = {
+        "replication.policy.separator": f"-{other}-",
+        f"{rig.alias}.consumer.fetch.max.bytes": "90000",
+        f"{rig.alias}.consumer.max.partition.fetch.bytes": "50000",
+        "t.producer.max.request.size": "50000",
+        "t.producer.request.timeout.ms": "7000",
+    }
+    small = requests_of(rig, tmp_path / "small", keys)
+    assert small == replace(small, fetch_bytes=90_000, partition_bytes=50_000, timeout_ms=7_000)
+    assert BATCH_BYTES < small.produced_bytes < 50_000 + BATCH_BYTES < usual.produced_bytes
+    keys = {"replication.policy.separator": f"_{other}_", "t.producer.buffer.memory": "1"}
+    narrow = requests_of(rig, tmp_path / "narrow", keys)
+    assert narrow.fetch_bytes <= MEBIBYTE
