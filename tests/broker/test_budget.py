@@ -5,17 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import time
+import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.support.client import Outgoing, produce
+from tests.support.client import Outgoing, produce, read_all
 from tests.support.eventually import eventually
 from tests.support.mirror import Mirror
-from tests.support.quotas import quota
+from tests.support.quotas import quota, user_quota
 from tests.support.rig import Rig
+from tests.support.rights import Grant, SecuredPair
+from tests.support.settings import settings_of
 from tests.support.topics import create_topic, end_offsets, topic_names
+from twinlog.cluster.client import ClusterClient
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -173,4 +179,41 @@ def test_quota_of_request_time_slows_down_and_breaks_nothing(
     finally:
         for client in (flow.source_client, flow.target_client):
             quota(client, f"twinlog-{flow.flow}", dict.fromkeys(quotas))
+    assert "DISCONNECTED" not in caplog.text
+
+
+def test_quotas_of_the_user_on_both_sides_slow_down_and_break_nothing(
+    guarded_pair: SecuredPair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of bytes and of request time at once."""
+    caplog.set_level(logging.INFO, "twinlog.control")
+    pair, topic = guarded_pair, f"quotas-{uuid.uuid4()}"
+    everything = [
+        Grant(operation="ALL", kind="topic", name="*"),
+        Grant(operation="ALL", kind="group", name="*"),
+        Grant(operation="ALL", kind="cluster"),
+    ]
+    sides = [(pair.source, "consumer_byte_rate"), (pair.target, "producer_byte_rate")]
+    users = [pair.user(cluster, everything) for cluster, _ in sides]
+    create_topic(pair.source, topic, PARTITIONS)
+    values = [os.urandom(RECORD_BYTES) for _ in range(24 * MEGABYTE // RECORD_BYTES)]
+    produce(pair.source, topic, [Outgoing(value=value) for value in values], linger_ms=50)
+    source, target = f"q{topic[-6:]}", "B"
+    lines = [f"topics = {topic}", "emit.heartbeats.enabled = false"]
+    file = pair.config(
+        tmp_path / "mm2.properties", (users[0], users[1]), lines, aliases=(source, target)
+    )
+    with ExitStack() as ending:
+        for (cluster, key), user in zip(sides, users, strict=True):
+            client = ending.enter_context(ClusterClient(settings_of(cluster)))
+            quotas = {key: float(MEGABYTE), "request_percentage": 20.0}
+            user_quota(client, user, quotas)
+            ending.callback(user_quota, client, user, dict.fromkeys(quotas))
+        with Mirror(file, lanes=1) as mirror:
+            eventually(lambda: states(mirror) == ["THROTTLED"])
+            mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
+            assert {p.code for p in mirror.snapshots[0].partitions} == {""}
+            mirror.stop()
+    copied = read_all(pair.target, f"{source}.{topic}")
+    assert Counter(one.value for one in copied) == Counter(values)
     assert "DISCONNECTED" not in caplog.text

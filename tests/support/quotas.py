@@ -1,4 +1,4 @@
-"""Quotas that a broker keeps for one client id, in force when `quota` returns."""
+"""Quotas that a broker keeps for one client id or user, in force when this returns."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ from collections.abc import Mapping
 
 from tests.support.eventually import eventually
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics.quotas import CLIENT_ID, client_quotas, set_quotas
+from twinlog.cluster.topics.quotas import CLIENT_ID, Entity, client_quotas, set_quotas
+
+USER = "user"
 
 
 def quota(client: ClusterClient, client_id: str, values: Mapping[str, float | None]) -> None:
     """Set quotas by their keys, as `producer_byte_rate`; None lifts one."""
-    entity = ((CLIENT_ID, client_id),)
+    _set(client, ((CLIENT_ID, client_id),), values)
+
+
+def user_quota(client: ClusterClient, user: str, values: Mapping[str, float | None]) -> None:
+    """The same of a user, whatever its clients are called."""
+    _set(client, ((USER, user),), values)
+
+
+def _set(client: ClusterClient, entity: Entity, values: Mapping[str, float | None]) -> None:
     set_quotas(client, entity, values)
 
     def in_force() -> bool:
