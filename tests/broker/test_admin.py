@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.settings import HURRIED, settings_for
+from tests.support.topics import delete_records
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import produce_batch
 from twinlog.cluster.topics import admin
@@ -128,10 +129,12 @@ def test_cluster_tells_itself_and_our_rights(client: ClusterClient) -> None:
     assert info.operations is not None
 
 
-def test_offsets_of_start_end_and_time(client: ClusterClient, topic: str) -> None:
+def test_offsets_of_start_end_and_time(
+    source_cluster: LocalCluster, client: ClusterClient, topic: str
+) -> None:
     full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     write(client, full, count=10)
-    assert admin.delete_records(client, {full: 3}) == {full: 3}
+    delete_records(source_cluster, topic, before=3)
     earliest = admin.list_offsets(client, [full, empty], admin.EARLIEST)
     latest = admin.list_offsets(client, [full, empty], admin.LATEST)
     timed = admin.list_offsets(client, [full, empty], HOUR_AGO_MS + 4_500)

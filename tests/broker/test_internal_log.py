@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.settings import HURRIED, settings_for
+from tests.support.topics import delete_records
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import (
@@ -71,13 +72,15 @@ def test_what_was_appended_is_read_again(client: ClusterClient, fresh_topic: str
     assert list(read_to_end(client, fresh_topic, 1, 3)) == []
 
 
-def test_deleted_records_are_passed_over(client: ClusterClient, fresh_topic: str) -> None:
+def test_deleted_records_are_passed_over(
+    source_cluster: LocalCluster, client: ClusterClient, fresh_topic: str
+) -> None:
     admin.create_topic(client, fresh_topic, partitions=1, replication_factor=1)
     admin.wait_for_topic(client, fresh_topic)
     tp = TopicPartition(fresh_topic, 0)
     for n in range(4):
         append(client, tp, [row("k", str(n))])
-    admin.delete_records(client, {tp: 2})
+    delete_records(source_cluster, fresh_topic, before=2)
     assert [record.offset for record in read_to_end(client, fresh_topic, 0)] == [2, 3]
 
 

@@ -191,7 +191,7 @@ def test_group_is_reset_by_time_only_when_asked_and_idle(
     assert goes_on(copied.target, group, copied.remote) == [b"3", b"4", b"5"]
     late = [*command[:-1], str(FIRST_MS + 99 * HOUR_MS), "--dry-run"]
     (one,) = offsets(answer(capsys, *late))
-    assert (one["after"], one["fit"]) == (6, "the end: no record is so new")
+    assert (one["after"], one["fit"]) == (6, "the end: no record is at or after that time")
 
 
 def test_member_of_the_newer_protocol_is_named(

@@ -54,7 +54,7 @@ def quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def await_refusal(caplog: pytest.LogCaptureFixture, remote: str, code: str) -> None:
     """A round of the sync has seen the topic, and said why it does nothing."""
-    wanted = f"configs of {remote} are left as they are while it stands with {code}"
+    wanted = f"configs of {remote} are left as they are while it has stopped with {code}"
     eventually(lambda: any(wanted in one.getMessage() for one in caplog.records), what=wanted)
 
 

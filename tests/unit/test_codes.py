@@ -28,6 +28,8 @@ from twinlog.codes.process_codes import PROCESS_CODES
 from twinlog.codes.request_codes import REQUEST_CODES
 from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
 from twinlog.codes.warning_codes import WARNING_CODES
+from twinlog.config.keys.key_table import DEFINITIONS
+from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
 from twinlog.config.values.warnings import WarningCode
 from twinlog.errors import AdoptionRefused, ConfigError, PartitionError
 from twinlog.mirror.copy.partition import CopyState
@@ -173,6 +175,17 @@ def test_what_may_be_an_only_copy_says_which_side_is_at_risk() -> None:
     saved = {code for code, row in CONDITIONS.items() if "`twinlog export` first" in row.advice}
     saved |= with_trait(Trait.REPAIRABLE) | {"SOURCE_RECREATED", "TARGET_TRUNCATED"}
     assert {code for code in saved if CONDITIONS[code].at_risk is AtRisk.NONE} == set()
+
+
+def test_advice_names_keys_that_exist() -> None:
+    known = {*DEFINITIONS, *OWN_PROCESS_NAMES}
+    said = {
+        (code, key)
+        for code, row in CONDITIONS.items()
+        for key in re.findall(r"twinlog(?:\.[a-z]+)+", f"{row.meaning} {row.advice}")
+    }
+    assert len(said) > 10
+    assert {(code, key) for code, key in said if key not in known} == set()
 
 
 def test_requests_have_a_status_and_nothing_else_has() -> None:

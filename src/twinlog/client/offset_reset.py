@@ -80,7 +80,7 @@ class Fit(StrEnum):
     AS_ASKED = ""
     AT_START = "the log begins there"
     AT_END = "the log ends there"
-    NONE_SO_NEW = "the end: no record is so new"
+    NONE_SO_NEW = "the end: no record is at or after that time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,7 +227,8 @@ class TopicRepair:
         end = ends.end_offset
         if latest.offset < end:
             raise FlowError(
-                f"{tp}: its last records are not on enough replicas, and may go: look again later",
+                f"{tp}: its last records are not on enough replicas, and may be lost: retry when "
+                "they are replicated",
                 code="REPAIR_REFUSED",
             )
 
@@ -242,7 +243,7 @@ class TopicRepair:
         at = find_break(read, low=low, high=end, k=stretch.k, producers=producers)
         if at is None:
             raise FlowError(
-                f"{tp}: all that lies there is ours: the mirror tries it again soon",
+                f"{tp}: no record of somebody else is there: the mirror retries by itself",
                 code="REPAIR_REFUSED",
             )
         return walk(read, at.offset, end, k=stretch.k, producers=producers)

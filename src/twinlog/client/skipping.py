@@ -146,8 +146,8 @@ class RecordSkip:
                 return one
         if status.unusual_partitions > len(status.unusual):
             raise self._refused(
-                f"{status.unusual_partitions} partitions are not simply copied, and {tp} is none "
-                f"of the {len(status.unusual)} whose reason is reported: mend others first"
+                f"{status.unusual_partitions} partitions have problems, and {tp} is none "
+                f"of the {len(status.unusual)} whose reason is reported: fix those first"
             )
         raise self._refused(f"{tp} is not stopped")
 

@@ -12,7 +12,7 @@ LOG_CODES: Final = (
         meaning="the source deleted records before they were copied",
         advice=(
             "neither side has them: nothing can be exported; raise its retention; "
-            "`twinlog.source.at_risk=accept` resumes behind them"
+            "`twinlog.source.loss=accept` resumes behind them"
         ),
         retry=Retry.LATER,
         fault=Fault.SOURCE,
@@ -87,7 +87,7 @@ LOG_CODES: Final = (
             "the partition's leader; mend it, or let another replica lead. If neither helps, and "
             "the message says so, save what is readable behind it (`twinlog export --side source "
             "--from OFFSET`), then delete the records up to behind it (`kafka-delete-records.sh`) "
-            "with `twinlog.source.at_risk=accept`"
+            "with `twinlog.source.loss=accept`"
         ),
         retry=Retry.LATER,
         fault=Fault.SOURCE,

@@ -91,7 +91,7 @@ FLOW_STATES: Final = {
         "its end"
     ),
     FlowState.DEGRADED: (
-        "a cluster cannot be reached and is tried again for ever, more would be lost without the "
+        "a cluster cannot be reached and is retried indefinitely, more would be lost without the "
         "source than `twinlog.rpo.seconds` allows, or its retention takes records before they are "
         "copied; the reason says which"
     ),
@@ -131,7 +131,7 @@ PARTITION_STATES: Final = {
     PartitionState.RETRYING: "it had a passing trouble and is tried again",
     PartitionState.FAILED: "it has stopped with a code, and is tried again within 30 s",
     PartitionState.TAKEN_OVER: (
-        "identity policy: others write to the topic now, the copy has ended (see below)"
+        "identity policy: others write to the topic now, and the copy has ended"
     ),
     PartitionState.RELEASED: "its topic is no longer selected, or was released",
     PartitionState.SOURCE_DELETED: (

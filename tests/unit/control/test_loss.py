@@ -371,7 +371,7 @@ BINDING = Binding()
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
-        (lambda _: None, "2 lanes, the lines and the brokers carry no more"),
+        (lambda _: None, "2 lanes, and the network or the brokers are at their limit"),
         (
             throttled,
             "a quota of the source's brokers (for 0.5 s they read no request) and the target's "
@@ -439,7 +439,7 @@ def test_a_copy_that_is_too_slow_for_the_retention_is_told_of_in_time(
     flow.copied(10_000, end=10_000)
     with caplog.at_level(logging.WARNING):
         assert flow.pass_time(12).state is FlowState.RUNNING
-    assert "no more near its deletion" in caplog.messages[-1]
+    assert "no longer at risk of retention" in caplog.messages[-1]
 
 
 def test_a_copy_that_stands_is_told_of_when_a_quarter_of_the_retention_is_left() -> None:

@@ -98,7 +98,7 @@ def steer(  # noqa: PLR0913 (what the command was given)
         for change in changes:
             write_line(_said(change, dry_run=dry_run))
         if not dry_run and any(change.is_needed for change in changes):
-            write_line("whoever runs the flow follows within 2 s: `twinlog status` shows it")
+            write_line("its leader applies it within 2 s: `twinlog status` shows it")
     return 0
 
 

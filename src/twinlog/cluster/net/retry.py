@@ -1,4 +1,4 @@
-"""Trying again: full jitter, a deadline, and the only sleep in Twinlog."""
+"""Retries of a call: full jitter and a deadline. Which errors are retried: `errors.Fate`."""
 
 from __future__ import annotations
 

@@ -40,10 +40,6 @@ class LoginModule:
     name: str
     options: Mapping[str, str]
 
-    @property
-    def short_name(self) -> str:
-        return self.name.rpartition(".")[2]
-
     def __repr__(self) -> str:
         return f"LoginModule({self.name}, options={sorted(self.options)})"
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
-    DeleteRecordsRequest,
     DeleteTopicsRequest,
 )
 
 from twinlog.cluster.client import MISSING_GRACE_S, ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
-from twinlog.cluster.logs.per_leader import Led, ask_leaders, by_topic
 from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.net.protocol import Message
 from twinlog.errors import ClusterError, TwinlogError
@@ -221,41 +219,3 @@ def delete_topic(client: ClusterClient, name: str) -> None:
             )
 
     client.to_controller(request, check, maximum=BY_NAME)
-
-
-def delete_records(
-    client: ClusterClient, before: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int | TwinlogError]:
-    """Delete what lies before these offsets (-1: all); the new log start of each partition."""
-    topic_of = DeleteRecordsRequest.DeleteRecordsTopic
-    partition_of = topic_of.DeleteRecordsPartition
-
-    def ask(node: int, leds: Sequence[Led]) -> dict[TopicPartition, int | TwinlogError]:
-        request = DeleteRecordsRequest(
-            topics=[
-                topic_of(
-                    name=name,
-                    partitions=[
-                        partition_of(partition_index=led.tp.partition, offset=before[led.tp])
-                        for led in inside
-                    ],
-                )
-                for name, inside in by_topic(leds).items()
-            ],
-            timeout_ms=CONTROLLER_WAIT_MS,
-        )
-        out: dict[TopicPartition, int | TwinlogError] = {}
-        for topic in client.attempt(node, request).topics:
-            for found in topic.partitions:
-                tp = TopicPartition(str(topic.name), int(found.partition_index))
-                out[tp] = int(found.low_watermark)
-                if found.error_code:
-                    out[tp] = error_for(
-                        found.error_code,
-                        cluster=client.alias,
-                        doing=f"deleting records of {tp}",
-                        acl=f"DELETE on topic {tp.topic}",
-                    )
-        return out
-
-    return ask_leaders(client, before, ask, doing="deleting records of")

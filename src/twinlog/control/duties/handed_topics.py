@@ -113,8 +113,8 @@ class TopicRounds:
         self._waiting, self._with_others = found.waiting, found.with_others
         for remote, code in found.left_alone.items():
             self._flow.tell_once(
-                f"{self._flow.name}: {self._what} of {remote} are left as they are while it stands "
-                f"with {code}: it may not be this flow's to change"
+                f"{self._flow.name}: {self._what} of {remote} are left as they are while it has "
+                f"stopped with {code}: it may not be this flow's to change"
             )
         return [one for one in found.ours if is_whole or one not in self._done], is_whole
 

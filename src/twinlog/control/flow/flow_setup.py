@@ -8,7 +8,7 @@ Steps, each safe to repeat and to die after:
    log wins;
 3. the flow's producer id comes from its last generation, or is a fresh one: it stands in the claim,
    so it is recorded before its first use;
-4. the target's capabilities (`probe`) and its producer expiry;
+4. the target's capabilities (`survey.capabilities`) and its producer expiry;
 5. topics are discovered and created; with `--once` the end offsets of this moment are the goal.
 """
 

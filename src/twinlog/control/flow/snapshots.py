@@ -230,6 +230,7 @@ def _waiting(part: PartitionSnapshot, trouble: Trouble) -> PartitionSnapshot:
 def _flow_state(
     flow: FlowRun, parts: tuple[PartitionSnapshot, ...], *, is_held_up: bool, throttled: bool
 ) -> FlowState:
+    """The first of these that holds."""
     if flow.is_stopping and not is_held_up:
         return FlowState.STOPPED if flow.is_finished else FlowState.STOPPING
     if flow.intents.pause is not None:
@@ -238,7 +239,6 @@ def _flow_state(
         return FlowState.DEGRADED
     if flow.current is None and flow.has_work:
         return FlowState.STARTING
-    failed = any(part.state is PartitionState.FAILED for part in parts)
-    if throttled:
-        return FlowState.THROTTLED
-    return FlowState.PARTLY_FAILED if failed else FlowState.RUNNING
+    if any(part.state is PartitionState.FAILED for part in parts):
+        return FlowState.PARTLY_FAILED
+    return FlowState.THROTTLED if throttled else FlowState.RUNNING

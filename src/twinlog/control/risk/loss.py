@@ -128,5 +128,5 @@ def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
         (bool(throttle), throttle),
         (is_alone, "this partition alone is behind, and one lane copies it"),
     )
-    rest = f"{plural(len(lanes), 'lane')}, the lines and the brokers carry no more"
+    rest = f"{plural(len(lanes), 'lane')}, and the network or the brokers are at their limit"
     return next((text for holds, text in causes if holds), rest)

@@ -198,7 +198,7 @@ class SourceWatch:
             self.run.errors[retention.CODE] += 1
             self.log.warning("%s", near[topic])
         for topic in self._near - near.keys():
-            self.log.warning("%s: what is not copied yet is no more near its deletion", topic)
+            self.log.warning("%s: what is not copied yet is no longer at risk of retention", topic)
         self._near = set(near)
 
 

@@ -83,7 +83,7 @@ def refusal(
     if error in SEQUENCE_ERRORS:
         return PartitionError(
             f"{what}: the target refused sequence of ordinal {batch.ordinal}: another writer was "
-            f"there first, or an answer was lost{said}; looking again",
+            f"there first, or an answer was lost{said}; the log is read again",
             code="SEQUENCE_REFUSED",
             fate=Fate.RETRIABLE,
         )
@@ -111,14 +111,14 @@ def refusal(
 
 def unseen(target: TopicPartition) -> PartitionError:
     """What stands on the target now is not known: it is looked at."""
-    text = f"{target}: old records come next, and late requests may have brought some"
-    return PartitionError(f"{text}; looking", code="HELD_BACK", fate=Fate.RETRIABLE)
+    text = f"{target}: old records come next, and late requests of a lost lane may bring more"
+    return PartitionError(f"{text}; the log is read", code="HELD_BACK", fate=Fate.RETRIABLE)
 
 
 def other_writer(target: TopicPartition, batch: OutBatch) -> PartitionError:
     return PartitionError(
         f"{target} at ordinal {batch.ordinal}: the target had this batch already though "
-        "this lane did not send it: another lane of the flow writes too; looking again",
+        "this lane did not send it: another lane of the flow writes too; the log is read again",
         code="OTHER_WRITER",
         fate=Fate.RETRIABLE,
     )

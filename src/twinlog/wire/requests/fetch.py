@@ -35,7 +35,6 @@ _RESPONSE_HEAD = struct.Struct(">ihi")
 _ANSWER = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _EPOCH_END = struct.Struct(">iq")
-_CURRENT_LEADER = struct.Struct(">ii")
 
 
 class FetchPosition(NamedTuple):

@@ -96,7 +96,7 @@ def skip(  # noqa: PLR0913 (what the command was given)
         where = "would be written" if dry_run else f"is at offset {', '.join(map(str, places))}"
         write_line(f"in quarantine: it {where} of {name}")
     if change.before is None and not dry_run:
-        write_line("whoever runs the flow follows within 2 s: `twinlog status` shows it")
+        write_line("its leader applies it within 2 s: `twinlog status` shows it")
     return 0
 
 

@@ -10,8 +10,6 @@ from rich.table import Table
 from twinlog.cli.terminal.tables import row
 from twinlog.quantities import count
 
-NOT_SET = "not set"
-
 
 def group_table(places: Iterable[Mapping[str, Any]], width: int) -> Table:
     """A row for each group and topic."""
