@@ -11,6 +11,7 @@ from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import PartitionError
+from twinlog.lane.messages import Throttle
 from twinlog.model import TopicPartition
 from twinlog.survey.discovery import TopicProblem
 
@@ -81,6 +82,18 @@ def test_flow_shows_when_its_state_began_and_not_when_the_mirror_did(
         flow = shown(driver, since)
         assert (flow.state, flow.since_ms) == ("PARTLY_FAILED", failed_at)
         driver.pass_time(5)
+
+
+def test_partition_that_stopped_is_in_the_state_though_a_quota_binds(
+    driver: Driver, lane: LaneStub, since: FlowSince
+) -> None:
+    (of_driver,) = driver.run.lanes()
+    of_driver.throttle = Throttle(source_ms=900, target_ms=0)
+    lane.progress(HERE, ordinal=3)
+    of_driver.throttle = Throttle(source_ms=900, target_ms=0)
+    assert shown(driver, since).state == "THROTTLED"
+    lane.troubled(HERE, "DIVERGED")
+    assert shown(driver, since).state == "PARTLY_FAILED"
 
 
 def test_topic_that_cannot_be_mirrored_shows_since_when(
