@@ -308,7 +308,7 @@ class Look:
         upstream = next_upstream(runs, ours.ordinal, self.here.log_start)
         if ours.foreign is not None:
             stable = self._stable_end()  # before the look: what is below it is decided
-            self._check_taken_over(upstream, ours.foreign)
+            self._check_taken_over(upstream, ours.foreign, max(stable, self.here.high_watermark))
         checked = self._check_source(upstream)
         last = self._check_last(ours)
         if last is None and self.request.lost is not None:
@@ -325,25 +325,29 @@ class Look:
 
     def _stable_end(self) -> int:
         """Below it nothing of the source is open any more, for a copy of what is committed."""
-        high, tp = self.here.high_watermark, self.request.source
+        tp = self.request.source
         if not self.rules.read_committed:
-            return high
+            return self.here.high_watermark
         ends = self.logs.source.begins({tp: StartAt(StartKind.LATEST)}, read_committed=True)
-        return min(high, answer_of(ends, tp, self.logs.source))
+        return answer_of(ends, tp, self.logs.source)
 
-    def _check_taken_over(self, upstream: int, foreign: int) -> None:
-        """Others wrote behind our last record: the copy has ended, and the source as well?"""
+    def _check_taken_over(self, upstream: int, foreign: int, end: int) -> None:
+        """Others wrote behind our last record: the copy has ended, and the source as well?
+
+        `end`: of what is read. The marker of a transaction that is decided by now may lie behind
+        the end that the source had before.
+        """
         if holds_records(
             self.logs.read_source,
             low=max(upstream, self.here.log_start),
-            high=self.here.high_watermark,
+            high=end,
             read_committed=self.rules.read_committed,
             skips=self.request.skips,
         ):
             raise PartitionError(
                 f"{self.request.target}: others have written from offset {foreign} on, so "
                 "the copy had ended; "
-                f"upstream records [{upstream}, {self.here.high_watermark}) of "
+                f"upstream records [{upstream}, {end}) of "
                 f"{self.request.source} "
                 "came later and are not copied",
                 code="TAKEN_OVER",
