@@ -389,6 +389,21 @@ def test_a_copy_begins_where_the_group_stands_and_not_beyond_the_end(copy: Copy)
     assert copy.starts() == "START_BEYOND_END"
 
 
+@pytest.mark.parametrize(
+    ("group_at", "began_at", "lost"),
+    [(7, -1, (7, 10)), (7, 7, None), (12, -1, None), (-1, -1, None)],
+)
+def test_what_the_source_deleted_behind_the_group_s_place_is_told(
+    copy: Copy, group_at: int, began_at: int, lost: tuple[int, int] | None
+) -> None:
+    copy.runs, copy.mark = (), None
+    copy.source.delete_before(10)
+    copy.request = replace(copy.request, group_at=group_at, began_at=began_at)
+    found = copy.starts()
+    assert isinstance(found, StartPoint)
+    assert (found.upstream, found.lost) == (max(10, group_at), lost)
+
+
 @pytest.mark.parametrize("forgotten", [False, True], ids=["listed", "forgotten"])
 def test_lost_rows_of_one_branch_are_no_branch_that_never_began(*, forgotten: bool) -> None:
     first, second = Copy(Kind.KEYED), Copy(Kind.KEYED)

@@ -68,7 +68,7 @@ class Look:
         self.rules = rules
         self.logs = BothLogs(request, here, there, source, target)
         self.lost: tuple[int, int] | None = None
-        """What the source deleted before it was copied, where that is accepted."""
+        """What the source deleted before it was copied, where the copy resumes behind it."""
 
     def resume(self) -> StartPoint:
         """Where the copy resumes, or begins."""
@@ -162,7 +162,11 @@ class Look:
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
         upstream, request = self.here.log_start, self.request
-        upstream = max(upstream, begin_of(request, self.here.log_end))
+        begin = begin_of(request, self.here.log_end)
+        is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
+        if is_group and begin < upstream:
+            self.lost = begin, upstream  # the group would have passed over it, too: that is told
+        upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
             # our id wrote here already: for a source topic of this name that was deleted since, or
@@ -176,6 +180,7 @@ class Look:
             last_fetched_epoch=self._epoch(upstream),
             is_protected=False,
             last_timestamp=-1,
+            lost=self.lost,
         )
 
     def _sides(self) -> findings.Sides:
