@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.client import produce, produce_transaction
-from tests.support.eventually import eventually
+from tests.support.client import produce, produce_transaction, producer
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.left_by_mirror_maker import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.load import Load
 from tests.support.mirror import Mirror
@@ -312,6 +312,45 @@ def test_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
         eventually(lambda: end_offsets(left.target, left.remote)[0] > 100)
         assert left.adopt().code in {"OTHER_WRITER", "EXTRA_RECORDS"}
     assert left.values()[:30] == values(range(30))
+
+
+@pytest.mark.parametrize("policy", ["", IDENTITY], ids=["own", "identity"])
+def test_stranger_in_a_copy_of_ours_makes_nothing_begin_again(left: Left, policy: str) -> None:
+    """What is noted of MirrorMaker 2 is no place of ours: without the option we copied more since,
+    and the source has deleted what it had there.
+    """
+    left.policy = policy
+    left.write_file("twinlog.source.loss = accept")
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    assert left.adopt().code == ""
+    produce(left.source, left.topic, outgoing(range(30, 40)))
+    with Mirror(left.file, once=True) as mirror:
+        mirror.wait()
+    assert left.noted()[-1] == 29
+    produce(left.target, left.remote, outgoing([77]))
+    delete_records(left.source, left.topic, before=35)
+    left.adopt()
+    assert left.values() == values([*range(40), 77])
+
+
+def test_open_transaction_of_a_stranger_in_a_copy_of_ours_is_no_mirror_maker(left: Left) -> None:
+    left.policy = IDENTITY
+    left.write_file()
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(range(10)))
+    left.note(9)
+    assert left.adopt().code == ""
+    produce(left.target, left.remote, outgoing([77]))
+    stranger = producer(left.target, config={"transactional.id": left.topic})
+    stranger.init_transactions(PATIENCE_S)
+    stranger.begin_transaction()
+    stranger.produce(left.remote, b"v78", partition=0)
+    stranger.flush(PATIENCE_S)
+    assert left.adopt().state == "TAKEN_OVER"
+    stranger.abort_transaction(PATIENCE_S)
+    assert left.values() == values([*range(30), 77, 78]), "as the stranger wrote them"
 
 
 def test_lost_map_is_reported_with_the_option_too(left: Left) -> None:

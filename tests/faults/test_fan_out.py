@@ -92,6 +92,33 @@ def test_lane_killed_between_the_first_rows_of_its_branches(flow: Rig, tmp_path:
     check(flow, 1)
 
 
+READS_BEFORE_ROWS = """
+from twinlog.mirror.copy.fan_out import is_record
+pump, begun = map_writer.MapWriter.pump, []
+def late(self, now_ms):
+    copies = [copy for home in self._homes.values() for copy in home.waiting]
+    begun.append(any(is_record(copy.tail.runs[0]) for copy in copies))
+    if any(begun) or len(begun) > 200:
+        pump(self, now_ms)
+if not done.exists():
+    map_writer.MapWriter.pump = late
+"""
+"""The map takes no row before the first record is read, or a while has passed."""
+
+
+def test_lane_killed_between_the_first_rows_when_one_is_a_record_already(
+    flow: Rig, tmp_path: Path
+) -> None:
+    flow.create()
+    first = next(n for n in range(40) if partition_of(flow.record(n), TARGETS) == 0)
+    flow.put([first])
+    done = tmp_path / "done"
+    prelude = (DIES_BETWEEN_ROWS + READS_BEFORE_ROWS).format(done=str(done))
+    flow.copy_once(KEYED, prelude=prelude)
+    assert done.exists()
+    check(flow, 1)
+
+
 def test_leases_change_in_order_under_load(flow: Rig) -> None:
     """Every lease looks where the one before it ended; nothing is handed over."""
     create_topic(flow.source, flow.topic, partitions=2)

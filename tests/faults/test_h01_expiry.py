@@ -19,6 +19,10 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 LONG_WITHOUT_TROUBLE = "import twinlog.mirror.copy.partition as c; c.TROUBLE_MS = 0\n"
 NEVER_ONE_AT_A_TIME = LONG_WITHOUT_TROUBLE + "c.QUIET_MS = 10**15\n"
 """A lane that pipelines whatever the target may have forgotten: the simpler version."""
+PIPELINES_BESIDE_OTHERS = (
+    NEVER_ONE_AT_A_TIME + "c.PartitionCopy._window = lambda *_: c.PIPELINE\n"
+)
+"""The same in a topic that others may write to, where one request is on its way."""
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +120,7 @@ def test_gap_in_a_topic_that_others_write_to_is_told_again_at_a_restart(rig: Rig
     rig.prefixed = False
     rig.create()
     rig.put(range(10), age_ms=OLD)
-    with rig.mirror(prelude=NEVER_ONE_AT_A_TIME) as mirror:
+    with rig.mirror(prelude=PIPELINES_BESIDE_OTHERS) as mirror:
         rig.copied(10)
         mirror.eventually(lambda parts: parts[0].lag == 0)
         rig.forgotten()

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition as GroupAt
 
 from tests.support import raw
+from tests.support.groups import commit_all
 from tests.support.rewritten_source import expect_diverged, fill, put_others, rewrite
 from tests.support.rig import Rig, freeze, thaw
 from tests.support.topics import delete_records
@@ -49,6 +51,22 @@ def test_records_deleted_before_they_were_copied(
     assert flow.numbers() == [*range(10), *range(30, 50)]
     flow.offsets_are_exact()
     flow.copy_once()  # nothing of it is forgotten
+
+
+def test_records_deleted_behind_the_place_of_the_group_are_told(
+    flow: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MirrorMaker 1 was stopped there, for longer than the source keeps its records."""
+    group = f"g-{flow.topic}"
+    flow.prefixed = False
+    flow.put(range(10))
+    commit_all(flow.source, group, [GroupAt(flow.topic, 0, 5)])
+    delete_records(flow.source, flow.topic, before=8)
+    with flow.mirror(once=True, keys={f"{flow.flow}.twinlog.source.group.id": group}) as mirror:
+        (found,) = mirror.wait()
+    assert found.errors == {"SOURCE_TRUNCATED": 1}
+    assert f"{flow.topic}-0: the source deleted upstream offsets [5, 8)" in caplog.text
+    assert flow.numbers() == [8, 9]
 
 
 def test_records_deleted_after_they_were_copied_are_no_loss(flow: Rig) -> None:

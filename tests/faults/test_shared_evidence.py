@@ -263,3 +263,25 @@ def test_stopped_in_order_and_emptied_it_resumes_by_its_final_mark(rig: Rig) -> 
         rig.put(range(8, 10), age_ms=OLD)
         rig.copy_once()
     assert rig.numbers() == [8, 9]
+
+
+@pytest.mark.parametrize("begins_anew", [False, True], ids=["idle", "before our next"])
+def test_a_late_repeat_beside_a_running_copy_is_extra(rig: Rig, *, begins_anew: bool) -> None:
+    """It is of our own id: no flow that writes beside us."""
+    rig.prefixed = False
+    rig.create()
+    rig.put(range(8), age_ms=OLD)
+    with rig.mirror() as mirror:
+        rig.copied(8)
+        mirror.eventually(lambda parts: parts[0].state == "AT_END")
+        rig.forgotten()
+        late = raw.Writer(rig.target_client, rig.there, rig.claim().producer_id)
+        late.send([rig.record(n, age_ms=OLD) for n in range(2, 5)], 2).expect_ok()
+        if begins_anew:
+            rig.forgotten()
+            rig.put(range(8, 10))
+            rig.copied(13)
+        mirror.eventually(lambda parts: parts[0].code == "EXTRA_RECORDS")
+        mirror.stop()
+    code, message = rig.fail_once()
+    assert code == "EXTRA_RECORDS", message

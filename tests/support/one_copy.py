@@ -57,6 +57,7 @@ def a_copy(
         term=Term(1, 0),
         chunk=0,
         runs=[run],
+        producer_id=9,
         durable_ordinal=ordinal if durable else -1,
     )
     return PartitionCopy(

@@ -286,7 +286,8 @@ class Assignments:
     def _begin(self, copy: Copy) -> None:
         self._copies[copy.source] = copy
         self._unsettled.add(copy.source)
-        self.source.add(copy)
+        if not isinstance(copy, FanOut) or copy.begins():
+            self.source.add(copy)
         looked_at = self._starter.looked_at(copy.source)
         for part in copy.parts:
             self.target.add(part, looked_at)
@@ -303,6 +304,9 @@ class Assignments:
     def _on_durable(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)
         self.target.wake(copy)
+        whole = self._copies.get(copy.source)
+        if isinstance(whole, FanOut) and whole.begins():
+            self.source.add(whole)
 
     def _on_answered(self, copy: PartitionCopy) -> None:
         self._unsettled.add(copy.source)

@@ -148,7 +148,7 @@ def hand_over(copy: PartitionCopy) -> HandOver | None:
     `PartitionCopy.acked_epoch`.
     """
     handed = copy.tail.handed(copy.acked_ordinal)
-    if handed is None or copy.late_requests:
+    if handed is None or copy.late_requests or copy.company.unknown is not None:
         return None
     return HandOver(
         start=StartPoint(

@@ -38,7 +38,7 @@ class StartPoint:
     """Others wrote behind our last record: nothing may follow."""
     lost: tuple[int, int] | None = None
     """[first, next) of the upstream offsets that the source deleted before they were copied, and
-    that are passed over since that is accepted.
+    that are passed over since that is accepted, or a group would have passed over them.
     """
     has_company: bool = False
     """Another flow of ours writes to the target partition."""

@@ -6,11 +6,13 @@ from typing import Any, cast
 
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
 from tests.support.one_copy import NOW, K, a_copy, answer, batch, fetched, sent
+from twinlog.lane.reporting import hand_over
 from twinlog.lane.watches.foreign_records import ForeignRecordWatch, Writers
 from twinlog.mirror.copy.partition import PartitionCopy
 from twinlog.mirror.findings import Span
+from twinlog.mirror.map.offset_map import Mark
 from twinlog.mirror.plan import FOREVER
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import TopicId
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -58,16 +60,18 @@ def test_what_was_read_to_the_end_is_not_read_again() -> None:
 
 def test_what_nobody_can_read_yet_was_not_looked_at() -> None:
     """A stranger's records above the high watermark are seen once the replicas have them."""
-    watch, copy, tp = a_watch([]), doubting(), TopicPartition("orders", 0)
+    watch, copy = a_watch([]), doubting()
     copy.company.unknown = None
     log = LaggingLog(MemoryLog(), 0)
     log.append(bytes(encode_batch([Record(0, NOW, b"k", b"v")], codec=Codec.NONE)))
-    view = cast("Any", MemoryView({tp: log}, TopicId("a" * 32)))
+    view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
     log.behind = 1
-    found = watch._writers_of(view, tp, Span(0, FOREVER), log.end)
+    asked = watch._asked(copy)._replace(span=Span(0, FOREVER))
+    found = watch._writers_of(view, asked, log.end)
     assert found == Writers(end=0, stranger=None, others=False)
     log.behind = 0
-    found = watch._writers_of(view, tp, Span(found.end, FOREVER), log.end)
+    asked = asked._replace(span=Span(found.end, FOREVER))
+    found = watch._writers_of(view, asked, log.end)
     assert found == Writers(end=1, stranger=0, others=False)
 
 
@@ -84,3 +88,81 @@ def test_a_stranger_between_our_records_ends_the_stay_on_this_lane() -> None:
     watch._learn(watch._asked(copy), Writers(end=K + 40, stranger=K + 3, others=False))
     assert copy.trouble is not None
     assert copy.trouble.code == "TAKEN_OVER"
+
+
+# -- records of ours that come a second time
+
+
+def a_log(*batches: tuple[int, int, int]) -> MemoryLog:
+    """Each of so many records: (producer id, first sequence, count)."""
+    log = MemoryLog()
+    for producer_id, sequence, count in batches:
+        log.forget(NOW + 1)
+        records = [Record(n, NOW, b"k", b"v") for n in range(count)]
+        data = encode_batch(
+            records, codec=Codec.NONE, producer_id=producer_id, base_sequence=sequence
+        )
+        assert not log.append(bytes(data)).error
+    return log
+
+
+OURS, OTHER_FLOW = 9, 12
+
+
+def looked_at(copy: PartitionCopy, log: MemoryLog, span: Span) -> Writers:
+    """What a look finds in this log, of which the watch then learns."""
+    watch = a_watch([])
+    watch.known_producers = frozenset({OURS, OTHER_FLOW})
+    view = cast("Any", MemoryView({copy.target: log}, TopicId("a" * 32)))
+    asked = watch._asked(copy)
+    found = watch._writers_of(view, asked._replace(span=span), log.end)
+    watch._learn(asked, found)
+    return found
+
+
+def test_a_repeat_of_ours_between_our_records_is_no_other_flow() -> None:
+    copy = doubting()
+    found = looked_at(copy, a_log((OURS, 0, 1), (OURS, 0, 1), (OURS, 1, 1)), Span(1, 2))
+    assert found.repeat == Span(1, 2)
+    assert copy.trouble is not None
+    assert copy.trouble.code == "EXTRA_RECORDS"
+    assert not sent(copy)
+
+
+def test_a_repeat_of_ours_behind_an_idle_copy_is_extra() -> None:
+    copy = doubting()
+    copy.company.unknown = None
+    assert copy.is_idle
+    looked_at(copy, a_log((OURS, 0, 2), (OTHER_FLOW, 0, 3), (OURS, 0, 1)), Span(2, FOREVER))
+    assert copy.trouble is not None
+    assert copy.trouble.code == "EXTRA_RECORDS"
+
+
+def test_what_we_sent_since_we_asked_is_neither_a_repeat_nor_another_flow() -> None:
+    copy = doubting()
+    copy.company.unknown = None
+    found = looked_at(copy, a_log((OURS, 0, 2), (OURS, 2, 3)), Span(2, FOREVER))
+    assert (found.repeat, found.others) == (None, False)
+    assert copy.trouble is None
+    assert not copy.company.is_ours
+
+
+def test_nothing_hides_what_is_in_doubt() -> None:
+    """A mark behind it, or a lane that begins without a look, would."""
+    copy = doubting()
+    copy.tail.mark = Mark(1, K + 1)
+    copy.drain()
+    assert copy.mark(at_rest=True) == Mark(1, K + 1)
+    assert hand_over(copy) is None
+    copy.company.unknown = None
+    assert copy.mark(at_rest=True) == Mark(2, K + 7, is_final=True)
+    assert hand_over(copy) is not None
+
+
+def test_another_log_under_the_same_name_is_looked_at_from_its_beginning() -> None:
+    """The topic was made anew while the lane had it: offsets begin again."""
+    watch, before = a_watch([]), doubting()
+    before.company.unknown = None
+    watch._learn(watch._asked(before), Writers(end=K + 400, stranger=None, others=False))
+    assert watch._asked(before).span.first == K + 400
+    assert watch._asked(a_copy(alone=False)).span.first == K

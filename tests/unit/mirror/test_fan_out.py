@@ -31,7 +31,9 @@ def a_batch(base: int, count: int) -> bytes:
     return bytes(encode_batch(records, codec=Codec.NONE, base_offset=base))
 
 
-def a_fan(count: int = 3, *, starts: tuple[int, ...] = (), listed: bool = True) -> FanOut:
+def a_fan(
+    count: int = 3, *, starts: tuple[int, ...] = (), listed: bool = True, rows: bool = True
+) -> FanOut:
     branches = []
     for number, upstream in enumerate(starts or (0,) * count):
         run = read_to(0, upstream)
@@ -57,6 +59,7 @@ def a_fan(count: int = 3, *, starts: tuple[int, ...] = (), listed: bool = True) 
                 term=Term(1, 0),
                 chunk=0,
                 runs=[run],
+                dirty=not rows,
             ),
             end=(1 << 63) - 1,
             limit_bytes=1 << 20,
@@ -248,3 +251,17 @@ def test_batch_that_is_too_large_there_is_cut_and_each_part_announced() -> None:
     ends = {run.ordinal: run.upstream for run in branch.tail.runs if is_record(run)}
     of_ours = theirs(branch, 0, 90)
     assert ends == {at: of_ours[at] for at in ends}, "each end is where the map says"
+
+
+def test_nothing_is_read_before_all_branches_have_a_row() -> None:
+    """What is read would take the place of a first row, which says where the others begin."""
+    fan = a_fan(3, rows=False)
+    assert not fan.begins()
+    for branch in fan.parts:
+        assert not fan.begins()
+        row = branch.tail.next_row()
+        assert row is not None
+        branch.tail.on_durable(row[1])
+    assert fan.begins()
+    assert not fan.begins(), "it is read once"
+    assert a_fan(3).begins(), "they had rows before"

@@ -4,6 +4,7 @@ cell by cell, on logs in memory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
@@ -21,7 +22,7 @@ from twinlog.mirror.start.fan_start import find_fan_start
 from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import StartAt, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -388,6 +389,21 @@ def test_a_copy_begins_where_the_group_stands_and_not_beyond_the_end(copy: Copy)
     assert copy.starts() == "START_BEYOND_END"
 
 
+@pytest.mark.parametrize(
+    ("group_at", "began_at", "lost"),
+    [(7, -1, (7, 10)), (7, 7, None), (12, -1, None), (-1, -1, None)],
+)
+def test_what_the_source_deleted_behind_the_group_s_place_is_told(
+    copy: Copy, group_at: int, began_at: int, lost: tuple[int, int] | None
+) -> None:
+    copy.runs, copy.mark = (), None
+    copy.source.delete_before(10)
+    copy.request = replace(copy.request, group_at=group_at, began_at=began_at)
+    found = copy.starts()
+    assert isinstance(found, StartPoint)
+    assert (found.upstream, found.lost) == (max(10, group_at), lost)
+
+
 @pytest.mark.parametrize("forgotten", [False, True], ids=["listed", "forgotten"])
 def test_lost_rows_of_one_branch_are_no_branch_that_never_began(*, forgotten: bool) -> None:
     first, second = Copy(Kind.KEYED), Copy(Kind.KEYED)
@@ -498,6 +514,37 @@ def test_a_copy_that_was_taken_over_passes_no_open_transaction() -> None:
     copy.source.write([record(14)], producer_id=5)
     copy.source.finish(5, NOW, commit=True)
     assert copy.starts() == "TAKEN_OVER"
+
+
+class CommitsMeanwhile(MemoryView):
+    """A transaction of the source ends between two questions of a look."""
+
+    def begins(
+        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+    ) -> Mapping[TopicPartition, int]:
+        self._logs[HERE].finish(5, NOW, commit=True)
+        return super().begins(starts, read_committed=read_committed)
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_what_is_committed_while_a_taken_over_copy_is_looked_at_is_not_passed(
+    *, is_cleaned: bool
+) -> None:
+    copy = Copy(Kind.SHARED, made=10)
+    copy.rules = replace(copy.rules, read_committed=True)
+    copy.ours(0, 10)
+    copy.marked()
+    copy.theirs(5)
+    copy.source.write([record(number) for number in range(10, 13)], producer_id=5)
+    if is_cleaned:
+        copy.source.delete_before(10)
+    request = replace(copy.request, runs=copy.runs, mark=copy.mark)
+    here = CommitsMeanwhile({HERE: copy.source}, SOURCE_ID)
+    there = MemoryView({THERE: copy.target}, TARGET_ID)
+    (found,) = find_starts([request], here, there, copy.rules).values()
+    assert isinstance(found, TwinlogError)
+    assert found.code == "TAKEN_OVER"
+    assert "upstream records [10, 14)" in found.message
 
 
 def test_a_stranger_means_nothing_in_a_keyed_topic() -> None:

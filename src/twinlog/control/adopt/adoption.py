@@ -298,19 +298,19 @@ class Adopter:
         for plan in due:
             tp, lso = plan.target, stable[plan.target]
             what = ""
-            if noted.get(plan.source) != positions.noted.get(plan.source):
+            still_noted = noted.get(plan.source) == positions.noted.get(plan.source)
+            if not still_noted:
                 what = f"its position of {plan.source} still moves"
             elif after[tp] != ends[tp]:
-                if _is_ours(maps.get(plan.map_key)):
-                    strange[plan.source] = PartitionError(
-                        f"{tp}: somebody writes to it since Twinlog copied {plan.source} there",
-                        code="OTHER_WRITER",
-                    )
-                    continue
                 what = f"{tp} still grows"
             elif not isinstance(lso, TwinlogError) and lso.offset < ends[tp]:
                 what = f"a transaction is open in {tp}"
-            if what:
+            if what and still_noted and _is_ours(maps.get(plan.map_key)):
+                strange[plan.source] = PartitionError(
+                    f"{tp}: somebody writes to it since Twinlog copied {plan.source} there: {what}",
+                    code="OTHER_WRITER",
+                )
+            elif what:
                 raise AdoptionRefused(
                     f"MirrorMaker 2 is still writing: {what}; stop it first, then "
                     "adopt its positions",
@@ -344,7 +344,7 @@ class Adopter:
         upstream, jumped = noted + 1, False
         tail, with_timestamp = self._tail(plan.target, *bounds)
         if tail:
-            found = self._place(plan, noted, tail, with_timestamp=with_timestamp)
+            found = self._place(plan, noted, tail, with_timestamp=with_timestamp, is_again=is_again)
             if found is not None:
                 upstream, jumped = max(found.upstream, noted) + 1, found.jumped_back
         elif noted < 0:
@@ -377,9 +377,18 @@ class Adopter:
         return [], True
 
     def _place(
-        self, plan: PartitionPlan, noted: int, tail: Sequence[Record], *, with_timestamp: bool
+        self,
+        plan: PartitionPlan,
+        noted: int,
+        tail: Sequence[Record],
+        *,
+        with_timestamp: bool,
+        is_again: bool,
     ) -> Found | None:
-        """None: the source has nothing of it any more, and nothing that was not copied is lost."""
+        """None: the source has nothing of it any more, and nothing that was not copied is lost.
+
+        What is noted says nothing where we copied on since (`is_again`): there only records do.
+        """
         tp = plan.source
         (log_start,) = self._offsets(tp, EARLIEST)
         (end,) = self._offsets(tp, LATEST)
@@ -400,9 +409,10 @@ class Adopter:
                 return found
         if found := alignment.look(is_end=True, source_end=end):
             return found
-        if noted >= 0 and (log_start == noted + 1 or (self.accept_loss and log_start > noted)):
+        counts = noted >= 0 and not is_again
+        if counts and (log_start == noted + 1 or (self.accept_loss and log_start > noted)):
             return None
-        if noted >= 0 and log_start > noted + 1:
+        if counts and log_start > noted + 1:
             raise PartitionError(
                 f"{tp}: the source deleted [{noted + 1}, {log_start}) before MirrorMaker 2 noted "
                 "them as copied; to resume behind them set twinlog.source.loss=accept",

@@ -322,8 +322,7 @@ class Partition:
                 self._told_lost.add(one)
                 log.warning(
                     "%s: the source deleted upstream offsets [%d, %d) before they were copied: "
-                    "neither side has them; the copy resumes behind them, as twinlog.source.loss "
-                    "says [%s]",
+                    "neither side has them; the copy resumes behind them [%s]",
                     self.plan.source,
                     *one,
                     code,

@@ -6,6 +6,9 @@ one by one. A stranger's records end the copy. Whose they are stands in the head
 so the watch reads what lies behind our last record (of an idle copy), or before a batch of ours
 that landed further on than expected (`Company.unknown`), and that at once.
 
+A batch of our own id that repeats records is nobody else's: a late request has arrived after all,
+at a target that had forgotten us (`EXTRA_RECORDS`).
+
 It decides nothing else: what it sees ends the partition's stay on this lane with a retriable
 TAKEN_OVER, and the cold start that follows finds out what that means.
 
@@ -28,10 +31,11 @@ from twinlog.lane.sides.background import Background, Kind
 from twinlog.lane.sides.cluster_side import ClusterSide
 from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.mirror.copy.partition import CopyState, PartitionCopy
-from twinlog.mirror.findings import Span
+from twinlog.mirror.findings import LogFinding, Span
 from twinlog.mirror.plan import FOREVER
 from twinlog.mirror.start.our_end import Headers, is_foreign
-from twinlog.model import Isolation, TopicPartition
+from twinlog.model import Isolation, TopicPartition, sequence_of, sequences_ahead
+from twinlog.wire.record_batch import BatchHeader
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +55,8 @@ class Writers(NamedTuple):
     """Offset of the first record that no flow of ours wrote."""
     others: bool
     """Another flow of ours wrote there."""
+    repeat: Span | None = None
+    """Where records of our own copy lie a second time."""
 
 
 class _Asked(NamedTuple):
@@ -59,6 +65,16 @@ class _Asked(NamedTuple):
     copy: PartitionCopy
     span: Span
     acked: int
+    ordinal: int
+    """Of our first record that may lie in the span."""
+    producer_id: int
+    """Ours."""
+
+    def is_repeat(self, header: BatchHeader) -> bool:
+        """A batch of ours whose records were there before."""
+        if header.magic < 2 or header.is_control or header.producer_id != self.producer_id:
+            return False
+        return sequences_ahead(header.base_sequence, sequence_of(self.ordinal)) < 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,8 +92,6 @@ class ForeignRecordWatch:
     _next: float = 0.0
     _doubting: set[PartitionCopy] = field(default_factory=set)
     _is_looking: bool = False
-    _passed: dict[TopicPartition, int] = field(default_factory=dict)
-    """Target offsets up to which earlier looks came."""
 
     def doubt(self, copy: PartitionCopy) -> None:
         """It sends nothing more before it knows who wrote between its batches."""
@@ -101,11 +115,11 @@ class ForeignRecordWatch:
             self._begin([self._asked(copy) for copy in asked], ended, taken)
 
     def _asked(self, copy: PartitionCopy) -> _Asked:
-        span = copy.company.unknown
+        span, ordinal = copy.company.unknown, copy.company.ordinal
         if span is None:
-            begin = max(self._passed.get(copy.target, 0), copy.acked_downstream)
-            span = Span(begin, FOREVER)
-        return _Asked(copy, span, copy.acked_downstream)
+            begin = max(copy.company.passed, copy.acked_downstream)
+            span, ordinal = Span(begin, FOREVER), copy.acked_ordinal
+        return _Asked(copy, span, copy.acked_downstream, ordinal, copy.tail.producer_id)
 
     def _begin(
         self,
@@ -135,13 +149,16 @@ class ForeignRecordWatch:
             self._doubting.update(one.copy for one in asked if one.copy.company.unknown is not None)
             log.debug("a look for other writers failed error=%s", error)
 
-        spans = {one.copy.target: one.span for one in asked}
-        self.background.submit(Kind.WATCH, lambda: self._look(spans, ended), seen, failed)
+        by_target = {one.copy.target: one for one in asked}
+        self.background.submit(Kind.WATCH, lambda: self._look(by_target, ended), seen, failed)
 
     def _learn(self, one: _Asked, found: Writers) -> None:
         copy = one.copy
+        if found.repeat is not None:
+            copy.trouble = copy.trouble or _repeated(copy.target, found.repeat)
+            return
         seen = min(found.end, one.span.next)  # behind what was asked for a stranger may be
-        self._passed[copy.target] = max(seen, self._passed.get(copy.target, 0))
+        copy.company.passed = max(seen, copy.company.passed)
         copy.company.is_ours |= found.others
         if found.stranger is not None:
             is_still = copy.acked_downstream == one.acked
@@ -158,39 +175,40 @@ class ForeignRecordWatch:
             copy.company.reach = max(copy.company.reach, found.end)
 
     def _look(
-        self, spans: dict[TopicPartition, Span], ended: dict[TopicPartition, int]
+        self, asked: dict[TopicPartition, _Asked], ended: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Writers], set[TopicPartition]]:
         found: dict[TopicPartition, Writers] = {}
-        if spans:
+        if asked:
             with self.target.borrowed() as client:
-                found = self._writers(client, spans)
+                found = self._writers(client, asked)
         if not ended:
             return found, set()
         with self.source.borrowed() as client:
             return found, self._new_at_source(client, ended)
 
     def _writers(
-        self, client: ClusterClient, spans: dict[TopicPartition, Span]
+        self, client: ClusterClient, asked: dict[TopicPartition, _Asked]
     ) -> dict[TopicPartition, Writers]:
         found: dict[TopicPartition, Writers] = {}
         view = ClusterLogView(client)
-        for tp, end in admin.log_ends(client, spans, timeout_s=ASK_S).items():
+        for tp, end in admin.log_ends(client, asked, timeout_s=ASK_S).items():
             if isinstance(end, TwinlogError):
                 continue  # what is wrong with a partition shows when it is written to
-            found[tp] = self._writers_of(view, tp, spans[tp], end.end_offset)
+            found[tp] = self._writers_of(view, asked[tp], end.end_offset)
         return found
 
-    def _writers_of(
-        self, view: ClusterLogView, tp: TopicPartition, span: Span, end: int
-    ) -> Writers:
-        others = False
-        headers = Headers(view, tp, span.first, min(span.next, end))
+    def _writers_of(self, view: ClusterLogView, one: _Asked, end: int) -> Writers:
+        others, span = False, one.span
+        headers = Headers(view, one.copy.target, span.first, min(span.next, end))
         for header in headers:
             if header.base_offset >= span.next:
                 break
+            if one.is_repeat(header):
+                repeat = Span(header.base_offset, header.next_offset)
+                return Writers(end, None, others, repeat)
             if is_foreign(header, self.known_producers):
                 return Writers(end, max(header.base_offset, span.first), others)
-            others = True
+            others |= header.producer_id != one.producer_id
             if headers.reads > MOST_READS:
                 break
         if headers.reads:
@@ -212,6 +230,11 @@ class ForeignRecordWatch:
 def _is_watched(copy: PartitionCopy) -> bool:
     """A busy copy in company is watched, too: its answers say only that others write."""
     return copy.is_idle or (copy.company.is_ours and copy.state is CopyState.COPYING)
+
+
+def _repeated(target: TopicPartition, span: Span) -> PartitionError:
+    what = f"{target}: records of ours that are there before lie at offsets {span} once more"
+    return LogFinding(code="EXTRA_RECORDS", what=what, target=target, span=span).error()
 
 
 def _taken_over(what: str) -> PartitionError:

@@ -19,16 +19,23 @@ class Company:
     """A flow of ours writes there, so that K moves all the time."""
     unknown: Span | None = None
     """Target offsets between our records: before it is known who wrote them nothing is sent."""
+    ordinal: int = -1
+    """Of our first record behind the beginning of those."""
+    passed: int = 0
+    """Target offset up to which it was looked who wrote."""
     reach: int = -1
     """Target offset up to which others wrote behind our last record, when it was looked at."""
 
-    def wrote(self, first: int, following: int) -> None:
-        """Somebody did, before the batch that was just acknowledged."""
-        if not self.is_ours:
-            self.unknown = Span(first if self.unknown is None else self.unknown.first, following)
+    def wrote(self, first: int, following: int, ordinal: int) -> None:
+        """Somebody did, before the batch of this ordinal that was just acknowledged."""
+        if self.is_ours:
+            return
+        if self.unknown is None:
+            self.ordinal = ordinal
+        self.unknown = Span(first if self.unknown is None else self.unknown.first, following)
 
-    def mark_above(self, acked: int) -> int:
-        """How far a mark may reach whose last record of ours ends at `acked`, with nothing on its
-        way: a later start need not read what others wrote.
+    def mark_above(self, acked: int, *, moves: bool) -> int:
+        """How far a mark may reach whose last record of ours ends at `acked`. With nothing on its
+        way it `moves`: a later start need not read what others wrote.
         """
-        return self.reach if self.reach - acked >= MARK_AFTER else acked
+        return self.reach if moves and self.reach - acked >= MARK_AFTER else acked

@@ -199,6 +199,8 @@ class FanOut:
         self.source = source
         self.source_topic_id = source_topic_id
         self.parts = tuple(branches)
+        self._rowless = {branch for branch in branches if branch.tail.dirty}
+        self._is_read = False
         self.target = branches[0].target
         """For show: any of them."""
         self.end = end
@@ -221,6 +223,16 @@ class FanOut:
         for branch, share in zip(self.parts, gathered.placed(len(self.parts)), strict=True):
             branch.on_share(header, share, self.intake.position, now_ms)
         return self.queued_bytes - before
+
+    def begins(self) -> bool:
+        """True once: all branches have a row, so the source may be read.
+
+        What is read would take the place of the first row, which says where the branch begins. Who
+        died between two of those would leave nobody who can say it of the others.
+        """
+        self._rowless = {one for one in self._rowless if one.tail.durable_ordinal < 0}
+        self._is_read, before = not self._rowless, self._is_read
+        return self._is_read and not before
 
     def halt(self) -> None:
         """One branch is in trouble: the others send nothing more, so that all come to rest."""

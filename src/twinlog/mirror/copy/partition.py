@@ -442,7 +442,7 @@ class PartitionCopy:
         self.intake.moved(distance)
         self.tail.moved(Run(batch.ordinal, batch.upstream, begin + distance), distance)
         self._clean(batch, begin + distance, now_ms)
-        self.company.wrote(begin, begin + distance)
+        self.company.wrote(begin, begin + distance, batch.ordinal)
 
     def _trouble(self, error: PartitionError, now_ms: int) -> None:
         if self.trouble is None or rank(error) > rank(self.trouble):
@@ -492,8 +492,8 @@ class PartitionCopy:
 
     def mark(self, *, at_rest: bool = False) -> Mark:
         """How far the copy got, for the map; `at_rest`: it is drained, and sends no more."""
-        reached, is_quiet = self.acked_downstream, not (self.lost_answers or self.late_requests)
-        if self.is_idle and is_quiet:
-            reached = self.company.mark_above(reached)
-        is_final = at_rest and is_quiet and not self._in_flight
-        return Mark(self.acked_ordinal, reached, is_final)
+        if self.company.unknown is not None and self.tail.mark is not None:
+            return self.tail.mark  # what is not known may repeat ours: another would hide that
+        is_quiet = not (self.lost_answers or self.late_requests)
+        reached = self.company.mark_above(self.acked_downstream, moves=self.is_idle and is_quiet)
+        return Mark(self.acked_ordinal, reached, at_rest and is_quiet and not self._in_flight)

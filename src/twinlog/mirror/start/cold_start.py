@@ -74,9 +74,13 @@ class ReadAhead:
         return out
 
     def _known(self, tp: TopicPartition, offset: int) -> RawRecords | None:
-        """What was read, from the batch on that holds the offset, or follows it."""
+        """What was read, from the batch on that holds the offset, or follows it. That nothing lay
+        there is no answer to whoever asks later.
+        """
         found, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
-        if found is None or offset <= begin:
+        if found is None or not found.records:
+            return None
+        if offset <= begin:
             return found if offset == begin else None
         for header, at in read_headers(found.records):
             if header.next_offset > offset:

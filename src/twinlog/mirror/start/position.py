@@ -68,7 +68,7 @@ class Look:
         self.rules = rules
         self.logs = BothLogs(request, here, there, source, target)
         self.lost: tuple[int, int] | None = None
-        """What the source deleted before it was copied, where that is accepted."""
+        """What the source deleted before it was copied, where the copy resumes behind it."""
 
     def resume(self) -> StartPoint:
         """Where the copy resumes, or begins."""
@@ -162,7 +162,11 @@ class Look:
     def _first(self) -> StartPoint:
         check_is_new(self.logs, is_alone=self._is_alone, is_listed=self.producer is not None)
         upstream, request = self.here.log_start, self.request
-        upstream = max(upstream, begin_of(request, self.here.log_end))
+        begin = begin_of(request, self.here.log_end)
+        is_group = request.group_at >= 0 > max(request.siblings_at, request.began_at)
+        if is_group and begin < upstream:
+            self.lost = begin, upstream  # the group would have passed over it, too: that is told
+        upstream = max(upstream, begin)
         ordinal = 0
         if self.producer is not None:
             # our id wrote here already: for a source topic of this name that was deleted since, or
@@ -176,6 +180,7 @@ class Look:
             last_fetched_epoch=self._epoch(upstream),
             is_protected=False,
             last_timestamp=-1,
+            lost=self.lost,
         )
 
     def _sides(self) -> findings.Sides:
@@ -308,7 +313,7 @@ class Look:
         upstream = next_upstream(runs, ours.ordinal, self.here.log_start)
         if ours.foreign is not None:
             stable = self._stable_end()  # before the look: what is below it is decided
-            self._check_taken_over(upstream, ours.foreign)
+            self._check_taken_over(upstream, ours.foreign, max(stable, self.here.high_watermark))
         checked = self._check_source(upstream)
         last = self._check_last(ours)
         if last is None and self.request.lost is not None:
@@ -325,25 +330,29 @@ class Look:
 
     def _stable_end(self) -> int:
         """Below it nothing of the source is open any more, for a copy of what is committed."""
-        high, tp = self.here.high_watermark, self.request.source
+        tp = self.request.source
         if not self.rules.read_committed:
-            return high
+            return self.here.high_watermark
         ends = self.logs.source.begins({tp: StartAt(StartKind.LATEST)}, read_committed=True)
-        return min(high, answer_of(ends, tp, self.logs.source))
+        return answer_of(ends, tp, self.logs.source)
 
-    def _check_taken_over(self, upstream: int, foreign: int) -> None:
-        """Others wrote behind our last record: the copy has ended, and the source as well?"""
+    def _check_taken_over(self, upstream: int, foreign: int, end: int) -> None:
+        """Others wrote behind our last record: the copy has ended, and the source as well?
+
+        `end`: of what is read. The marker of a transaction that is decided by now may lie behind
+        the end that the source had before.
+        """
         if holds_records(
             self.logs.read_source,
             low=max(upstream, self.here.log_start),
-            high=self.here.high_watermark,
+            high=end,
             read_committed=self.rules.read_committed,
             skips=self.request.skips,
         ):
             raise PartitionError(
                 f"{self.request.target}: others have written from offset {foreign} on, so "
                 "the copy had ended; "
-                f"upstream records [{upstream}, {self.here.high_watermark}) of "
+                f"upstream records [{upstream}, {end}) of "
                 f"{self.request.source} "
                 "came later and are not copied",
                 code="TAKEN_OVER",
