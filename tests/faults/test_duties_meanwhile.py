@@ -11,12 +11,18 @@ from tests.support.mirror import Mirror
 from tests.support.rig import DAY_MS, Rig
 from tests.support.rounds import Rounds
 from tests.support.topics import (
+    add_partitions,
     alter_topic_configs,
     create_topic,
+    delete_topic,
+    partition_count,
     topic_configs,
 )
+from twinlog.cli.main import run
 from twinlog.control.duties import config_sync
 from twinlog.control.duties.config_sync import ConfigSync
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.loops.guard import LoopGuard
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -84,3 +90,68 @@ def test_others_write_to_a_partition_that_is_not_copied(
         rounds.pass_by("round", 3)
         mirror.stop()
     assert topic_configs(rig.target, rig.topic) == {RETENTION: "-1"}
+
+
+@pytest.mark.parametrize("how", ["created again", "taken over"])
+def test_a_run_that_looks_once_grows_no_topic_that_is_not_its_copy(rig: Rig, how: str) -> None:
+    rig.prefixed = how != "taken over"
+    rig.create()
+    rig.put(range(20))
+    rig.copy_once()
+    if how == "taken over":
+        produce(rig.target, rig.topic, app(rig=rig))
+        add_partitions(rig.source, rig.topic, 3)
+    else:
+        delete_topic(rig.source, rig.topic)
+        create_topic(rig.source, rig.topic, 3)
+    with rig.mirror(once=True) as mirror:
+        (flow,) = mirror.wait()
+    assert partition_count(rig.target, rig.remote) == 1
+    wanted = "TARGET_TOPIC_TOO_SMALL" if how == "taken over" else "SOURCE_RECREATED"
+    assert wanted in {p.code for p in flow.partitions}
+
+
+def test_a_run_that_looks_once_grows_its_copy(rig: Rig) -> None:
+    rig.create()
+    rig.put(range(20))
+    rig.copy_once()
+    add_partitions(rig.source, rig.topic, 3)
+    produce(rig.source, rig.topic, [Outgoing(value=b"%d" % n, partition=2) for n in range(5)])
+    with rig.mirror(once=True) as mirror:
+        (flow,) = mirror.wait()
+    assert {(p.state, p.code) for p in flow.partitions} == {("DONE", "")}
+    assert partition_count(rig.target, rig.remote) == 3
+    assert len(read_all(rig.target, rig.remote)) == 25
+
+
+@pytest.mark.parametrize("how", ["released", "made anew"])
+def test_a_topic_changes_hands_between_the_look_and_its_growth(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    rig.create()
+    rig.put(range(20))
+    ask = LoopGuard.why_not_grown
+
+    def changed_then_asked(self: LoopGuard, *arguments: Any) -> Any:
+        if not changed:
+            if how == "released":
+                file = str(rig.config(SYNC))
+                assert run(["topic", "release", file, "--topics", rig.topic]) == 0
+            else:
+                delete_topic(rig.target, rig.remote)
+                create_topic(rig.target, rig.remote)
+                produce(rig.target, rig.remote, app(rig=rig))
+            changed.append(how)
+        return ask(self, *arguments)
+
+    changed = list[str]()
+    monkeypatch.setattr(LoopGuard, "why_not_grown", changed_then_asked)
+    looks = Rounds(monkeypatch, FlowSetup, "discover", lambda _: "look")
+    with rig.mirror(keys=SYNC) as mirror:
+        rig.copied(20)
+        mirror.eventually(lambda parts: [p.state for p in parts] == ["AT_END"])
+        add_partitions(rig.source, rig.topic, 3)
+        eventually(lambda: changed)
+        looks.pass_by("look", 1)
+        mirror.stop()
+    assert partition_count(rig.target, rig.remote) == 1

@@ -12,7 +12,7 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
-from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
@@ -22,10 +22,11 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import producers_of
 from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.map_reader import read_maps
 from twinlog.wire.record_batch import read_headers
 
-__all__ = ["foreign_topics"]
+__all__ = ["foreign_topics", "why_not_ours"]
 
 ONE_BATCH: Final = 1
 """Bytes to ask for: a broker answers with a whole batch."""
@@ -72,6 +73,36 @@ def foreign_topics(
         if there.topics[tp.topic].topic_id not in mapped:
             out.setdefault(unknown[tp.topic], error)
     return out
+
+
+def why_not_ours(
+    flow: FlowConfig, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
+) -> str:
+    """Why a topic may not be changed as this copy, where no lane has looked yet: by the offset map
+    and the log's last batches; empty where it is, or holds nothing.
+    """
+    tps = [TopicPartition(one.target, part.partition) for part in remote.partitions]
+    unread: dict[TopicPartition, TwinlogError] = {}
+    spans = _spans(target, tps, unread)
+    if unread:
+        return "some of it cannot be read"
+    if not spans:
+        return ""
+    maps = read_maps(target, flow.flow.source)
+    maps.require_all()
+    ids = one.source_id, one.target_id
+    known = [found for key, found in maps.items() if key[:2] == ids and found.runs]
+    if not known:
+        return "what it holds is not the copy of this source topic"
+    if flow.policy.kind is PolicyKind.IDENTITY and any(
+        found.runs[-1].downstream != found.runs[-1].ordinal for found in known
+    ):
+        return "others write to it, too"
+    ours = frozenset(id_ for found in known for id_ in found.producers)
+    ends = {tp: Span(span.next - 1, span.next) for tp, span in spans.items()}
+    if _written_by_others(target, ends, ours, unread):
+        return "others wrote to it last"
+    return "some of it cannot be read" if unread else ""
 
 
 def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:
