@@ -155,3 +155,32 @@ def test_a_topic_changes_hands_between_the_look_and_its_growth(
         looks.pass_by("look", 1)
         mirror.stop()
     assert partition_count(rig.target, rig.remote) == 1
+
+
+def test_a_topic_that_is_made_anew_behind_its_judgement_is_not_begun(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was empty, and is somebody else's now: one partition of it holds his records."""
+    create_topic(rig.source, rig.topic, 2)
+    ours = [Outgoing(key=b"k", value=b"%d" % n, partition=n % 2) for n in range(20)]
+    produce(rig.source, rig.topic, ours)
+    create_topic(rig.target, rig.remote, 2)
+    admit, done = LoopGuard.admit, list[int]()
+
+    def admitted_then_made_anew(self: LoopGuard, *arguments: Any) -> Any:
+        found = admit(self, *arguments)
+        if not done:
+            done.append(1)
+            delete_topic(rig.target, rig.remote)
+            create_topic(rig.target, rig.remote, 2)
+            produce(rig.target, rig.remote, app(rig=rig))
+        return found
+
+    monkeypatch.setattr(LoopGuard, "admit", admitted_then_made_anew)
+    with rig.mirror(keys=SYNC) as mirror:
+        parts = mirror.eventually(lambda parts: any(p.code == "FOREIGN_DATA" for p in parts))
+        mirror.look_for_topics()
+        parts = mirror.eventually(lambda parts: {p.code for p in parts} == {"FOREIGN_DATA"})
+        assert len(parts) == 2, "the topic as a whole"
+        mirror.stop()
+    assert [one.value for one in read_all(rig.target, rig.remote)] == [b"app"] * 10
