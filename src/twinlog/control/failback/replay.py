@@ -171,9 +171,9 @@ class Replay:
         found = self._scope.target.metadata([name]).topics[name]
         if found.error or found.topic_id != work.target_id:
             raise FlowError(
-                f"topic {name} of the target is another one than was looked at, or gone: what it "
-                "holds is not known; nothing more is appended to it. Give the same command again, "
-                "or leave its topic out with --topics; the tail is saved",
+                f"topic {name} of the target was deleted or re-created since it was checked: "
+                "nothing more is appended to it. Give the same command again, or leave its topic "
+                "out with --topics; the tail is saved",
                 flow=self._scope.name,
                 code="TARGET_RECREATED",
                 fate=Fate.RETRIABLE,

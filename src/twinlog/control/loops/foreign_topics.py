@@ -77,32 +77,34 @@ def foreign_topics(
 
 def why_not_ours(
     flow: FlowConfig, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
-) -> str:
-    """Why a topic may not be changed as this copy, where no lane has looked yet: by the offset map
-    and the log's last batches; empty where it is, or holds nothing.
+) -> tuple[str, str]:
+    """Why a topic may not be changed as this copy, where no lane has looked yet, and the code of
+    it: by the offset map and the log's last batches. Empty where it may, or holds nothing.
     """
     tps = [TopicPartition(one.target, part.partition) for part in remote.partitions]
     unread: dict[TopicPartition, TwinlogError] = {}
     spans = _spans(target, tps, unread)
     if unread:
-        return "some of it cannot be read"
+        return "some of it cannot be read", ""
     if not spans:
-        return ""
+        return "", ""
     maps = read_maps(target, flow.flow.source)
     maps.require_all()
     ids = one.source_id, one.target_id
     known = [found for key, found in maps.items() if key[:2] == ids and found.runs]
+    if not known and any(key.target_topic_id == one.target_id for key in maps):
+        return "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
     if not known:
-        return "what it holds is not the copy of this source topic"
+        return "the offset map has no row of it", ""
     if flow.policy.kind is PolicyKind.IDENTITY and any(
         found.runs[-1].downstream != found.runs[-1].ordinal for found in known
     ):
-        return "others write to it, too"
+        return "others write to it, too", ""
     ours = frozenset(id_ for found in known for id_ in found.producers)
     ends = {tp: Span(span.next - 1, span.next) for tp, span in spans.items()}
     if _written_by_others(target, ends, ours, unread):
-        return "others wrote to it last"
-    return "some of it cannot be read" if unread else ""
+        return "others wrote to it last", ""
+    return ("some of it cannot be read" if unread else ""), ""
 
 
 def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:

@@ -214,7 +214,7 @@ class LoopGuard:
         if not why:  # last: it takes the least time
             now = target.metadata([remote.name]).topics[remote.name]
             if now.error or now.topic_id != remote.topic_id:
-                why = "it was deleted or made anew a moment ago"
+                why = "it was deleted or re-created a moment ago"
         if not why:
             return None
         return PartitionError(
@@ -234,7 +234,7 @@ class LoopGuard:
                 return "", ""
             return "it holds records that this flow did not write", ""
         if self.handed is None:
-            return why_not_ours(self.config, one, remote, target), ""
+            return why_not_ours(self.config, one, remote, target)
         if one.target in self.handed.with_others:
             return "others write to it, too", ""
         if one in self.handed.ours:
