@@ -17,6 +17,7 @@ from tests.support.topics import (
     delete_topic,
     partition_count,
     topic_configs,
+    topic_names,
 )
 from twinlog.cli.main import run
 from twinlog.control.duties import config_sync
@@ -184,3 +185,28 @@ def test_a_topic_that_is_made_anew_behind_its_judgement_is_not_begun(
         assert len(parts) == 2, "the topic as a whole"
         mirror.stop()
     assert [one.value for one in read_all(rig.target, rig.remote)] == [b"app"] * 10
+
+
+def test_a_look_that_began_before_a_promotion_makes_no_topic(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.create()
+    rig.put(range(20))
+    keys = SYNC | {f"{rig.flow}.topics": f"{rig.topic}.*"}
+    judge, later, seen = LoopGuard._judge, f"{rig.topic}-later", list[int]()
+    looks = Rounds(monkeypatch, FlowSetup, "discover", lambda _: "look")
+
+    def judged_then_promoted(self: LoopGuard, topics: Any, *arguments: Any) -> Any:
+        found = judge(self, topics, *arguments)
+        if later in topics and not seen:
+            seen.append(looks.ended["look"])
+            assert run(["flow", "promote", str(rig.config(keys))]) == 0
+        return found
+
+    monkeypatch.setattr(LoopGuard, "_judge", judged_then_promoted)
+    with rig.mirror(keys=keys) as mirror:
+        rig.copied(20)
+        create_topic(rig.source, later)
+        eventually(lambda: seen and looks.ended["look"] > seen[0])
+        mirror.stop()
+    assert f"{rig.alias}.{later}" not in topic_names(rig.target)

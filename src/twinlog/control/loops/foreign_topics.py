@@ -18,6 +18,7 @@ from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.findings import Span, foreign_data
+from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import producers_of
@@ -30,6 +31,8 @@ __all__ = ["foreign_topics", "why_not_ours"]
 
 ONE_BATCH: Final = 1
 """Bytes to ask for: a broker answers with a whole batch."""
+
+UNREADABLE: Final = "some of it cannot be read"
 
 
 def foreign_topics(
@@ -84,27 +87,30 @@ def why_not_ours(
     tps = [TopicPartition(one.target, part.partition) for part in remote.partitions]
     unread: dict[TopicPartition, TwinlogError] = {}
     spans = _spans(target, tps, unread)
-    if unread:
-        return "some of it cannot be read", ""
-    if not spans:
-        return "", ""
+    if unread or not spans:
+        return (UNREADABLE if unread else ""), ""
     maps = read_maps(target, flow.flow.source)
     maps.require_all()
     ids = one.source_id, one.target_id
     known = [found for key, found in maps.items() if key[:2] == ids and found.runs]
+    why, code = "", ""
     if not known and any(key.target_topic_id == one.target_id for key in maps):
-        return "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
-    if not known:
-        return "the offset map has no row of it", ""
-    if flow.policy.kind is PolicyKind.IDENTITY and any(
-        found.runs[-1].downstream != found.runs[-1].ordinal for found in known
-    ):
-        return "others write to it, too", ""
+        why, code = "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
+    elif not known:
+        why = "the offset map has no row of it"
+    elif flow.policy.kind is PolicyKind.IDENTITY and any(map(_has_others, known)):
+        why = "others write to it, too"
+    if why:
+        return why, code
     ours = frozenset(id_ for found in known for id_ in found.producers)
     ends = {tp: Span(span.next - 1, span.next) for tp, span in spans.items()}
     if _written_by_others(target, ends, ours, unread):
         return "others wrote to it last", ""
-    return ("some of it cannot be read" if unread else ""), ""
+    return (UNREADABLE if unread else ""), ""
+
+
+def _has_others(known: PartitionMap) -> bool:
+    return known.runs[-1].downstream != known.runs[-1].ordinal
 
 
 def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:

@@ -28,6 +28,7 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
+from twinlog.control.duties.rounds import NotNow
 from twinlog.control.loops.begun_copies import BegunCopies
 from twinlog.control.loops.foreign_topics import foreign_topics, why_not_ours
 from twinlog.control.loops.neighbours import Neighbours
@@ -266,6 +267,10 @@ class LoopGuard:
             self._write(target, rows.values())
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
+        if not self.still_leads():  # nor does this look make any topic then
+            raise NotNow(
+                f"{self.config.flow}: is led elsewhere, or something else is wanted of it by now"
+            )
         write_copies(target, [*rows], int(time.time() * 1000))
 
     # -- judging -------------------------------------------------------------------------------
