@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -145,6 +145,7 @@ class FlowSetup(FlowEnds):
             tell_once=self.tell_once,
             handed=self.handed,
             still_leads=self._still_leads,
+            before_begin=self._give_acls,
             judges_topics=self.adopts is None,  # else what MirrorMaker 2 copied is ours, too
         )
 
@@ -233,6 +234,10 @@ class FlowSetup(FlowEnds):
             return False
         return self.membership is None or self.membership.is_leading
 
+    def _give_acls(self, remotes: Mapping[str, str]) -> None:
+        for line in acls_of_new(self.config, remotes, *self.clients.both()):
+            self.tell_once(line)
+
     def discover(self) -> Discovery:
         """Look for topics now."""
         with self._lock:
@@ -274,9 +279,7 @@ class FlowSetup(FlowEnds):
             lanes_are_us=self.lanes_are_us,
             guard=self.guard if create else None,
         )
-        made = (plan for plan in found.plans if plan.target.topic in found.created)
-        remotes = {plan.source.topic: plan.target.topic for plan in made}
-        for line in (*found.notes, *acls_of_new(self.config, remotes, source, target)):
+        for line in found.notes:
             self.tell_once(line)
         if create and self.config.start.new_from_earliest:
             self.newcomers.recall(self.name, source, target, found.source_topics)

@@ -27,7 +27,7 @@ from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.map_reader import read_maps
 from twinlog.wire.record_batch import read_headers
 
-__all__ = ["foreign_topics", "why_not_ours"]
+__all__ = ["empty_topics", "foreign_topics", "why_not_ours"]
 
 ONE_BATCH: Final = 1
 """Bytes to ask for: a broker answers with a whole batch."""
@@ -76,6 +76,14 @@ def foreign_topics(
         if there.topics[tp.topic].topic_id not in mapped:
             out.setdefault(unknown[tp.topic], error)
     return out
+
+
+def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
+    """Those that surely hold nothing."""
+    there = target.metadata(sorted(names))
+    unread: dict[TopicPartition, TwinlogError] = {}
+    spans = _spans(target, _partitions(there, names), unread)
+    return {*names} - {tp.topic for tp in (*spans, *unread)}
 
 
 def why_not_ours(

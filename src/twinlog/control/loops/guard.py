@@ -30,7 +30,7 @@ from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.duties.rounds import NotNow
 from twinlog.control.loops.begun_copies import BegunCopies
-from twinlog.control.loops.foreign_topics import foreign_topics, why_not_ours
+from twinlog.control.loops.foreign_topics import empty_topics, foreign_topics, why_not_ours
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.loops.refusals import (
     cluster_changed,
@@ -77,6 +77,10 @@ class LoopGuard:
     """Whether a topic without a row of ours may be a stranger's."""
     still_leads: Callable[[], bool] = lambda: True
     """Whether this process leads now, and nothing else is wanted than when it began to look."""
+    before_begin: Callable[[Mapping[str, str]], None] = lambda _: None
+    """Called with topics that hold nothing yet, remote ones by source topic, before they count as
+    begun: whoever dies in it, or before, leaves them so for the next look.
+    """
     _begun: frozenset[str] = frozenset()
     """Remote topics that were begun before the last look."""
 
@@ -263,6 +267,11 @@ class LoopGuard:
             row = verdict.rows.get(plan.source.topic)
             if row is not None and (not row.begun or row.topic_id != plan.target_topic_id):
                 rows[_key(row)] = replace(row, topic_id=plan.target_topic_id, begun=True)
+        begun = self._begun
+        begins = {one.source_topic: one.topic for one in rows.values() if one.topic not in begun}
+        if begins:
+            empty = empty_topics(target, begins.values())
+            self.before_begin({name: one for name, one in begins.items() if one in empty})
         if rows:
             self._write(target, rows.values())
 
