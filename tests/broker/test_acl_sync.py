@@ -15,7 +15,14 @@ from tests.support.groups import commit, committed
 from tests.support.led_flow import led_flow
 from tests.support.mirror import Mirror
 from tests.support.rights import SecuredPair
-from tests.support.topics import allow, alter_topic_configs, create_topic, forbid, topic_configs
+from tests.support.topics import (
+    allow,
+    alter_topic_configs,
+    create_topic,
+    forbid,
+    topic_configs,
+    topic_names,
+)
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
@@ -23,7 +30,10 @@ from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.duties.acl_sync import AclSync, acl_sync, find_acl_changes
 from twinlog.control.duties.rounds import Duties, Duty
+from twinlog.control.loops.guard import LoopGuard
+from twinlog.errors import BrokerRefused, Fate
 from twinlog.sandbox import LocalCluster
+from twinlog.survey import discovery
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
 
@@ -145,6 +155,33 @@ def test_topic_that_is_created_gets_its_acls_before_anything_is_copied(
         mirror.eventually(lambda parts: [part.state for part in parts] == ["AT_END"] * 2)
         assert guarded.there() == {guarded.acl("READ"), guarded.acl("READ", later)}
         mirror.stop()
+
+
+@pytest.mark.parametrize("dies", ["before it is planned", "before it counts as begun"])
+def test_topic_whose_creator_died_gets_its_acls_before_anything_is_copied(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, dies: str
+) -> None:
+    """The next look finds the topic there, made by nobody that it knows of."""
+    monkeypatch.setattr("twinlog.control.duties.acl_sync.AclSync.round", lambda _: None)
+    allow(guarded.pair.source, guarded.app, ["read"], topic=guarded.topic)
+    where: tuple[Any, str] = (discovery, "_plan")
+    if dies == "before it counts as begun":
+        where = (LoopGuard, "_write")
+    call, died = getattr(*where), list[str]()
+
+    def dying(*arguments: Any) -> Any:
+        made = f"{guarded.alias}.{guarded.topic}" in topic_names(guarded.pair.target)
+        if made and not died:
+            died.append(dies)
+            raise BrokerRefused("the process dies here", fate=Fate.RETRIABLE)
+        return call(*arguments)
+
+    monkeypatch.setattr(*where, dying)
+    with Mirror(guarded.config(), lanes=1) as mirror:
+        mirror.eventually(lambda parts: [part.state for part in parts] == ["AT_END"])
+        mirror.stop()
+    assert died == [dies]
+    assert guarded.there() == {guarded.acl("READ")}
 
 
 def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(

@@ -44,13 +44,14 @@ def _begun(setup: FlowSetup) -> Iterator[PartitionView]:
     with ClusterClient(setup.source) as source, ClusterClient(setup.target) as target:
         here, there = source.metadata(None).topics, target.metadata(None).topics
         for name, remote in copies_by_name(setup.config, source, target).items():
-            yield PartitionView(
-                source=TopicPartition(name, 0),
-                target=TopicPartition(remote, 0),
-                source_topic_id=here[name].topic_id,
-                target_topic_id=there[remote].topic_id,
-                next_upstream=0,
-                next_downstream=0,
-                source_end=0,
-                is_begun=True,
-            )
+            for one in here[name].partitions:
+                yield PartitionView(
+                    source=TopicPartition(name, one.partition),
+                    target=TopicPartition(remote, one.partition),
+                    source_topic_id=here[name].topic_id,
+                    target_topic_id=there[remote].topic_id,
+                    next_upstream=0,
+                    next_downstream=0,
+                    source_end=0,
+                    is_begun=True,
+                )

@@ -43,7 +43,7 @@ from twinlog.survey.absent_topics import (
 from twinlog.survey.group_starts import with_group_starts
 from twinlog.survey.rights import denied, may
 from twinlog.survey.stale_metadata import require_gone
-from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_for
+from twinlog.wire.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_for
 from twinlog.wire.topic_config import ConfigEntry
 
 NEEDED: Final = (Operation.WRITE, Operation.READ)
@@ -240,7 +240,8 @@ def discover(
             out.problems.append(
                 TopicProblem(topic=name, partitions=len(topic.partitions), error=error, first=first)
             )
-    _plan(flow, topics, remote, target, out, lanes_are_us)
+    judged = {} if guard is None else there.topics
+    _plan(flow, topics, remote, target, out, lanes_are_us, judged)
     if guard is not None and verdict is not None:
         guard.planned(target, verdict, out.plans)
     if create:
@@ -397,6 +398,7 @@ def _plan(
     target: ClusterClient,
     out: Discovery,
     lanes_are_us: bool,
+    judged: Mapping[str, TopicMetadata],
 ) -> None:
     usable = {problem.topic: problem.first for problem in out.problems}
     names = [name for name in topics if usable.get(name) != 0 and remote[name] not in out.missing]
@@ -412,6 +414,10 @@ def _plan(
             error = error_for(code, cluster=flow.flow.target, doing=f"asking for {remote[name]}")
             count = len(topics[name].partitions)
             out.problems.append(TopicProblem(topic=name, partitions=count, error=error))
+            continue
+        if not _is_judged(found, judged):
+            count, other = len(topics[name].partitions), made_meanwhile(flow, remote[name])
+            out.problems.append(TopicProblem(topic=name, partitions=count, error=other))
             continue
         lacks = [right for right in NEEDED if not may(seen, remote[name], right)]
         if lanes_are_us and lacks:
@@ -435,6 +441,12 @@ def _plan(
                     compresses=rules.get(remote[name], UNKNOWN_RULES).compresses,
                 )
             )
+
+
+def _is_judged(found: TopicMetadata, judged: Mapping[str, TopicMetadata]) -> bool:
+    """Whether it is the topic that was judged, or was not there then, and so is made by us."""
+    before = judged.get(found.name)
+    return before is None or before.error != NONE or before.topic_id == found.topic_id
 
 
 def _settled(target: ClusterClient, names: list[str]) -> ClusterMetadata:

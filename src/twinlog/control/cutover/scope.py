@@ -29,7 +29,7 @@ from twinlog.mirror.state.intents import (
     is_intent_row,
 )
 from twinlog.mirror.state.mapped import MappedCopies, mapped_copies
-from twinlog.model import Isolation
+from twinlog.model import Isolation, TopicId
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
 Say = Callable[[str], None]
@@ -130,6 +130,13 @@ class Scope:
     def mapped(self) -> MappedCopies:
         """Which copies had rows in the offset map."""
         return mapped_copies(self.name, self._rows())
+
+    def has_begun(self, remote: str, topic_id: TopicId) -> bool:
+        """Whether the flow began to copy into this very topic of the target, by its rows; True
+        where it has none, as with earlier releases.
+        """
+        rows = [row for row in copy_rows(self._rows()).values() if row.flow == self.name]
+        return not rows or any(row.begun and row.is_of(remote, topic_id) for row in rows)
 
     def producers(self) -> frozenset[int]:
         """Every producer id under which a flow may write copies to the target."""

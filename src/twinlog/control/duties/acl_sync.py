@@ -78,7 +78,7 @@ def give_acls(
 def acls_of_new(
     flow: FlowConfig, remotes: Mapping[str, str], source: ClusterClient, target: ClusterClient
 ) -> Iterator[str]:
-    """Give topics that we have just created their ACLs before anything is copied into them; a line
+    """Give topics that hold nothing yet their ACLs before anything is copied into them; a line
     where that is not possible.
     """
     if not remotes or not flow.acl_sync.enabled:

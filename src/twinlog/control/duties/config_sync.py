@@ -181,15 +181,19 @@ class ConfigSync:
         self._told = told if is_whole else self._told | told
         self._own = drift.own if is_whole else self._own | drift.own
 
-    def _shared(self, topics: Iterable[CopiedTopic], target: ClusterClient) -> frozenset[str]:
+    def _shared(self, topics: Sequence[CopiedTopic], target: ClusterClient) -> frozenset[str]:
         """Remote topics that hold records of others, among them those of other flows."""
         state = cluster_state(target, target.metadata([]).cluster_id or "")
-        return self._rounds.with_others | {
-            one.target
-            for one in topics
-            for row in state.copies_of(one.target, one.target_id)
-            if row.begun and row.flow != self._flow.name
-        }
+        return (
+            self._rounds.with_others
+            | self._rounds.beside(topics, target)
+            | {
+                one.target
+                for one in topics
+                for row in state.copies_of(one.target, one.target_id)
+                if row.begun and row.flow != self._flow.name
+            }
+        )
 
     def _tell_lowered(self, lines: list[str]) -> None:
         """Before it is done; once where it is refused again and again."""

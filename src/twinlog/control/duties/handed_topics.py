@@ -8,8 +8,9 @@ none stands with a code that says otherwise. A duty that is handed topics has no
 one.
 
 What was found is evidence while somebody watches: it ends with the lane, with a pause, and with
-the lead. So right before a change a duty confirms that the process leads and that nothing else is
-wanted by now (`LedFlow.confirm`), and compares the ids behind what it has read.
+the lead. So right before a change a duty asks the lanes once more, confirms that the process leads
+and that nothing else is wanted by now (`LedFlow.confirm`), and compares the ids behind what it has
+read.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView
+from twinlog.errors import TwinlogError
+from twinlog.model import TopicPartition
 from twinlog.survey.copied_topics import CopiedTopic, still_there
 
 __all__ = ["HandedTopics", "TopicRounds", "handed_topics"]
@@ -42,6 +46,8 @@ class HandedTopics:
     """
     waiting: int = 0
     """Topics of which some partition was not begun yet."""
+    watched: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By remote topic, the partitions that are copied into: nobody watches the others."""
 
 
 def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
@@ -67,6 +73,10 @@ def handed_topics(views: Iterable[PartitionView]) -> HandedTopics:
             one.target for one, some in free.items() if any(view.has_others for view in some)
         ),
         waiting=len(free) - len(ours),
+        watched={
+            one.target: frozenset(view.target.partition for view in some)
+            for one, some in free.items()
+        },
     )
 
 
@@ -88,6 +98,7 @@ class TopicRounds:
         self._done: set[CopiedTopic] = set()
         self._waiting, self._pause_s = 0, FIRST_PAUSE_S
         self._with_others: frozenset[str] = frozenset()
+        self._watched: Mapping[str, frozenset[int]] = {}
 
     @property
     def interval_s(self) -> float:
@@ -101,6 +112,29 @@ class TopicRounds:
         """Remote topics of the last round that hold records of others as well."""
         return self._with_others
 
+    def beside(self, topics: Iterable[CopiedTopic], target: ClusterClient) -> frozenset[str]:
+        """Remote topics that hold records, or may, in partitions that are not copied into. They
+        are of others: a topic that keeps its name may have more partitions than its source.
+        """
+        names = sorted(one.target for one in topics)
+        found = target.metadata(names).topics if names else {}
+        tps = [
+            TopicPartition(name, one.partition)
+            for name in names
+            for one in found[name].partitions
+            if one.partition not in self._watched.get(name, ())
+        ]
+        starts = list_offsets(target, tps, EARLIEST) if tps else {}
+        ends = list_offsets(target, tps, LATEST) if tps else {}
+
+        def is_empty(tp: TopicPartition) -> bool:
+            start, end = starts[tp], ends[tp]
+            if isinstance(start, TwinlogError) or isinstance(end, TwinlogError):
+                return False
+            return start.offset == end.offset
+
+        return frozenset(tp.topic for tp in tps if not is_empty(tp))
+
     def take(self) -> tuple[list[CopiedTopic], bool]:
         """The topics of this round, and whether these are all. Says once which ones are left alone.
 
@@ -111,6 +145,7 @@ class TopicRounds:
         is_same = found.waiting == self._waiting
         self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S) if is_same else FIRST_PAUSE_S
         self._waiting, self._with_others = found.waiting, found.with_others
+        self._watched = found.watched
         for remote, code in found.left_alone.items():
             self._flow.tell_once(
                 f"{self._flow.name}: {self._what} of {remote} are left as they are while it has "
@@ -127,10 +162,19 @@ class TopicRounds:
     ) -> None:
         """Right before a change: what was read under these names was said of these very topics, and
         they are still ours to change. Raises NotNow.
+
+        To read both clusters may take minutes, in which a lane may have found what takes a topic
+        from us.
         """
-        if still_there(topics, source, target) != names:
-            raise NotNow("a topic was deleted or re-created meanwhile", flow=self._flow.name)
+        topics = [*topics]
+        now = handed_topics(self._flow.partitions())
+        changed = {one for one in topics if one.source in names}
+        others = now.with_others & {one.target for one in changed}
+        if not changed <= {*now.ours} or not others <= self._with_others:
+            raise NotNow("a topic is not known as ours alone by now", flow=self._flow.name)
         self._flow.confirm()
+        if still_there(topics, source, target) != names:  # last: it takes the least time
+            raise NotNow("a topic was deleted or re-created meanwhile", flow=self._flow.name)
 
     def did(self, topics: Iterable[CopiedTopic], *, is_whole: bool) -> None:
         """The round has succeeded."""

@@ -32,6 +32,7 @@ from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.mirror.ports import ProducerTail, answer_of
 from twinlog.mirror.start.our_end import find_end
 from twinlog.mirror.start.request import StartRequest, runs_for_start
+from twinlog.mirror.state.intents import IntentKind
 from twinlog.model import TopicId, TopicPartition, sequence_of, sequences_ahead
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.wire.record_batch import BatchHeader, read_headers
@@ -105,7 +106,7 @@ class CopyEnds:
         known = None if newest is None else self._maps[newest]
         log = self.bounds(target)
         if newest is None or known is None or not known.runs:
-            self._require_never_copied(target, topic_id, log)
+            self._require_never_copied(source, target, topic_id, log)
             return None
         shifts = {one.downstream - one.ordinal for one in (known.runs[0], known.runs[-1])}
         if self._scope.setup.is_identity or len(shifts) > 1:  # accepted records are in between
@@ -121,10 +122,15 @@ class CopyEnds:
         )
 
     def _require_never_copied(
-        self, target: TopicPartition, topic_id: TopicId, log: tuple[int, int]
+        self,
+        source: TopicPartition,
+        target: TopicPartition,
+        topic_id: TopicId,
+        log: tuple[int, int],
     ) -> None:
         """Rows may be missing since their topic was deleted: then all of the source would be taken
-        for what never arrived, and be appended once more.
+        for what never arrived, and be appended once more. Or the topic of the remote name is
+        somebody else's, and was refused as such: then all of it would be appended to his records.
         """
         if not log[1]:
             return
@@ -141,6 +147,19 @@ class CopyEnds:
                 "the offset map has no row of it, as if its topic had been deleted; where nobody "
                 "else has written there yet, twinlog offsets rebuild rebuilds the rows",
             )
+        if not self._scope.setup.is_identity and not self._is_led_into(source, target, topic_id):
+            raise self._unknown(
+                target,
+                "it holds records, and the flow never began to copy there: it is somebody else's",
+            )
+
+    def _is_led_into(
+        self, source: TopicPartition, target: TopicPartition, topic_id: TopicId
+    ) -> bool:
+        """Whether the flow wrote to this very topic: a copy or, behind a promotion, the tail."""
+        if source.topic in self._scope.intents().topics(IntentKind.REPLAY):
+            return True
+        return self._scope.has_begun(target.topic, topic_id)
 
     # -- a topic that was ours alone
 

@@ -12,13 +12,14 @@ What A lost is the other way round: B has it, and nothing here is at risk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from twinlog.client.export import Span
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
+from twinlog.cluster.net.metadata import TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.control.cutover.scope import Scope
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
@@ -27,6 +28,7 @@ from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.runs import UPSTREAM, following
 from twinlog.mirror.start.tail_check import decode, same_record
 from twinlog.model import NO_TOPIC_ID, Isolation, TopicId, TopicPartition
+from twinlog.survey.cluster_state import cluster_state
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record
 
@@ -108,6 +110,9 @@ def partings(scope: Scope) -> Iterator[Parting]:
         if not scope.policy.is_internal_topic(name) and not _came_from_target(scope, name)
         for one in topic.partitions
     }
+    came = _came_by_ids(scope, here.topics) if ids else {}
+    if not scope.setup.is_identity:
+        ids = {tp: topic_id for tp, topic_id in ids.items() if tp.topic not in came}
     tps = sorted(ids)
     targets = {tp: TopicPartition(scope.remote(tp.topic), tp.partition) for tp in tps}
     ends = CopyEnds(scope)
@@ -117,7 +122,10 @@ def partings(scope: Scope) -> Iterator[Parting]:
         try:
             if scope.setup.is_identity and targets[tp].topic != tp.topic:
                 raise _other_name(scope, tp, targets[tp])
-            yield _parting(scope, tp, targets[tp], ids[tp], logs[tp], ends)
+            found = _parting(scope, tp, targets[tp], ids[tp], logs[tp], ends)
+            if found.copy is None and tp.topic in came:
+                raise _came_back(scope, tp, came[tp.topic])
+            yield found
         except TwinlogError as error:
             yield Parting(source=tp, target=targets[tp], topic_id=ids[tp], problem=error)
 
@@ -173,6 +181,33 @@ def _came_from_target(scope: Scope, topic: str) -> bool:
     if scope.setup.is_identity:
         return False
     return scope.policy.topic_source(topic) == scope.config.target_alias
+
+
+def _came_by_ids(scope: Scope, topics: Mapping[str, TopicMetadata]) -> dict[str, str]:
+    """The same where names do not tell: topics of A whose records were on B before, and by which
+    flow they came. What the flow back brought is told from A's own by its map (`reverse`).
+    """
+    way_back = f"{scope.config.flow.target}->{scope.config.flow.source}"
+    home = scope.target.metadata([]).cluster_id or ""
+    state = cluster_state(scope.source, scope.source.metadata([]).cluster_id or "")
+    return {
+        name: row.flow
+        for name, topic in topics.items()
+        for row in state.copies_of(name, topic.topic_id)
+        if home and home in row.origins and row.begun
+        if row.flow != way_back or not scope.setup.is_identity
+    }
+
+
+def _came_back(scope: Scope, tp: TopicPartition, flow: str) -> FlowError:
+    return FlowError(
+        f"topic {tp.topic} of {scope.config.flow.source} holds records that were on "
+        f"{scope.config.flow.target} before (copied by {flow}), and nothing of it was copied there "
+        "since: replayed, they would be there twice; leave it out with --topics, and save what it "
+        "holds with twinlog export",
+        flow=scope.name,
+        code="COPIED_BACK",
+    )
 
 
 def _parting(

@@ -9,6 +9,8 @@ there or neither is:
 - dies before the end of a transaction, or its answer is lost: the next epoch rolls it back, or
   finishes it where its end was decided, *before* it reads where it stopped;
 - a frozen run thaws: its epoch is fenced, nothing of it is taken any more, its offsets neither;
+- the remote topic is deleted, and somebody makes one of that name: its id is compared right before
+  each transaction, and nothing is appended to another topic than the one that was looked at;
 - leaders, coordinators, log starts move, B is compacted, new owners write in between: the offset is
   in no record of the topic, so none of this changes it;
 - records are older than the brokers remember a producer id by: sequences begin anew with each
@@ -43,12 +45,12 @@ from twinlog.control.cutover.scope import Say, Scope
 from twinlog.control.failback.parting import Parting
 from twinlog.control.failback.saved import SavedFile, SavedTail
 from twinlog.control.failback.tail import Transaction
-from twinlog.errors import FlowError, TwinlogError
+from twinlog.errors import Fate, FlowError, TwinlogError
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.skips import Skip, skipped
 from twinlog.mirror.state.intents import IntentKind
 from twinlog.mirror.state.skipping import WantedSkip
-from twinlog.model import TopicPartition
+from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record, fingerprint
@@ -72,6 +74,8 @@ class Work:
     first: int
     """Where the tail begins on A."""
     files: tuple[SavedFile, ...]
+    target_id: TopicId = NO_TOPIC_ID
+    """Of the remote topic that was looked at; the zero id: there was none, or brokers have none."""
     skips: tuple[Skip, ...] = ()
     """What somebody wanted left out of the copy is left out here as well."""
 
@@ -109,6 +113,7 @@ def work_of(
                     target=one.target,
                     first=one.at,
                     files=mine,
+                    target_id=one.target_id,
                     skips=left_out,
                 )
             )
@@ -155,6 +160,24 @@ class Replay:
                 flow=self._scope.name,
                 code="TOPIC_MISSING",
             )
+        for one in work:
+            self._require_same(one)
+
+    def _require_same(self, work: Work) -> None:
+        """Before each write, which goes by name: the topic there is the one that was looked at."""
+        if not work.files:
+            return
+        name = work.target.topic
+        found = self._scope.target.metadata([name]).topics[name]
+        if found.error or found.topic_id != work.target_id:
+            raise FlowError(
+                f"topic {name} of the target was deleted or re-created since it was checked: "
+                "nothing more is appended to it. Give the same command again, or leave its topic "
+                "out with --topics; the tail is saved",
+                flow=self._scope.name,
+                code="TARGET_RECREATED",
+                fate=Fate.RETRIABLE,
+            )
 
     def _begun(self, work: Sequence[Work]) -> dict[TopicPartition, Committed]:
         """Where each partition goes on; from then on a lost offset is found out."""
@@ -176,6 +199,7 @@ class Replay:
                     flow=self._scope.name,
                     code="REPLAY_UNKNOWN",
                 )
+            self._require_same(one)
             start = Committed(one.first, NOTHING_YET)
             self._transactions.write(
                 one.target, (), {one.target: start.offset}, metadata=start.metadata
@@ -233,6 +257,7 @@ class Replay:
         appended, (at, last) = 0, begin
         for number, (records, after) in enumerate(_portions(self._records(work, at))):
             last = last_appended(records[-1])
+            self._require_same(work)
             self._transactions.write(
                 work.target, records, {work.target: after}, codec=Codec.LZ4, metadata=last
             )
@@ -241,6 +266,7 @@ class Replay:
                 self._say(f"replay: {work.source}: up to offset {after} of {work.next}")
         if at < work.next:
             # markers and what was rolled back lie behind the last record
+            self._require_same(work)
             self._transactions.write(work.target, (), {work.target: work.next}, metadata=last)
             said = f"{work.source} [{at}, {work.next}) -> {work.target}"
             self._say(f"replay: {said}: {plural(appended, 'record')} appended")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -44,7 +44,7 @@ from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import Claim, producer_of
-from twinlog.mirror.state.intents import Intent, promoted
+from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
 from twinlog.mirror.state.mapped import MappedCopies
 from twinlog.model import Isolation
 from twinlog.survey.capabilities import Capabilities
@@ -116,6 +116,7 @@ class FlowSetup(FlowEnds):
     released: frozenset[str] = frozenset()
     """Topics that people have released from the flow."""
     handed: HandedTopics | None = None  # what lanes copy; None: this is the only look
+    acts: tuple[int, FlowIntents] | None = None  # our generation, and what it follows
     claims: FlowClaims = field(init=False)
     questions: SourceQuestions = field(init=False)
     clients: FlowClients = field(init=False)
@@ -143,6 +144,8 @@ class FlowSetup(FlowEnds):
             neighbours=self.neighbours,
             tell_once=self.tell_once,
             handed=self.handed,
+            still_leads=self._still_leads,
+            before_begin=self._give_acls,
             judges_topics=self.adopts is None,  # else what MirrorMaker 2 copied is ours, too
         )
 
@@ -152,7 +155,7 @@ class FlowSetup(FlowEnds):
         """All steps; raises what keeps the flow from starting."""
         with self._lock:
             source, target = self.clients.both()
-            self.handed = None if once else HandedTopics()
+            self.handed, self.acts = None if once else HandedTopics(), None
             self.questions = SourceQuestions(self.source, self.config)
             news_of = StateReader(self.clients.of_state, self.name)
             # before the source is asked: who was promoted may have none any more
@@ -192,6 +195,7 @@ class FlowSetup(FlowEnds):
             # and where lanes of the generation before us may still write, it waits for them
             ended = claim.generation if clean else None
             self._stay_fenced(news_of.read(), once=once, ended=ended)
+            self.acts = claim.generation, news.intents
             take_over.write(adoption, claim)
             capabilities = self.facts.capabilities(target)
             found = self._discover(source, target, create=pause is None)
@@ -223,6 +227,16 @@ class FlowSetup(FlowEnds):
     def _lead(self, *, once: bool) -> None:
         self.membership = take_part(self.membership, self.target, self.config)
         wait_to_lead(self.membership, self.config, once=once)
+
+    def _still_leads(self) -> bool:
+        """As of now; before there is a claim, nobody else can have one behind it."""
+        if self.acts is not None and not self.claims.is_latest(self.target, *self.acts):
+            return False
+        return self.membership is None or self.membership.is_leading
+
+    def _give_acls(self, remotes: Mapping[str, str]) -> None:
+        for line in acls_of_new(self.config, remotes, *self.clients.both()):
+            self.tell_once(line)
 
     def discover(self) -> Discovery:
         """Look for topics now."""
@@ -265,9 +279,7 @@ class FlowSetup(FlowEnds):
             lanes_are_us=self.lanes_are_us,
             guard=self.guard if create else None,
         )
-        made = (plan for plan in found.plans if plan.target.topic in found.created)
-        remotes = {plan.source.topic: plan.target.topic for plan in made}
-        for line in (*found.notes, *acls_of_new(self.config, remotes, source, target)):
+        for line in found.notes:
             self.tell_once(line)
         if create and self.config.start.new_from_earliest:
             self.newcomers.recall(self.name, source, target, found.source_topics)

@@ -54,6 +54,7 @@ class TopicLook:
         was_wanted, run.wants_discovery = run.wants_discovery, False
         self._is_looking = True
         setup.handed = handed(run.partitions.values())
+        setup.acts = self.prepared.generation, run.intents
 
         def failed(error: TwinlogError) -> None:
             run.wants_discovery = run.wants_discovery or was_wanted

@@ -12,23 +12,27 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
-from twinlog.cluster.net.metadata import ClusterMetadata
+from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.mirror.findings import Span, foreign_data
+from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.mirror.state.generations import producers_of
 from twinlog.model import TopicId, TopicPartition
+from twinlog.survey.copied_topics import CopiedTopic
 from twinlog.survey.map_reader import read_maps
 from twinlog.wire.record_batch import read_headers
 
-__all__ = ["foreign_topics"]
+__all__ = ["empty_topics", "foreign_topics", "why_not_ours"]
 
 ONE_BATCH: Final = 1
 """Bytes to ask for: a broker answers with a whole batch."""
+
+UNREADABLE: Final = "some of it cannot be read"
 
 
 def foreign_topics(
@@ -72,6 +76,49 @@ def foreign_topics(
         if there.topics[tp.topic].topic_id not in mapped:
             out.setdefault(unknown[tp.topic], error)
     return out
+
+
+def empty_topics(target: ClusterClient, names: Collection[str]) -> set[str]:
+    """Those that surely hold nothing."""
+    there = target.metadata(sorted(names))
+    unread: dict[TopicPartition, TwinlogError] = {}
+    spans = _spans(target, _partitions(there, names), unread)
+    return {*names} - {tp.topic for tp in (*spans, *unread)}
+
+
+def why_not_ours(
+    flow: FlowConfig, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
+) -> tuple[str, str]:
+    """Why a topic may not be changed as this copy, where no lane has looked yet, and the code of
+    it: by the offset map and the log's last batches. Empty where it may, or holds nothing.
+    """
+    tps = [TopicPartition(one.target, part.partition) for part in remote.partitions]
+    unread: dict[TopicPartition, TwinlogError] = {}
+    spans = _spans(target, tps, unread)
+    if unread or not spans:
+        return (UNREADABLE if unread else ""), ""
+    maps = read_maps(target, flow.flow.source)
+    maps.require_all()
+    ids = one.source_id, one.target_id
+    known = [found for key, found in maps.items() if key[:2] == ids and found.runs]
+    why, code = "", ""
+    if not known and any(key.target_topic_id == one.target_id for key in maps):
+        why, code = "it holds the copy of an earlier source topic of that name", "SOURCE_RECREATED"
+    elif not known:
+        why = "the offset map has no row of it"
+    elif flow.policy.kind is PolicyKind.IDENTITY and any(map(_has_others, known)):
+        why = "others write to it, too"
+    if why:
+        return why, code
+    ours = frozenset(id_ for found in known for id_ in found.producers)
+    ends = {tp: Span(span.next - 1, span.next) for tp, span in spans.items()}
+    if _written_by_others(target, ends, ours, unread):
+        return "others wrote to it last", ""
+    return (UNREADABLE if unread else ""), ""
+
+
+def _has_others(known: PartitionMap) -> bool:
+    return known.runs[-1].downstream != known.runs[-1].ordinal
 
 
 def _mapped(flow: FlowConfig, there: ClusterMetadata, target: ClusterClient) -> Collection[TopicId]:

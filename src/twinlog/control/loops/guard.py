@@ -28,8 +28,9 @@ from twinlog.cluster.net.metadata import ClusterMetadata, TopicMetadata
 from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.control.duties.handed_topics import HandedTopics
+from twinlog.control.duties.rounds import NotNow
 from twinlog.control.loops.begun_copies import BegunCopies
-from twinlog.control.loops.foreign_topics import foreign_topics
+from twinlog.control.loops.foreign_topics import empty_topics, foreign_topics, why_not_ours
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.loops.refusals import (
     cluster_changed,
@@ -69,9 +70,17 @@ class LoopGuard:
     neighbours: Neighbours
     tell_once: Callable[[str], None]
     handed: HandedTopics | None = None
-    """What the flow's lanes copy; None: with `--once`, which looks before they begin."""
+    """What the flow's lanes copy; None: with `--once`, which looks before they begin, and goes by
+    the offset map and the logs.
+    """
     judges_topics: bool = True
     """Whether a topic without a row of ours may be a stranger's."""
+    still_leads: Callable[[], bool] = lambda: True
+    """Whether this process leads now, and nothing else is wanted than when it began to look."""
+    before_begin: Callable[[Mapping[str, str]], None] = lambda _: None
+    """Called with topics that hold nothing yet, remote ones by source topic, before they count as
+    begun: whoever dies in it, or before, leaves them so for the next look.
+    """
     _begun: frozenset[str] = frozenset()
     """Remote topics that were begun before the last look."""
 
@@ -196,7 +205,7 @@ class LoopGuard:
     ) -> TwinlogError | None:
         """Why a remote topic gets no more partitions now: it was begun, and no lane has found that
         it holds the copy of this very source topic; or others write to it, too, whose keys would
-        go to other partitions.
+        go to other partitions; or it has changed hands since it was looked at.
         """
         one = CopiedTopic(
             source=topic.name,
@@ -204,19 +213,15 @@ class LoopGuard:
             source_id=topic.topic_id,
             target_id=remote.topic_id,
         )
-        code, why = "", "its other partitions were not begun"
-        if remote.name not in self._begun:
-            if self.config.policy.kind is not PolicyKind.IDENTITY or _is_empty(target, remote):
-                return None
-            why = "it holds records that this flow did not write"
-        elif self.handed is None:
+        why, code = self._found_against(one, remote, target)
+        if not why and not self.still_leads():
+            why = "this process does not lead any more, or something else is wanted"
+        if not why:  # last: it takes the least time
+            now = target.metadata([remote.name]).topics[remote.name]
+            if now.error or now.topic_id != remote.topic_id:
+                why = "it was deleted or re-created a moment ago"
+        if not why:
             return None
-        elif remote.name in self.handed.with_others:
-            why = "others write to it, too"
-        elif one in self.handed.ours:
-            return None
-        elif code := self.handed.left_alone.get(remote.name, ""):
-            why = f"it stands with {code}"
         return PartitionError(
             f"{remote.name} gets no more partitions while {why}: it may not be "
             "this flow's to change; where it may get more, add them by hand",
@@ -224,6 +229,23 @@ class LoopGuard:
             code=code or "TARGET_TOPIC_TOO_SMALL",
             fate=Fate.RETRIABLE,
         )
+
+    def _found_against(
+        self, one: CopiedTopic, remote: TopicMetadata, target: ClusterClient
+    ) -> tuple[str, str]:
+        """Why a topic is not this flow's to grow, and with which code it stands; mostly empty."""
+        if one.target not in self._begun:
+            if self.config.policy.kind is not PolicyKind.IDENTITY or _is_empty(target, remote):
+                return "", ""
+            return "it holds records that this flow did not write", ""
+        if self.handed is None:
+            return why_not_ours(self.config, one, remote, target)
+        if one.target in self.handed.with_others:
+            return "others write to it, too", ""
+        if one in self.handed.ours:
+            return "", ""
+        code = self.handed.left_alone.get(one.target, "")
+        return (f"it stands with {code}" if code else "its other partitions were not begun"), code
 
     def _take_back(self, target: ClusterClient, verdict: Verdict, there: ClusterState) -> None:
         name = str(self.config.flow)
@@ -245,10 +267,19 @@ class LoopGuard:
             row = verdict.rows.get(plan.source.topic)
             if row is not None and (not row.begun or row.topic_id != plan.target_topic_id):
                 rows[_key(row)] = replace(row, topic_id=plan.target_topic_id, begun=True)
+        begun = self._begun
+        begins = {one.source_topic: one.topic for one in rows.values() if one.topic not in begun}
+        if begins:
+            empty = empty_topics(target, begins.values())
+            self.before_begin({name: one for name, one in begins.items() if one in empty})
         if rows:
             self._write(target, rows.values())
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
+        if not self.still_leads():  # nor does this look make any topic then
+            raise NotNow(
+                f"{self.config.flow}: is led elsewhere, or something else is wanted of it by now"
+            )
         write_copies(target, [*rows], int(time.time() * 1000))
 
     # -- judging -------------------------------------------------------------------------------
