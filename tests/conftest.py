@@ -36,9 +36,12 @@ settings.load_profile(os.environ.get("TWINLOG_HYPOTHESIS", "quick"))
 
 # Tests that share something heavy or breakable run in one process, one after the other.
 _GROUPS = {"source3": "three-brokers", "target3": "three-brokers", "spark": "spark"}
-_LONG = ("spark", "three-brokers", "mirror-maker-jvm", "loops", "versions")
+_LONG = ("spark", "three-brokers", "mirror-maker-jvm", "loops", "guarded", "versions")
 """Chains that take minutes one after the other: begun first, so that none is left at the end."""
-_THREE = {"source3", "target3"}
+_SHARED_IN_GATE = {"four_clusters": "loops", "guarded_pair": "guarded"}
+"""Brokers that several files share where only their witnesses run; the chain of all their tests
+would be too long.
+"""
 _PAIR = {"fault_source", "fault_target"}
 """Every process has one: its tests may go to any process, file by file."""
 _PAIR_TURN = len(_LONG)
@@ -56,9 +59,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if used & _BROKER_FIXTURES:
             item.add_marker(pytest.mark.broker)
         groups = {group for fixture, group in _GROUPS.items() if fixture in used}
+        is_gate = item.config.getoption("--gate", default=False)
         if used & _PAIR and not groups:
-            is_gate = item.config.getoption("--gate", default=False)
             groups = {_pair_of(item.path.stem) if is_gate else item.path.stem}
+        for fixture in used & {*_SHARED_IN_GATE}:
+            groups = {_SHARED_IN_GATE[fixture] if is_gate else item.path.stem}
         if groups and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(min(groups)))
     items.sort(key=_turn)
@@ -69,9 +74,13 @@ def _pair_of(file: str) -> str:
     return f"pair-{crc32(file.encode()) % 3}"
 
 
-def _turn(item: pytest.Item) -> int:
+def _group(item: pytest.Item) -> str | None:
     marker = item.get_closest_marker("xdist_group")
-    group = marker.args[0] if marker and marker.args else None
+    return marker.args[0] if marker and marker.args else None
+
+
+def _turn(item: pytest.Item) -> int:
+    group = _group(item)
     if group in _LONG:
         return _LONG.index(group)
     return _PAIR_TURN if _PAIR & set(getattr(item, "fixturenames", ())) else _PAIR_TURN + 1
@@ -110,15 +119,16 @@ def logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """
     loggers = [logging.getLogger(name) for name in ("", "twinlog", "py4j", "pyspark")]
     levels = [logger.level for logger in loggers]
-    handlers = [(each, each.level, each.formatter) for each in loggers[0].handlers]
+    handlers = [(h, h.level, h.formatter, h.filters[:]) for h in loggers[0].handlers]
     loggers[1].setLevel(logging.INFO)
     caplog.handler.setLevel(logging.WARNING)
     yield
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
-    for handler, level, formatter in handlers:
+    for handler, level, formatter, filters in handlers:
         handler.setLevel(level)
         handler.setFormatter(formatter)
+        handler.filters = filters
 
 
 @pytest.fixture(autouse=True)
@@ -176,14 +186,15 @@ def target3() -> LocalCluster:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Stop clusters that the next test, and those of its turn, do not need."""
-    del item
+    """Stop clusters that the next test, and those of its turn, do not need, and a Spark likewise:
+    a process can have one.
+    """
     yield
-    used = set(getattr(nextitem, "fixturenames", ()))
-    if not used & _THREE:
-        LENT.give_back(_THREE)
-    if nextitem is None or _turn(nextitem) > _PAIR_TURN:
-        LENT.give_back(_PAIR)
+    if "spark" not in getattr(nextitem, "fixturenames", ()):
+        LENT.give_back("spark")
+    if nextitem is None or _group(item) != _group(nextitem):
+        needs_pair = nextitem is not None and _turn(nextitem) <= _PAIR_TURN
+        LENT.give_back_all(but=_PAIR if needs_pair else ())
 
 
 @pytest.fixture
@@ -192,7 +203,7 @@ def lasting_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     lanes stay, as where the coordinator is another broker.
     """
     lasting = partial(Membership, session_timeout_ms=int(PATIENCE_S * 1000))
-    monkeypatch.setattr("twinlog.control.flow.leading.Membership", lasting)
+    monkeypatch.setattr("twinlog.control.leading.lead.Membership", lasting)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@
     |-- EnvironmentMissing          Java, Python or a jar is not there              exit code 1
     |-- ClusterError                one Kafka cluster
     |   |-- Unreachable             no broker answers                               retriable
+    |   |   `-- Refused             nobody listens at any of its addresses          retriable
     |   |-- Disconnected            a connection broke under a request              retriable
     |   |-- AuthenticationFailed    TLS or SASL refused us
     |   |-- Unauthorized            an ACL is missing
@@ -154,6 +155,13 @@ class ClusterError(TwinlogError):
     """A Kafka cluster did not do what was asked."""
 
     code = "CLUSTER"
+    reason = ""
+    """Why, for whoever names cluster and address; empty where the message alone says it."""
+
+    def __init__(self, what: str, *, reason: str = "", **details: Any) -> None:
+        super().__init__(what, **details)
+        if reason:
+            self.reason = reason
 
 
 class Unreachable(ClusterError):
@@ -161,6 +169,10 @@ class Unreachable(ClusterError):
 
     code = "UNREACHABLE"
     fate = Fate.RETRIABLE
+
+
+class Refused(Unreachable):
+    """Nobody listens at any address of the cluster: its hosts say so at once."""
 
 
 class Disconnected(ClusterError):

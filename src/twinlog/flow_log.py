@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from twinlog.errors import TwinlogError
 from twinlog.model import TopicPartition
@@ -15,6 +16,10 @@ def code_among(values: Iterable[object]) -> str:
     """That of the last error among what a message is made of; empty without one."""
     codes = [value.code for value in values if isinstance(value, TwinlogError)]
     return codes[-1] if codes else ""
+
+
+NEWS: Final = {"news": True}
+"""`extra` of a line at INFO that people see all the same: good news, or what somebody wanted."""
 
 
 class FlowLog:
@@ -34,6 +39,10 @@ class FlowLog:
         """An event of normal operation."""
         self._write(logging.INFO, message, values, partition, code)
 
+    def news(self, message: str, *values: object) -> None:
+        """Something good, or wanted, that people should know."""
+        self._write(logging.INFO, message, values, None, "", **NEWS)
+
     def warning(self, message: str, *values: object) -> None:
         """Something that people should know; the code is that of an error among the values."""
         self._write(logging.WARNING, message, values, None, "")
@@ -51,10 +60,11 @@ class FlowLog:
         code: str,
         *,
         is_bug: bool = False,
+        news: bool = False,
     ) -> None:
         if not self._log.isEnabledFor(level):
             return
-        fields: dict[str, str | int] = {"flow": self._flow}
+        fields: dict[str, str | int] = {"flow": self._flow, **(NEWS if news else {})}
         if partition is not None:
             fields |= partition._asdict()
         errors = [value for value in values if isinstance(value, TwinlogError)]

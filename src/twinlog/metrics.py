@@ -129,6 +129,17 @@ FLOW_LAG_RECORDS: Final = _gauge(
 FLOW_LAG_SECONDS: Final = _gauge(
     "twinlog_flow_lag_seconds", FLOW, "the lag in seconds of the partition where it is greatest"
 )
+FLOW_KEPT_SECONDS: Final = _gauge(
+    "twinlog_flow_retention_left_seconds",
+    FLOW,
+    "twinlog_retention_left_seconds of the partition where it is least",
+)
+FLOW_LATENCY_SECONDS: Final = _gauge(
+    "twinlog_flow_latency_seconds",
+    (*FLOW, "quantile"),
+    "of the batches of the last minute, from the newest timestamp in each until the target had it; "
+    "a quarter too long at most",
+)
 CLUSTER: Final = ("cluster", "direction")
 CLUSTER_RECORDS: Final = _counter(
     "twinlog_cluster_records_total", CLUSTER, "records that all flows copied from it, or into it"
@@ -171,6 +182,8 @@ OURS: Final = (
     FLOW_BYTES,
     FLOW_LAG_RECORDS,
     FLOW_LAG_SECONDS,
+    FLOW_KEPT_SECONDS,
+    FLOW_LATENCY_SECONDS,
     CLUSTER_RECORDS,
     CLUSTER_BYTES,
     CERTIFICATE_EXPIRY,

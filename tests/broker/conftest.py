@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.support.clusters import LENT
+from tests.support.data_frames import spark_session
 from tests.support.rights import SecuredPair, secured_pair
+from twinlog.sandbox import QUICK_JVM, LocalCluster
 
 
-@pytest.fixture(scope="session")
-def switchover_pair() -> Iterator[SecuredPair]:
-    """Two guarded brokers for the group `switchover`; each test has topics and users of its own."""
-    with secured_pair("switchover") as pair:
-        yield pair
+@pytest.fixture
+def guarded_pair() -> SecuredPair:
+    """Two guarded brokers for tests of one group; each has topics and users of its own."""
+    return LENT.lend("guarded", lambda: secured_pair("guarded"))
+
+
+@pytest.fixture
+def four_clusters() -> list[LocalCluster]:
+    """Four to which nobody else writes meanwhile: what they hold is compared topic by topic."""
+    return LENT.lend("four", _four)
+
+
+@contextmanager
+def _four() -> Iterator[list[LocalCluster]]:
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        made = [LocalCluster(f"four{number}", jvm_flags=QUICK_JVM) for number in range(4)]
+        for cluster in made:
+            stack.callback(cluster.stop)
+        list(pool.map(LocalCluster.start, made))
+        yield made
+
+
+@pytest.fixture
+def spark() -> SparkSession:
+    """For DataFrames; gone before other tests of its group start a Spark of their own."""
+    return LENT.lend("spark", spark_session)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from tests.support.eventually import eventually
 from tests.support.groups import commit, committed
 from tests.support.led_flow import led_flow
 from tests.support.mirror import Mirror
-from tests.support.rights import SecuredPair, secured_pair
-from tests.support.topics import allow, create_topic, forbid, topic_configs
+from tests.support.rights import SecuredPair
+from tests.support.topics import allow, alter_topic_configs, create_topic, forbid, topic_configs
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
@@ -28,16 +27,18 @@ from twinlog.sandbox import LocalCluster
 from twinlog.wire.mm2_records import Checkpoint
 from twinlog.wire.topic_acl import READ, Pattern, Permission, TopicAcl
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("acl-sync")]
+pytestmark = pytest.mark.broker
 
 DESCRIBE = 8
 numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[SecuredPair]:
-    with secured_pair("acls") as pair:
-        yield pair
+EVERY_SECOND = (
+    "sync.group.offsets.enabled = true",
+    *(f"{what}.interval.seconds = 1" for what in ("sync.group.offsets", "sync.topic.acls")),
+    *(f"{what}.interval.seconds = 1" for what in ("sync.topic.configs", "emit.checkpoints")),
+    *(f"{what}.interval.seconds = 1" for what in ("refresh.topics", "refresh.groups")),
+)
 
 
 class Guarded:
@@ -46,7 +47,7 @@ class Guarded:
     def __init__(self, pair: SecuredPair, folder: Path) -> None:
         number = next(numbers)
         self.pair = pair
-        self.alias, self.topic = f"a{number}", f"t{number}-orders"
+        self.alias, self.topic = f"acl{number}", f"t{number}-orders"
         self.app = f"app{number}"
         self._path = folder / "mm2.properties"
         create_topic(pair.source, self.topic)
@@ -89,8 +90,8 @@ class Guarded:
 
 
 @pytest.fixture
-def guarded(clusters: SecuredPair, tmp_path: Path) -> Guarded:
-    return Guarded(clusters, tmp_path)
+def guarded(guarded_pair: SecuredPair, tmp_path: Path) -> Guarded:
+    return Guarded(guarded_pair, tmp_path)
 
 
 def deny(cluster_user: Guarded, operation: int) -> None:
@@ -143,6 +144,49 @@ def test_topic_that_is_created_gets_its_acls_before_anything_is_copied(
         mirror.look_for_topics()
         mirror.eventually(lambda parts: [part.state for part in parts] == ["AT_END"] * 2)
         assert guarded.there() == {guarded.acl("READ"), guarded.acl("READ", later)}
+        mirror.stop()
+
+
+def test_configs_acls_and_groups_of_a_released_topic_stay_untouched(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    """Its remote topic is another's now, with the mirror that runs and with the next one."""
+    source, target = guarded.pair.source, guarded.pair.target
+    group, freed = f"{guarded.alias}-shop", f"{guarded.topic}-freed"
+    create_topic(source, freed)
+    topics = (guarded.topic, freed)
+    remote, remote_freed = (f"{guarded.alias}.{topic}" for topic in topics)
+    config = tmp_path / "every-second.properties"
+    config.write_text(guarded.config(f"groups = {group}", *EVERY_SECOND).read_text())
+
+    def change(operation: str, retention_ms: str, offset: int) -> None:
+        """The same for both topics; done when the one that is mirrored has it all."""
+        for topic in topics:
+            allow(source, guarded.app, [operation], topic=topic)
+            alter_topic_configs(source, topic, {"retention.ms": retention_ms})
+            commit(source, group, topic, offset)
+        eventually(lambda: guarded.acl(operation.upper()) in guarded.there())
+        eventually(lambda: topic_configs(target, remote).get("retention.ms") == retention_ms)
+        eventually(lambda: committed(target, group, remote) == offset)
+
+    def freed_as_it_was() -> None:
+        assert {one for one in guarded.there() if freed in one} == {guarded.acl("READ", freed)}
+        assert topic_configs(target, remote_freed).get("retention.ms") == "7200000"
+        assert committed(target, group, remote_freed) == 4
+
+    for topic in topics:
+        produce(source, topic, [Outgoing(value=b"%d" % n) for n in range(9)])
+    with Mirror(config, lanes=1) as mirror:
+        change("read", "7200000", 4)
+        eventually(lambda: committed(target, group, remote_freed) == 4)
+        assert run(["topic", "release", str(config), "--topics", freed]) == 0
+        mirror.eventually(lambda parts: "RELEASED" in [part.state for part in parts])
+        change("describe", "7300000", 6)
+        freed_as_it_was()
+        mirror.stop()
+    with Mirror(config, lanes=1) as mirror:
+        change("alter", "7400000", 8)
+        freed_as_it_was()
         mirror.stop()
 
 

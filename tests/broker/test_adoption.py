@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -13,8 +14,16 @@ from tests.support.eventually import eventually
 from tests.support.left_by_mirror_maker import STORAGE_PARTITIONS, Left, outgoing, values
 from tests.support.load import Load
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
 from tests.support.settings import settings_for
-from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
+from tests.support.topics import (
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+    topic_names,
+)
+from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
 from twinlog.cluster.groups.membership import Membership, Role
@@ -89,6 +98,26 @@ def test_behind_an_application_s_record_nothing_begins_anew(left: Left) -> None:
     assert (found.state, found.code) == ("FAILED", "MM2_PLACE_UNKNOWN"), found.message
     assert "do not delete it" in found.message
     assert left.values() == values([*range(10), 77])
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["adopted", "refused"])
+def test_check_says_the_verdict_and_writes_nothing(
+    left: Left, capsys: pytest.CaptureFixture[str], *, is_known: bool
+) -> None:
+    wrote = [*range(10)] if is_known else [*range(10), 77]
+    left.policy = IDENTITY
+    left.write_file()
+    create_topic(left.target, left.remote)
+    produce(left.target, left.remote, outgoing(wrote))
+    left.note(9)
+    assert run(["check", str(left.file), "--adopt-mm2"]) == (0 if is_known else 1)
+    said = capsys.readouterr().out
+    taken = f"{left.topic} is taken over from MirrorMaker 2, by partition: 0 at 10"
+    assert (taken in said) is is_known
+    assert ("MM2_PLACE_UNKNOWN" in said) is not is_known
+    assert left.values() == values(wrote)
+    assert left.noted() == [9]
+    assert offset_map_topic(left.alias) not in topic_names(left.target)
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["noted", "not noted"])
@@ -336,7 +365,7 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
     target = settings_for(left.target.bootstrap)
     with Mirror(left.file, adopt_mm2=True) as mirror:
         mirror.eventually(lambda parts: all(one.state == "AT_END" for one in parts))
-        (flow,) = mirror.supervisor._flows
+        (flow,) = mirror.supervisor.flows
         ours = flow.setup.membership
         assert ours is not None
         other = Membership(target, f"twinlog-{flow.setup.name}")
@@ -345,11 +374,30 @@ def test_process_that_lost_the_lead_notes_nothing_at_its_end(
             eventually(lambda: other.state.role is Role.STANDBY)
             expel(target, f"twinlog-{flow.setup.name}", ours.state.member_id)
             eventually(lambda: other.state.role is Role.LEADING)
-            eventually(lambda: flow.run is None and flow.is_standing_by)
+            eventually(lambda: flow.run is None and flow.trouble.is_standing_by)
             mirror.stop()
         finally:
             other.leave()
     assert last_rounds == []
+
+
+@pytest.mark.parametrize("resumed", [True, False], ids=["MirrorMaker 2 is back", "nobody is"])
+def test_frozen_leader_of_a_flow_that_was_promoted_meanwhile(left: Left, *, resumed: bool) -> None:
+    """MirrorMaker 2 would resume by the newest position, wherever it comes from."""
+    create_topic(left.target, left.remote)
+    with Driver(left.file, lanes=1, adopts_mm2=True) as driver:
+        eventually(lambda: left.noted()[-1:] == [29], what="the position of MirrorMaker 2")
+        driver.signal(signal.SIGSTOP)
+        try:
+            produce(left.source, left.topic, outgoing(range(30, 40)))  # its lane copies them still
+            eventually(lambda: len(left.values()) == 40, what="the lane's copy")
+            assert run(["flow", "promote", str(left.file)]) == 0
+            if resumed:
+                left.note(50)
+        finally:
+            driver.signal(signal.SIGCONT)
+        driver.until("FENCED")
+    assert left.noted()[-1] == (50 if resumed else 39), "of the drained copy, if nobody noted more"
 
 
 def expel(settings: ClusterSettings, group: str, member: str) -> None:

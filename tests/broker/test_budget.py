@@ -70,9 +70,9 @@ def rates(
     remote = {f"{rig.alias}.{topic}" for topic in topics}
     eventually(lambda: remote <= topic_names(rig.target), what="remote topics")
     eventually(lambda: any(copied(rig, topics).values()), what="first records")
-    time.sleep(settle_s)
+    time.sleep(settle_s)  # until the budget's first burst is over
     began, before = time.monotonic(), copied(rig, topics)
-    time.sleep(watched_s)
+    time.sleep(watched_s)  # over which the rate is measured
     ended, after = time.monotonic(), copied(rig, topics)
     return {topic: (after[topic] - before[topic]) / (ended - began) for topic in topics}
 
@@ -95,7 +95,9 @@ def test_flow_stays_within_its_budget(flow: Rig) -> None:
     keys = {f"{flow.flow}.twinlog.max.bytes.per.second": str(MEGABYTE)}
     with flow.mirror(lanes=1, keys=keys) as mirror:
         full_rates(flow, MEGABYTE, flow.topic)
-        assert mirror.snapshots[0].state == "THROTTLED"
+        (found,) = mirror.snapshots
+        assert found.state == "THROTTLED"
+        assert found.reason == "the flow's limit of 1.0 MB/s holds it back"
 
 
 def test_budget_is_shared_by_weights_and_a_quiet_topic_is_not_starved(flow: Rig) -> None:
@@ -136,7 +138,13 @@ def test_broker_quota_is_used_up_and_no_more(
     quota(client, f"twinlog-{flow.flow}", {key: float(MEGABYTE)})
     try:
         with flow.mirror(lanes=1, prelude=STALLS_SOON) as mirror:
-            eventually(lambda: states(mirror) == ["THROTTLED"])
+            reason = f"a quota of the {side}'s brokers (for"
+            eventually(
+                lambda: (
+                    [(one.state, reason in one.reason) for one in mirror.snapshots]
+                    == [("THROTTLED", True)]
+                )
+            )
             (rate,) = rates(flow, flow.topic, settle_s=4.0, watched_s=QUOTA_WINDOW_S).values()
             # brokers keep the bound on average only: ten seconds by themselves may be half of it
             # or half again as much, but never a standstill

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import Outgoing, produce
-from tests.support.mirror import Mirror
-from tests.support.topics import allow, create_topic, partition_count, topic_names
+from tests.support.mirror import EmittingMirror, Mirror
+from tests.support.topics import (
+    allow,
+    alter_topic_configs,
+    create_topic,
+    partition_count,
+    topic_names,
+)
 from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.check.report import CheckReport, Plan
 from twinlog.mirror.names.naming import PROBE_TOPIC
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
-from twinlog.sandbox.layout import free_ports
 
 pytestmark = pytest.mark.broker
 
@@ -154,6 +160,36 @@ def test_foreign_data_in_a_prefixed_topic(
     assert f"{remote}-1: the topic already holds records [0, 1)" in problem.message
 
 
+def test_a_topic_that_clients_went_over_to_is_not_said_to_be_changed(
+    checked: Checked, source_cluster: LocalCluster, target_cluster: LocalCluster, fresh_topic: str
+) -> None:
+    keys = (
+        f"topics = {fresh_topic}",
+        "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "twinlog.state.topic.replication.factor = 1",
+        "twinlog.status.interval.seconds = 1",
+        "emit.heartbeats.enabled = false",
+    )
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, [Outgoing(value=b"ours")] * 5)
+    with EmittingMirror(checked.write(*keys), lanes=1) as mirror:
+        mirror.eventually(
+            lambda parts: [p.state for p in parts if p.topic == fresh_topic] == ["AT_END"]
+        )
+        produce(target_cluster, fresh_topic, [Outgoing(value=b"app")] * 5)
+        mirror.eventually(
+            lambda parts: [p.state for p in parts if p.topic == fresh_topic] == ["TAKEN_OVER"]
+        )
+        mirror.stop()
+    alter_topic_configs(source_cluster, fresh_topic, {"retention.ms": "77000"})
+    (flow,) = checked.report(*keys).flows
+    assert not [line for line in flow.changes if fresh_topic in line]
+    assert (
+        f"{checked.flow}: configs and ACLs of {fresh_topic} are left as they are: it stood with "
+        "TAKEN_OVER when the flow ran last"
+    ) in flow.notes
+
+
 def test_a_replication_factor_above_the_live_brokers(
     checked: Checked, source_cluster: LocalCluster, fresh_topic: str
 ) -> None:
@@ -197,10 +233,12 @@ def test_the_identity_policy_on_one_cluster(
 def test_clusters_that_cannot_be_reached_are_waited_for_together_and_not_in_silence(
     tmp_path: Path,
 ) -> None:
-    source, target = free_ports(2)
-    checked = Checked(tmp_path, f"127.0.0.1:{source}", f"127.0.0.1:{target}")
-    config, said = load(checked.write(), environment={}), list[str]()
-    report = check(config, gives_up_s=5.0, say=said.append)
+    here = ("127.0.0.1", 0)
+    with socket.create_server(here) as one, socket.create_server(here) as two:
+        source, target = (each.getsockname()[1] for each in (one, two))
+        checked = Checked(tmp_path, f"127.0.0.1:{source}", f"127.0.0.1:{target}")
+        config, said = load(checked.write(), environment={}), list[str]()
+        report = check(config, gives_up_s=5.0, say=said.append)
     assert said == [
         f"no answer yet from cluster {checked.source} at 127.0.0.1:{source}: trying for 5 s",
         f"no answer yet from cluster {checked.target} at 127.0.0.1:{target}: trying for 5 s",

@@ -81,8 +81,7 @@ def test_nobody_answers() -> None:
     client = ClusterClient(settings, api_timeout_s=0.5)
     with client, pytest.raises(Unreachable) as caught:
         client.metadata([])
-    assert f"cluster west cannot be reached at 127.0.0.1:{port}" in caught.value.message
-    assert "connection refused" in caught.value.message
+    assert caught.value.message.startswith(f"west (127.0.0.1:{port}): connection refused; check ")
 
 
 @pytest.mark.witness("a broken connection is replaced")

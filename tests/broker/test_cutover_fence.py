@@ -23,16 +23,16 @@ from twinlog.control.cutover.fence import AclFence, fence_acl
 from twinlog.control.cutover.promotion import promote
 from twinlog.control.flow.setups import flow_setup
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("switchover")]
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture
 def case(
-    switchover_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Case]:
-    made = Case(switchover_pair, tmp_path, capsys)
+    made = Case(guarded_pair, tmp_path, capsys)
     with Mirror(made.file) as mirror:
-        produce(switchover_pair.source, made.orders, numbered(0, 10))
+        produce(guarded_pair.source, made.orders, numbered(0, 10))
         eventually(lambda: made.copied(made.orders) == 10)
         eventually(lambda: made.commands.look("plan")[0] == 0)
         yield made
@@ -93,12 +93,12 @@ def test_an_abort_by_hook_takes_our_acls_away_too(case: Case) -> None:
 
 
 def test_a_fence_that_would_keep_readers_out_is_refused(
-    switchover_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where topics without ACLs are open to all, the first ACL closes them to all others."""
     config = {"allow.everyone.if.no.acl.found": "true"}
     with guarded("open-source", config) as source:
-        case = Case(SecuredPair(source=source, target=switchover_pair.target), tmp_path, capsys)
+        case = Case(SecuredPair(source=source, target=guarded_pair.target), tmp_path, capsys)
         forbid(source, case.user, ["write", "describe"], topic=case.orders)
 
         def gate() -> tuple[bool, str]:
@@ -111,7 +111,7 @@ def test_a_fence_that_would_keep_readers_out_is_refused(
         with Mirror(case.file) as mirror:
             produce(source, case.orders, numbered(0, 10))
             eventually(lambda: case.copied(case.orders) == 10)
-            eventually(lambda: case.remote(case.sales) in topic_names(switchover_pair.target))
+            eventually(lambda: case.remote(case.sales) in topic_names(guarded_pair.target))
             code, _, err = case.commands.do("run", "--yes", "--accept", "acls")
             assert (code, "[FENCE_SHUTS_OUT]" in err) == (1, True), err
             assert case.fences() == set()

@@ -176,7 +176,7 @@ FACTOR_3 = {"B.replication.factor": "3", "twinlog.state.topic.replication.factor
 def test_a_replication_factor_above_the_live_brokers_creates_nothing(
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.ONCE_GIVES_UP_S", 1.0)
     create_topic(follower.source, follower.topic("first"))
     keys = {**FACTOR_3, f"{follower.alias}->B.replication.factor": "3"}
     with follower.mirror(keys, once=True) as mirror:
@@ -205,7 +205,7 @@ def test_a_mirror_waits_for_the_brokers_that_a_replication_factor_needs(
 def test_topics_that_cannot_be_made_do_not_keep_the_others(
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.ONCE_GIVES_UP_S", 1.0)
     for name in ("first", "second", "third"):
         create_topic(follower.source, follower.topic(name))
         follower.put(name, 1)

@@ -17,7 +17,14 @@ from tests.support.eventually import eventually
 from tests.support.groups import Pair, commit, committed, goes_on, numbered
 from tests.support.mirror import EmittingMirror, Mirror
 from tests.support.settings import settings_of
-from tests.support.topics import create_topic, delete_records, delete_topic, end_offsets
+from tests.support.topics import (
+    alter_topic_configs,
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+    partition_count,
+)
 from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
@@ -249,6 +256,26 @@ def test_a_source_whose_offset_map_was_deleted_is_not_taken_for_one_that_was_nev
     delete_topic(pair.b, offset_map_topic(pair.alias_a))
     code, said = case.run("replay")
     assert (code, "[TAIL_UNKNOWN]" in said, "offsets rebuild" in said) == (1, True, True), said
+    assert seen(pair, pair.b) == before
+    assert not case.folder.exists()
+
+
+def test_a_partition_whose_rows_and_records_were_deleted_was_copied_all_the_same(
+    case: Case,
+) -> None:
+    """What new owners wrote is all that lies there, and the map's topic is there as well."""
+    pair = case.pair
+    produce(pair.a, pair.topic, numbered(20, 3))
+    case.fail_over()
+    rows = offset_map_topic(pair.alias_a)
+    alter_topic_configs(pair.b, rows, {"cleanup.policy": "delete"})
+    for partition in range(partition_count(pair.b, rows)):
+        delete_records(pair.b, rows, partition)
+    alter_topic_configs(pair.b, rows, {"cleanup.policy": "compact"})
+    delete_records(pair.b, pair.remote, before=20)
+    before = seen(pair, pair.b)
+    code, said = case.run("replay")
+    assert (code, "[TAIL_UNKNOWN]" in said) == (1, True), said
     assert seen(pair, pair.b) == before
     assert not case.folder.exists()
 

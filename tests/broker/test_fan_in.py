@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -24,28 +23,16 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.control.watch.snapshot import PartitionSnapshot
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
 from twinlog.mirror.names.naming import offset_map_topic
-from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.sandbox import LocalCluster
 from twinlog.survey.map_reader import MapReader
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("loops")]
+pytestmark = pytest.mark.broker
 
 SOURCES: Final = "ABC"
 """Aliases of the clusters with the same number."""
 TARGET: Final = 3
 RATE: Final = 200
 """Batches a second of each source."""
-
-
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[list[LocalCluster]]:
-    """Three sources and the target that all flows lead to."""
-    with ExitStack() as stack:
-        made = [LocalCluster(f"fanin{number}", jvm_flags=QUICK_JVM) for number in range(4)]
-        for cluster in made:
-            stack.callback(cluster.stop)
-        with ThreadPoolExecutor(len(made)) as pool:
-            list(pool.map(LocalCluster.start, made))
-        yield made
 
 
 class Batches:
@@ -151,9 +138,9 @@ def each_once(fan: FanIn) -> None:
 
 @pytest.mark.witness("several flows into one topic: exact, and no cold start for another's batch")
 def test_two_flows_into_one_topic_disturb_each_other_in_nothing(
-    tmp_path: Path, clusters: list[LocalCluster]
+    tmp_path: Path, four_clusters: list[LocalCluster]
 ) -> None:
-    fan = FanIn(tmp_path, clusters)
+    fan = FanIn(tmp_path, four_clusters)
     with ExitStack() as stack:
         fan.begin(stack, "A")
         fan.begin(stack, "B")
@@ -169,9 +156,9 @@ def test_two_flows_into_one_topic_disturb_each_other_in_nothing(
 
 @pytest.mark.long
 def test_a_third_flow_that_joins_later_disturbs_neither(
-    tmp_path: Path, clusters: list[LocalCluster]
+    tmp_path: Path, four_clusters: list[LocalCluster]
 ) -> None:
-    fan = FanIn(tmp_path, clusters)
+    fan = FanIn(tmp_path, four_clusters)
     with ExitStack() as stack:
         fan.begin(stack, "A")
         with fan.load("A"):
@@ -196,6 +183,6 @@ def test_a_third_flow_that_joins_later_disturbs_neither(
 def per_second(fan: FanIn, aliases: Sequence[str], seconds: float) -> dict[str, float]:
     """Records a second that each flow copies."""
     before, began = {alias: fan.copied(alias) for alias in aliases}, time.monotonic()
-    time.sleep(seconds)
+    time.sleep(seconds)  # over which the rate is measured
     took_s = time.monotonic() - began
     return {alias: (fan.copied(alias) - before[alias]) / took_s for alias in aliases}

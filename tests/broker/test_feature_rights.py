@@ -342,7 +342,7 @@ class Scene:
             if self.feature == HEARTBEATS:
                 eventually(lambda: max(map(len, self.beats())) >= 4, within)
             else:
-                setup = mirror.supervisor._flows[0].setup
+                setup = mirror.supervisor.flows[0].setup
                 eventually(lambda: self.works() or setup._told, within)
             (found,) = mirror.stop()
         return found

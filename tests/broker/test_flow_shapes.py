@@ -22,6 +22,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from tests.support.client import Outgoing, Seen, consumer, eventually, produce, read_all
 from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
+from tests.support.mirror_process import Driver
 from tests.support.topics import admin, create_topic, end_offsets, topic_names
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 
@@ -208,6 +209,11 @@ def committed(cluster: LocalCluster, group: str, topic: str) -> int:
         client.close()
 
 
+def is_at(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
+    where = f"{group} at {offset} of {topic}"
+    eventually(lambda: committed(cluster, group, topic) == offset, what=where)
+
+
 def test_aggregation(clusters: list[LocalCluster], tmp_path: Path) -> None:
     shape = Shape(tmp_path, clusters, "A", "B", "C")
     for cluster in ("A", "B", "C"):
@@ -239,8 +245,10 @@ def test_a_chain(clusters: list[LocalCluster], tmp_path: Path) -> None:
 
 
 @pytest.mark.witness("two clusters mirror each other without a loop")
-def test_active_active_without_loops(clusters: list[LocalCluster], tmp_path: Path) -> None:
-    shape = Shape(tmp_path, clusters, "A", "B")
+def test_active_active_without_loops(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    shape = Shape(tmp_path, [source_cluster, target_cluster], "A", "B")
     for cluster in ("A", "B"):
         shape.put(cluster, "orders")
     with shape.mirror(["A->B", "B->A"]) as mirror:
@@ -262,34 +270,138 @@ def test_active_active_without_loops(clusters: list[LocalCluster], tmp_path: Pat
     }
 
 
+class DataCentres(Shape):
+    """Three of two clusters: both ways inside each, and both ways between the first clusters."""
+
+    def __init__(self, folder: Path, clusters: list[LocalCluster]) -> None:
+        places = ("west", "east", "north")
+        self.near = {place: (f"{place}-1", f"{place}-2") for place in places}
+        pairs = [*self.near.values()]
+        pairs += itertools.combinations([first for first, _ in self.near.values()], 2)
+        flows = [*pairs, *((there, here) for here, there in pairs)]
+        self.flows = [f"{here}->{there}" for here, there in flows]
+        super().__init__(folder, clusters, *itertools.chain(*self.near.values()))
+        self.paths = {name: list(_paths(name, flows)) for name in self.clusters}
+        assert sum(map(len, self.paths.values())) == 60
+
+    def put_everywhere(self, start: int = 0) -> None:
+        for name in self.clusters:
+            self.put(name, "orders", start)
+
+    def are_everywhere(self, count: int) -> None:
+        """So many records of each cluster's topic are in all copies of it."""
+        for name, paths in self.paths.items():
+            for path in paths:
+                self.arrives(name, self.topic("orders", *path), count)
+
+    def are_copies(self, count: int) -> None:
+        """Every record once, in order, at its offset, and no topic but those."""
+        for name, paths in self.paths.items():
+            topics = [self.topic("orders", *path) for path in paths]
+            assert self.marked(name) == {*topics}
+            with ThreadPoolExecutor(len(paths)) as pool:
+                found = [*pool.map(partial(self.read, name), topics)]
+            for path, records in zip(paths, found, strict=True):
+                origin = path[-1] if path else name
+                values = [(n, f"{origin} {n}".encode()) for n in range(count)]
+                assert [(record.offset, record.value) for record in records] == values, path
+
+    def group_is_everywhere_at(self, group: str, offset: int) -> None:
+        """In all copies of the topic of the first cluster."""
+        for name, paths in self.paths.items():
+            for path in paths:
+                if path[-1:] == ("west-1",):
+                    is_at(self.clusters[name], group, self.topic("orders", *path), offset)
+
+    def beats(self) -> dict[str, int]:
+        """How many heartbeats have come by way of each flow."""
+        found = {}
+        for flow in self.flows:
+            here, there = flow.split("->")
+            ends = end_offsets(self.clusters[there], f"{self.alias(here)}.heartbeats")
+            found[flow] = sum(ends.values())
+        return found
+
+
 def test_three_data_centres_with_two_clusters_each(
     clusters: list[LocalCluster], tmp_path: Path
 ) -> None:
-    """Both ways inside each of them, and both ways between the first clusters of all."""
-    places = ("west", "east", "north")
-    pairs = [(f"{place}-1", f"{place}-2") for place in places]
-    pairs += itertools.combinations([f"{place}-1" for place in places], 2)
-    flows = [*pairs, *((there, here) for here, there in pairs)]
-    names = [f"{place}-{number}" for place in places for number in (1, 2)]
-    shape = Shape(tmp_path, clusters, *names)
-    for name in names:
-        shape.put(name, "orders")
-    expected = {name: list(_paths(name, flows)) for name in names}
-    assert sum(map(len, expected.values())) == 60
-    with shape.mirror([f"{here}->{there}" for here, there in flows]) as mirror:
+    sites = DataCentres(tmp_path, clusters)
+    sites.put_everywhere()
+    with sites.mirror(sites.flows) as mirror:
         mirror.eventually(
             lambda parts: sum(p.records for p in parts if p.state == "AT_END") == 54 * COUNT, 90
         )
         mirror.stop()
-    for name, paths in expected.items():
-        topics = [shape.topic("orders", *path) for path in paths]
-        assert shape.marked(name) == {*topics}
-        with ThreadPoolExecutor(len(paths)) as pool:
-            found = [*pool.map(partial(shape.read, name), topics)]
-        for path, records in zip(paths, found, strict=True):
-            origin = path[-1] if path else name
-            values = [(n, f"{origin} {n}".encode()) for n in range(COUNT)]
-            assert [(record.offset, record.value) for record in records] == values, path
+    sites.are_copies(COUNT)
+
+
+@pytest.fixture
+def own_clusters(clusters: list[LocalCluster]) -> Iterator[list[LocalCluster]]:
+    """Six, on which no other test has left heartbeats that would be copied all over."""
+    with ExitStack() as stack:
+        more = [LocalCluster(f"own{number}", jvm_flags=QUICK_JVM) for number in range(2)]
+        for cluster in more:
+            stack.callback(cluster.stop)
+            cluster.start()
+        yield [*clusters[-MORE:], *more]
+
+
+EMITTING: Final = {
+    "emit.heartbeats.enabled": "true",
+    "emit.checkpoints.enabled": "true",
+    "emit.checkpoints.interval.seconds": "1",
+    "sync.group.offsets.enabled": "true",
+    "sync.group.offsets.interval.seconds": "1",
+    "refresh.groups.interval.seconds": "1",
+}
+
+
+def leads_all(driver: Driver) -> bool:
+    """Of a data centre: into its first cluster go three flows, into the second one."""
+    states = driver.states.values()
+    return len(states) == 4 and all(one.state == "RUNNING" for one in states)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_process_in_each_data_centre_fails_over_to_another_one(
+    own_clusters: list[LocalCluster], tmp_path: Path
+) -> None:
+    """`--clusters west-1 west-2` and so on, with all that MirrorMaker 2 emits."""
+    sites = DataCentres(tmp_path, own_clusters)
+    group, orders = f"{sites.mark}-app", sites.topic("orders")
+    file = sites.config(sites.flows, {**EMITTING, "groups": f"{sites.mark}-.*"})
+    sites.put_everywhere()
+    commit(sites.clusters["west-1"], group, orders, 7)
+
+    with ExitStack() as stack:
+
+        def started(place: str) -> Driver:
+            near = [sites.alias(name) for name in sites.near[place]]
+            return stack.enter_context(Driver(file, lanes=1, clusters=near, emits=True))
+
+        leaders = {place: started(place) for place in sites.near}
+        sites.are_everywhere(COUNT)
+        sites.group_is_everywhere_at(group, 7)
+        assert all(leads_all(one) for one in leaders.values())
+        for turn, place in enumerate(sites.near, start=1):
+            other = started(place)
+            eventually(partial(getattr, other, "states"), what="its flows")
+            leaders[place].kill()
+            sites.put_everywhere(turn * COUNT)
+            eventually(partial(leads_all, other), what=f"{place} fails over")
+            assert all(one.generation >= 1 for one in other.states.values())
+            sites.are_everywhere((turn + 1) * COUNT)
+        before = sites.beats()
+        commit(sites.clusters["west-1"], group, orders, 4 * COUNT - 3)
+        sites.group_is_everywhere_at(group, 4 * COUNT - 3)
+        eventually(lambda: all(now > before[flow] for flow, now in sites.beats().items()))
+    sites.are_copies(4 * COUNT)
+    for flow in sites.flows:
+        here, there = flow.split("->")
+        topics = topic_names(sites.clusters[there])
+        assert f"{sites.alias(here)}.checkpoints.internal" in topics, flow
 
 
 def _paths(end: str, flows: list[tuple[str, str]], *after: str) -> Iterator[tuple[str, ...]]:

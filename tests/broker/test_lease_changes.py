@@ -12,8 +12,8 @@ import pytest
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.lanes import Job
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker]
@@ -54,9 +54,9 @@ def _first_leases(mirror: Mirror) -> list[float]:
     began: defaultdict[FlowRun, list[float]] = defaultdict(list)
     start = mirror.supervisor.start_lease
 
-    def noted(flow: FlowRun, lanes: int) -> tuple[int, Job]:
-        began[flow].append(time.monotonic())
-        return start(flow, lanes)
+    def noted(run: FlowRun, lanes: int) -> tuple[int, Job]:
+        began[run].append(time.monotonic())
+        return start(run, lanes)
 
     mirror.supervisor.start_lease = noted  # type: ignore[method-assign]
     with mirror:

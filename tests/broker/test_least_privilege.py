@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ from tests.support.granted_flow import (
 )
 from tests.support.groups import commit, committed
 from tests.support.mirror import EmittingMirror, Mirror
-from tests.support.rights import SECRET, Grant, SecuredPair, secured_pair
+from tests.support.rights import SECRET, Grant, SecuredPair
 from tests.support.settings import settings_for
 from tests.support.topics import (
     allow,
@@ -45,7 +45,7 @@ from twinlog.control.check.offline_status import offline_status
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import Unauthorized
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("least-privilege")]
+pytestmark = pytest.mark.broker
 
 ROW: Final = re.compile(
     r"^\| ([^|]+) \| (source|target) \| `(\w+)` on ([^|]+) \| ([^|]+) \|$", re.M
@@ -130,15 +130,9 @@ AMQ_TARGET: Final = (
 )
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[SecuredPair]:
-    with secured_pair("least") as clusters:
-        yield clusters
-
-
 @pytest.fixture
-def flow(pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
-    return Flow(pair, fresh_topic, tmp_path)
+def flow(guarded_pair: SecuredPair, fresh_topic: str, tmp_path: Path) -> Flow:
+    return Flow(guarded_pair, fresh_topic, tmp_path)
 
 
 def once(config: Path) -> FlowSnapshot:
@@ -204,6 +198,7 @@ def test_without_this_right(missing: Row, flow: Flow, caplog: pytest.LogCaptureF
         assert says in problem
         assert report.problems[0].code == missing.code
     else:
+        assert len(report.notes) == 1, report.notes
         (note,) = report.notes
         assert says in note
         assert missing.key in note
@@ -242,7 +237,7 @@ def _prepare(missing: Row, flow: Flow) -> None:
     elif missing.operation == "ALTER" and missing.on == REMOTE:
         create_topic(target, flow.remote, 1)
     elif missing.operation == "ALTER_CONFIGS":
-        create_topic(target, flow.remote, 2, configs={"retention.ms": "88000"})
+        create_topic(target, flow.remote, 2, configs={"retention.ms": "66000"})
     elif missing.on == CLUSTER:
         allow(flow.pair.source, "somebody", ["read"], topic=flow.topic)
     elif missing.operation == "DESCRIBE_CONFIGS" and missing.on == MAP:

@@ -20,8 +20,8 @@ def test_leases_that_are_over_are_forgotten(
     with Rig(source_cluster, target_cluster, tmp_path) as rig:
         rig.create()
         with rig.mirror(lease_s=0.5) as mirror:
-            eventually(lambda: 1 in mirror.supervisor._by_lease)
-            eventually(lambda: 1 not in mirror.supervisor._by_lease, what="another lease")
+            eventually(lambda: 1 in mirror.supervisor.leases.numbers)
+            eventually(lambda: 1 not in mirror.supervisor.leases.numbers, what="another lease")
             rig.put([1])
             rig.copied(1)
             mirror.stop()
@@ -55,7 +55,7 @@ def test_partitions_that_left_are_forgotten(
             mirror.eventually(lambda parts: all(part.records == 1 for part in parts))
             delete_topic(rig.source, f"{rig.topic}.gone")
             eventually(lambda: shown() == {rig.topic}, what="it is not shown any more")
-            (flow,) = mirror.supervisor._flows
+            (flow,) = mirror.supervisor.flows
             assert flow.run is not None
             assert {tp.topic for tp in flow.run.partitions} == {rig.topic}
             mirror.stop()

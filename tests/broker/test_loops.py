@@ -6,7 +6,7 @@ topics with the same ends before and after.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,6 @@ from tests.support.circle_of_flows import (
     once,
     problems,
     refused,
-    three_clusters,
 )
 from tests.support.client import eventually
 from tests.support.mirror import Mirror
@@ -27,18 +26,12 @@ from tests.support.topics import delete_topic
 from twinlog.cli.main import run
 from twinlog.sandbox import LocalCluster
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("loops")]
-
-
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[list[LocalCluster]]:
-    with three_clusters("loops") as made:
-        yield made
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture
-def circle(tmp_path: Path, clusters: list[LocalCluster]) -> Circle:
-    return Circle(tmp_path, clusters)
+def circle(tmp_path: Path, four_clusters: list[LocalCluster]) -> Circle:
+    return Circle(tmp_path, four_clusters[:3])
 
 
 # -- the identity policy -----------------------------------------------------------------------

@@ -5,7 +5,7 @@ copied back there either.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,6 @@ from tests.support.circle_of_flows import (
     copied,
     once,
     refused,
-    three_clusters,
 )
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
@@ -31,28 +30,19 @@ from tests.support.topics import (
     topic_configs,
 )
 from twinlog.cluster.client import ClusterClient
-from twinlog.config.load import load
-from twinlog.control.flow.setups import admins_of, flow_setup
-from twinlog.control.process.reload import Reloader
 from twinlog.errors import FlowError
 from twinlog.mirror.state.copies import CopyRow
 from twinlog.sandbox import LocalCluster
 from twinlog.survey.cluster_state import write_copies
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("loops")]
+pytestmark = pytest.mark.broker
 
 WRITTEN: Final = "twinlog.control.loops.guard.write_copies"
 
 
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[list[LocalCluster]]:
-    with three_clusters("atonce") as made:
-        yield made
-
-
 @pytest.fixture
-def circle(tmp_path: Path, clusters: list[LocalCluster]) -> Circle:
-    return Circle(tmp_path, clusters)
+def circle(tmp_path: Path, four_clusters: list[LocalCluster]) -> Circle:
+    return Circle(tmp_path, four_clusters[:3])
 
 
 def halves(circle: Circle) -> list[Path]:
@@ -168,8 +158,8 @@ def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
         eventually(lambda: len(circle.values(1, late)) == 2 * COUNT)
 
         def is_refused() -> bool:
-            problems = two.supervisor._flows[0].prepared
-            return problems is not None and late in [p.topic for p in problems.problems]
+            led = two.supervisor.flows[0].generation
+            return led is not None and late in [p.topic for p in led.prepared.problems]
 
         eventually(is_refused)
         one.stop()
@@ -183,28 +173,18 @@ def test_a_topic_that_comes_while_both_halves_run(circle: Circle) -> None:
 def test_addresses_swapped_under_a_running_mirror(circle: Circle) -> None:
     circle.put(0)
     config = circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
-    asked = threading.Event()
     with Mirror(config, lanes=1) as mirror:
-        reloader = Reloader(
-            load(config, environment={}),
-            read=lambda: load(config, environment={}),
-            setup=lambda flow: flow_setup(flow, None, mirror.neighbours),
-            supervisor=mirror.supervisor,
-            asked=asked,
-            adopted=lambda now: mirror.neighbours.change(now.flows, admins_of(now.flows)),
-        )
-        with reloader:
-            mirror.eventually(lambda parts: parts[0].records == COUNT)
-            before = circle.held()
-            circle.file({"A": 1, "B": 0}, ["A->B"], replication_policy_class=IDENTITY)
-            asked.set()
-            eventually(lambda: "CLUSTERS_SWAPPED" in mirror.snapshots[0].reason)
-            assert circle.held()[0] == before[0], "nothing comes back, not even a claim"
-            assert end_offsets(circle.clusters[1], circle.topic()) == {0: COUNT}
-            circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
-            circle.put(0, begin=COUNT)
-            asked.set()
-            eventually(lambda: len(circle.values(1, circle.topic())) == 2 * COUNT)
+        mirror.eventually(lambda parts: parts[0].records == COUNT)
+        before = circle.held()
+        circle.file({"A": 1, "B": 0}, ["A->B"], replication_policy_class=IDENTITY)
+        mirror.reload()
+        eventually(lambda: "CLUSTERS_SWAPPED" in mirror.snapshots[0].reason)
+        assert circle.held()[0] == before[0], "nothing comes back, not even a claim"
+        assert end_offsets(circle.clusters[1], circle.topic()) == {0: COUNT}
+        circle.file({"A": 0, "B": 1}, ["A->B"], replication_policy_class=IDENTITY)
+        circle.put(0, begin=COUNT)
+        mirror.reload()
+        eventually(lambda: len(circle.values(1, circle.topic())) == 2 * COUNT)
         mirror.stop()
 
 

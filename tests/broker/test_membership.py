@@ -135,7 +135,7 @@ def test_leaving_while_the_coordinator_holds_the_join_back(join: Join, group: st
     first = join("first", session_timeout_ms=LASTING_MS)
     assert first.wait_until_leading(PATIENCE_S)
     second = join("second", session_timeout_ms=LASTING_MS)
-    time.sleep(0.3)
+    time.sleep(0.3)  # its join has come to the coordinator
     with Stopwatch() as since:
         second.leave()
     assert since.seconds < 2
@@ -220,7 +220,7 @@ def test_lead_that_was_waited_for_does_not_end_before_its_first_heartbeat(
     process = start_member(source_cluster.bootstrap, group)
     process.kill()
     process.communicate()
-    time.sleep(SESSION_MS / 4000)
+    time.sleep(SESSION_MS / 4000)  # of the dead one's session, so that almost ours is left
     roles: list[Role] = []
     follower = join("follower")
     assert follower.wait_until_leading(PATIENCE_S)
@@ -261,7 +261,7 @@ def test_leader_keeps_leading_while_a_rebalance_waits_for_a_dead_standby(
     time.sleep(SESSION_MS / 3000 + 0.5)  # the leader hears of the rebalance, and joins again
     for _ in range(2):
         jump += SESSION_MS / 1000 * 0.6
-        time.sleep(0.4)
+        time.sleep(0.4)  # a heartbeat or two
         assert leader.is_leading
     assert newcomer.wait_for(stands_by, within_s=PATIENCE_S)
     assert leader.is_leading

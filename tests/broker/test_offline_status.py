@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import time
 import uuid
 from pathlib import Path
 
 import pytest
 
-from tests.support.client import Outgoing, produce, produce_transaction
-from tests.support.mirror import Mirror
-from tests.support.topics import create_topic
+from tests.support.client import Outgoing, eventually, produce, produce_transaction
+from tests.support.groups import Pair, numbered
+from tests.support.mirror import EmittingMirror, Mirror
+from tests.support.topics import create_topic, delete_topic, end_offsets, topic_names
 from twinlog.cli.main import run
 from twinlog.config.load import load
 from twinlog.control.check.offline_status import offline_status
@@ -91,6 +95,68 @@ def test_markers_of_transactions_are_no_lag(
     _, (part,) = look(config)
     # the marker behind the last record is an offset and no record: nothing is left to copy
     assert (part.state, part.lag, part.records) == ("AT_END", 0, 8)
+
+
+@pytest.mark.witness("status tells from the target alone what was copied and where groups stand")
+def test_of_a_source_that_is_gone_the_target_tells_what_it_has(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pair = Pair(tmp_path, source_cluster, target_cluster, both_ways=False, sync=False)
+    create_topic(pair.a, pair.topic)
+    produce(pair.a, pair.topic, numbered(0, 20))
+    group = pair.stop_at(7)
+    with EmittingMirror(pair.config) as mirror:
+        for topic, least in ((f"{pair.alias_a}.checkpoints.internal", 1), (pair.remote, 20)):
+            eventually(lambda: topic in topic_names(pair.b))  # noqa: B023 (it is asked now)
+            eventually(lambda: end_offsets(pair.b, topic)[0] >= least)  # noqa: B023
+        mirror.stop()
+    (gone,) = free_ports(1)
+    text = pair.config.read_text()
+    pair.config.write_text(text.replace(pair.a.bootstrap, f"127.0.0.1:{gone}"))
+
+    assert run(["status", str(pair.config), "--format", "json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    (flow,) = answer["mirrors"][0]["flows"]
+    assert flow["state"] == "NOT_RUNNING"
+    assert "ended in order" in flow["reason"]
+    assert f"{pair.alias_a} (127.0.0.1:{gone}): connection refused" in flow["source_problem"]
+    (error,) = answer["errors"]
+    assert error["code"] == "UNREACHABLE"
+    (part,) = flow["partitions"]
+    assert (part["state"], part["copied"], part["lag"]) == ("SOURCE_AWAY", 20, -1)
+    assert abs(part["newest_ms"] - time.time() * 1000) < 600_000
+    (place,) = flow["groups"]
+    assert (place["group"], place["at"], place["resumes_at"], place["end"]) == (group, -1, 7, 20)
+
+    assert run(["status", str(pair.config)]) == 1
+    text = capsys.readouterr().out
+    assert "newest record" in text
+    assert re.search(rf"{pair.remote} +0 +SOURCE_AWAY +\? +20 +\d\d:\d\d:\d\d \(", text)
+    assert re.search(rf"{group} +{pair.remote} +1 +13 +not set", text)
+
+
+def test_copies_of_topics_that_the_source_has_no_more_are_listed(
+    config: Path,
+    source_cluster: LocalCluster,
+    fresh_topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    create_topic(source_cluster, fresh_topic)
+    produce(source_cluster, fresh_topic, records(30, 0))
+    mirror_once(config)
+    delete_topic(source_cluster, fresh_topic)
+    eventually(lambda: fresh_topic not in topic_names(source_cluster))
+    _, (part,) = look(config)
+    assert (part.topic, part.state, part.copied) == (fresh_topic, "SOURCE_DELETED", 30)
+    assert (
+        part.message
+        == f"deleted at the source, or not visible any more; {part.target_topic} is kept"
+    )
+    run(["status", str(config)])
+    assert f"{part.target_topic} is kept" in capsys.readouterr().out
 
 
 def test_a_cluster_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

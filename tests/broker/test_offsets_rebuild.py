@@ -19,7 +19,13 @@ from tests.support.groups import commit, goes_on
 from tests.support.killed_rebuild import SMALL_ROWS
 from tests.support.raw import Writer
 from tests.support.rig import COMPACTED, MAP_PARTITIONS, Rig
-from tests.support.topics import create_topic, delete_records, delete_topic, topic_names
+from tests.support.topics import (
+    add_partitions,
+    create_topic,
+    delete_records,
+    delete_topic,
+    topic_names,
+)
 from twinlog.cli.main import run
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.rebuild.logs import Log, source_records
@@ -455,15 +461,31 @@ def test_identity_topic_that_others_wrote_to_since_is_refused(
     )
 
 
+@pytest.mark.parametrize("grown", [False, True], ids=["keyed", "since then of equal counts"])
 def test_topics_that_are_placed_by_key_are_refused(
-    rig: Rig, capsys: pytest.CaptureFixture[str]
+    rig: Rig, capsys: pytest.CaptureFixture[str], *, grown: bool
 ) -> None:
+    """Their records lie in other partitions, whatever the counts are by now."""
     rig.create()
     create_topic(rig.target, rig.remote, 2)
+    rig.put(range(20))
     keyed = {f"{rig.flow}.twinlog.target.partitions": "keyed"}
+    rig.copy_once(keyed)
+    before = rig.on_target()
+    assert {one.partition for one in before} == {0, 1}
+    lose_map(rig)
+    if grown:
+        add_partitions(rig.source, rig.topic, 2)
     capsys.readouterr()
-    assert run(["offsets", "rebuild", str(rig.config(keyed)), "--dry-run"]) == 1
-    assert "REBUILD_UNSUPPORTED" in capsys.readouterr().out
+    assert run(["offsets", "rebuild", str(rig.config(keyed)), "--yes", "--format", "json"]) == 1
+    lines = json.loads(capsys.readouterr().out)["partitions"]
+    assert {line["outcome"] for line in lines} == {"refused"}, lines
+    assert grown or {line["code"] for line in lines} == {"REBUILD_UNSUPPORTED"}, lines
+    assert map_rows(rig) == 0
+    with rig.mirror(once=True, keys=keyed) as mirror:
+        (flow,) = mirror.wait()
+    assert {part.code for part in flow.partitions} == {"MAP_MISSING"}, flow.partitions
+    assert rig.on_target() == before
 
 
 def test_flow_that_never_ran_is_refused(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,10 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.load import load
-from twinlog.control.flow.claims import FlowClaims
-from twinlog.control.flow.leading import Fenced
 from twinlog.control.flow.setups import flow_setup
 from twinlog.control.flow.steering import Steering
+from twinlog.control.leading.claims import FlowClaims
+from twinlog.control.leading.lead import Fenced
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.errors import FlowError
 from twinlog.mirror.names.naming import STATE_TOPIC
@@ -194,7 +194,7 @@ QUICK = {
     "twinlog.control.cutover.promotion.FOLLOWS_WITHIN_S": 0.2,
     "twinlog.control.cutover.promotion.ENDS_WITHIN_S": 0.2,
     "twinlog.lane.late_requests.over_s": lambda: 0.2,
-    "twinlog.control.flow.leading.ONCE_WAITS_S": 2.0,
+    "twinlog.control.leading.lead.ONCE_WAITS_S": 2.0,
 }
 
 

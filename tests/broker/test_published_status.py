@@ -22,7 +22,7 @@ from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.codes import FlowState, PartitionState
 from twinlog.config.load import load
 from twinlog.control.check.offline_status import offline_status
-from twinlog.control.flow.claims import FlowClaims
+from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.mirror.names.naming import STATE_TOPIC, STATUS_TOPIC
 from twinlog.mirror.state.generations import winning_claims

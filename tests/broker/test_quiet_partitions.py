@@ -81,7 +81,7 @@ def test_a_thousand_quiet_partitions(
         time.sleep(1.5)  # fetches are short at the broker for a moment after a start
         (lane,) = (psutil.Process(pid) for pid in mirror.leases.pids())
         begun, used = len(fetches()), sum(lane.cpu_times()[:2])
-        time.sleep(QUIET_S)
+        time.sleep(QUIET_S)  # over which fetches and CPU are measured
         used = sum(lane.cpu_times()[:2]) - used
         quiet = fetches()[begun:]
         # and it is no silence: one record of one partition comes through, and is named alone

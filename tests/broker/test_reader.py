@@ -23,7 +23,6 @@ from tests.support.client import (
     produce_transaction,
     read_all,
 )
-from tests.support.data_frames import spark_session
 from tests.support.groups import CLEAN_SOON, commit, committed
 from tests.support.topics import (
     apply_topic_configs,
@@ -43,12 +42,6 @@ NOW_MS = 1_790_000_000_000
 
 Options = Mapping[str, object]
 Read = Callable[..., DataFrame]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
-        yield session
 
 
 @pytest.fixture

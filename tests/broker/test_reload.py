@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,11 +16,10 @@ from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.load import Load
 from tests.support.mirror import Mirror
 from tests.support.topics import create_topic
-from twinlog.config.load import load
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.flow.setups import flow_setup
-from twinlog.control.process.reload import Reloader
+from twinlog.control.process.reload import FileWatch
 from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.errors import ConfigError
 from twinlog.sandbox import LocalCluster
 
 pytestmark = pytest.mark.broker
@@ -33,7 +33,6 @@ class Reloading:
         self.mark = secrets.token_hex(3)
         self.there, self.back = f"A{self.mark}->B{self.mark}", f"B{self.mark}->A{self.mark}"
         self.path = folder / "mm2.properties"
-        self.asked = threading.Event()
 
     def topic(self, name: str) -> str:
         return f"{name}-{self.mark}"
@@ -54,15 +53,6 @@ class Reloading:
 
     def mirror(self) -> Mirror:
         return Mirror(self.path)
-
-    def reloader(self, mirror: Mirror) -> Reloader:
-        return Reloader(
-            load(self.path, environment={}),
-            read=lambda: load(self.path, environment={}),
-            setup=flow_setup,
-            supervisor=mirror.supervisor,
-            asked=self.asked,
-        )
 
     def flow(self, mirror: Mirror, name: str) -> FlowSnapshot:
         found = [flow for flow in mirror.snapshots if flow.flow == name]
@@ -99,13 +89,10 @@ def copies(this: Reloading, mirror: Mirror, name: str, *topics: str) -> None:
 
 
 @pytest.mark.witness("a reload restarts only the changed flow")
-def test_only_the_changed_flow_begins_anew_and_nothing_is_lost(
-    two_ways: Reloading, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_the_changed_flow_begins_anew_and_nothing_is_lost(two_ways: Reloading) -> None:
     this = two_ways
     with (
         this.mirror() as mirror,
-        this.reloader(mirror),
         Load(this.source, this.topic("orders")) as load_,
     ):
         copies(this, mirror, this.there, "orders")
@@ -113,7 +100,8 @@ def test_only_the_changed_flow_begins_anew_and_nothing_is_lost(
         both = f"{this.topic('orders')}, {this.topic('payments')}"
         this.write({this.there: both, this.back: this.topic("returns")})
         this.put("payments", b"p1")
-        this.asked.set()
+        topics = this.topic("orders")
+        assert mirror.reload() == (f'{this.there}: {this.there}.topics: "{topics}" -> "{both}"',)
         copies(this, mirror, this.there, "orders", "payments")
         assert this.flow(mirror, this.there).generation == 1
         assert this.flow(mirror, this.back).generation == 0
@@ -123,21 +111,18 @@ def test_only_the_changed_flow_begins_anew_and_nothing_is_lost(
     sent = [record.value for record in read_all(this.source, this.topic("orders"))]
     assert this.on_target("orders") == sent
     assert this.on_target("payments") == [b"p1"]
-    topics = this.topic("orders")
-    said = f'reloaded: {this.there}: {this.there}.topics: "{topics}" -> "{both}"'
-    assert said in [record.getMessage() for record in caplog.records]
 
 
 def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading) -> None:
     this = two_ways
     both = f"{this.topic('orders')}, {this.topic('payments')}"
     this.write({this.there: both})
-    with this.mirror() as mirror, this.reloader(mirror):
+    with this.mirror() as mirror:
         this.put("payments", b"p1")
         copies(this, mirror, this.there, "orders", "payments")
         eventually(lambda: this.on_target("payments") == [b"p1"])
         this.write({this.there: this.topic("orders")})
-        this.asked.set()
+        mirror.reload()
         eventually(lambda: this.states(mirror, this.there).get("payments") == "RELEASED")
         this.put("payments", b"p2")
         this.put("orders", b"o1")
@@ -145,7 +130,7 @@ def test_topic_off_the_list_is_released_and_keeps_its_target(two_ways: Reloading
         assert this.on_target("payments") == [b"p1"]
         # and back again: it goes on where it was
         this.write({this.there: both})
-        this.asked.set()
+        mirror.reload()
         eventually(lambda: this.on_target("payments") == [b"p1", b"p2"])
 
 
@@ -164,16 +149,13 @@ def test_file_that_changes_again_while_the_flow_ends(
         may_end.wait(PATIENCE_S)
 
     monkeypatch.setattr(PreparedFlow, "rest", slowly)
-    with this.mirror() as mirror, this.reloader(mirror):
+    with this.mirror() as mirror:
         copies(this, mirror, this.there, "orders")
         this.write({this.there: "nothing-of-this-name"})
-        this.asked.set()
+        mirror.reload()
         eventually(ends.is_set)
         this.write({this.there: this.topic("payments")})
-        this.asked.set()
-        (flow,) = mirror.supervisor._flows
-        in_between = flow.successor
-        eventually(lambda: flow.successor is not in_between)
+        mirror.reload()
         may_end.set()
         this.put("payments", b"p1")
         eventually(lambda: this.on_target("payments") == [b"p1"])
@@ -183,11 +165,12 @@ def test_file_that_changes_again_while_the_flow_ends(
 def test_flows_come_and_go(two_ways: Reloading) -> None:
     this = two_ways
     this.write({this.back: this.topic("returns")})
-    with this.mirror() as mirror, this.reloader(mirror):
+    with this.mirror() as mirror:
         copies(this, mirror, this.back, "returns")
         this.write({this.there: this.topic("orders")})
         this.put("orders", b"o1")
-        this.asked.set()
+        assert mirror.reload() == (f"{this.there}: added", f"{this.back}: removed")
+        assert mirror.reload() == (), "the same again changes nothing"
         eventually(lambda: [flow.flow for flow in mirror.snapshots] == [this.there])
         eventually(lambda: this.on_target("orders") == [b"o1"])
 
@@ -200,12 +183,13 @@ def test_invalid_file_changes_nothing(
     two_ways: Reloading, caplog: pytest.LogCaptureFixture, broken: str, said: str
 ) -> None:
     this = two_ways
-    with this.mirror() as mirror, this.reloader(mirror):
+    with this.mirror() as mirror:
         copies(this, mirror, this.there, "orders")
         this.write({this.there: broken})
-        this.asked.set()
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            mirror.reload()
         kept = "the configuration was not reloaded, everything stays as it is"
-        (line,) = eventually(lambda: [r.getMessage() for r in caplog.records if kept in r.msg])
+        (line,) = [r.getMessage() for r in caplog.records if kept in r.getMessage()]
         assert said in line
         this.put("orders", b"o1")
         eventually(lambda: this.on_target("orders") == [b"o1"])
@@ -219,7 +203,7 @@ def test_changed_file_is_noticed_by_itself(
     caplog.set_level(logging.WARNING)
     flows = {this.there: this.topic("orders")}
     this.write(flows, twinlog_config_reload_interval_seconds="1")
-    with this.mirror() as mirror, this.reloader(mirror):
+    with this.mirror() as mirror, FileWatch(mirror.reloader, mirror.commands):
         copies(this, mirror, this.there, "orders")
         flows[this.there] = this.topic("payments")
         this.write(flows, twinlog_config_reload_interval_seconds="1")
@@ -229,10 +213,12 @@ def test_changed_file_is_noticed_by_itself(
 @pytest.mark.witness("a reload shows no secret")
 def test_secrets_are_not_shown(two_ways: Reloading, caplog: pytest.LogCaptureFixture) -> None:
     this = two_ways
+    caplog.set_level(logging.INFO)
     flows = {this.there: this.topic("orders")}
-    with this.mirror() as mirror, this.reloader(mirror):
+    with this.mirror() as mirror:
         copies(this, mirror, this.there, "orders")
         this.write(flows, ssl_truststore_password="hunter2")
-        this.asked.set()
-        eventually(lambda: "ssl.truststore.password: not set -> <hidden>" in caplog.text)
+        changes = mirror.reload()
+        assert any("ssl.truststore.password: not set -> <hidden>" in line for line in changes)
+        assert all(line in caplog.text for line in changes)
     assert "hunter2" not in caplog.text

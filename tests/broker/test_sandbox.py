@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from tests.support.stopwatch import Stopwatch
 from tests.support.topics import admin, create_topic, end_offsets, leader
 from twinlog.errors import EnvironmentMissing, UsageError
 from twinlog.sandbox import QUICK_JVM, LocalCluster, registry
-from twinlog.sandbox.layout import free_ports
+from twinlog.sandbox.layout import HOST, free_ports
 from twinlog.sandbox.processes import MarkedProcess
 
 pytestmark = pytest.mark.broker
@@ -61,6 +62,9 @@ def test_killed_broker_comes_back_with_its_data(single: LocalCluster, fresh_topi
 
     single.kill(1)
     assert single.broker_pids == {}
+    for port in single.ports[1].values():
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((HOST, port))  # as a broker of another cluster would
     single.restart(1)
 
     assert single.bootstrap == address

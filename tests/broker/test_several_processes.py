@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +17,6 @@ from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import topic_names
 from twinlog.cli.commands.mirror import MirrorReport
-from twinlog.config.load import load
-from twinlog.control.flow.setups import flow_setup
-from twinlog.control.process.reload import Reloader
 from twinlog.control.process.run import MirrorResult
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.sandbox import LocalCluster
@@ -130,14 +126,6 @@ class Process:
         self.path = folder / f"{secrets.token_hex(4)}.properties"
         self.write(**keys)
         self.mirror = Mirror(self.path)
-        self.asked = threading.Event()
-        self.reloader = Reloader(
-            load(self.path, environment={}),
-            read=lambda: load(self.path, environment={}),
-            setup=flow_setup,
-            supervisor=self.mirror.supervisor,
-            asked=self.asked,
-        )
 
     def write(self, **keys: str) -> None:
         lines = [f"{key.replace('_', '.')} = {value}" for key, value in keys.items()]
@@ -145,15 +133,13 @@ class Process:
 
     def reload(self, **keys: str) -> None:
         self.write(**keys)
-        self.asked.set()
+        assert self.mirror.reload()
 
     def __enter__(self) -> Process:
         self.mirror.__enter__()
-        self.reloader.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.reloader.__exit__(None, None, None)
         self.mirror.__exit__(None, None, None)
 
 

@@ -22,8 +22,8 @@ from tests.support.topics import (
     topic_configs,
     topic_names,
 )
-from twinlog.cli.commands.status import rows
 from twinlog.cli.main import run
+from twinlog.cli.terminal.status.rows import rows
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.codes import FlowState, PartitionState
@@ -198,9 +198,10 @@ def loss(mirror: Mirror) -> tuple[int, int]:
 
 def counted_looks(mirror: Mirror) -> list[float]:
     """Grows with each look of the driver for what is wanted, whether it can be read or not."""
-    (managed,) = mirror.supervisor._flows
-    assert managed.steering is not None
-    read, looks = managed.steering.read, list[float]()
+    (managed,) = mirror.supervisor.flows
+    assert managed.generation is not None
+    steering = managed.generation.steering
+    read, looks = steering.read, list[float]()
 
     def counting() -> Any:
         try:
@@ -208,7 +209,7 @@ def counted_looks(mirror: Mirror) -> list[float]:
         finally:
             looks.append(time.monotonic())
 
-    managed.steering.read = counting
+    steering.read = counting
     return looks
 
 
@@ -258,7 +259,7 @@ def test_limit_that_comes_goes_and_changes_under_a_running_mirror(flow: Flow) ->
     with Mirror(flow.file) as mirror:
         eventually(lambda: flow.copied(flow.orders) == 1)
         assert flow.do("flow", "limit", "--bytes-per-second", "20000") == 0
-        (managed,) = mirror.supervisor._flows
+        (managed,) = mirror.supervisor.flows
         assert managed.run is not None
         run_ = managed.run
         eventually(
@@ -356,7 +357,7 @@ def test_resume_is_followed_though_the_first_look_for_topics_fails(
     """Brokers are upgraded, and topics are looked for at the start only."""
     lines = flow.file.read_text().replace("refresh.topics.interval.seconds = 1\n", "")
     flow.file.write_text(f"{lines}refresh.topics.enabled = false\n")
-    monkeypatch.setattr("twinlog.control.flow.supervisor.MAX_SETUP_PAUSE_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.topic_look.AFTER_FAILURE_S", 1.0)
     looks = list[int]()
     discover = FlowSetup.discover
 

@@ -36,7 +36,7 @@ from twinlog.control.cutover.fence import fence_acl
 from twinlog.control.cutover.promotion import promote
 from twinlog.control.flow.setups import flow_setup
 
-pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("switchover")]
+pytestmark = pytest.mark.broker
 
 DRAIN = "twinlog.control.cutover.switchover:Drain.wait"
 GROUPS = "twinlog.control.cutover.groups:Groups.set"
@@ -44,8 +44,8 @@ PROMOTE = "twinlog.control.cutover.switchover:promote"
 
 
 @pytest.fixture
-def case(switchover_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Case:
-    return Case(switchover_pair, tmp_path, capsys)
+def case(guarded_pair: SecuredPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Case:
+    return Case(guarded_pair, tmp_path, capsys)
 
 
 @pytest.mark.witness("every record is read once through a switchover that dies at each step")

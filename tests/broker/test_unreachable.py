@@ -17,9 +17,10 @@ from tests.support.stopwatch import Stopwatch
 from tests.support.topics import create_topic
 from twinlog.cli.commands.mirror import MirrorReport
 from twinlog.control.check import mirror_check
-from twinlog.control.flow import flow_run, supervisor, trouble
+from twinlog.control.flow import managed_flow, trouble
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.process.run import MirrorResult
+from twinlog.control.running import flow_run
 from twinlog.sandbox import LocalCluster
 from twinlog.sandbox.layout import free_ports
 
@@ -33,7 +34,7 @@ MAX_PAUSE_S = 3.0
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for minutes here."""
     monkeypatch.setattr("twinlog.control.flow.flow_setup.REACHED_WITHIN_S", 0.2)
-    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", 0.8)
+    monkeypatch.setattr("twinlog.control.flow.tries.MAX_SETUP_PAUSE_S", 0.8)
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def config(
 
 
 def test_the_promised_times() -> None:
-    gives_up = (supervisor.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, mirror_check.GIVES_UP_S)
+    gives_up = (managed_flow.ONCE_GIVES_UP_S, flow_run.ONCE_GIVES_UP_S, mirror_check.GIVES_UP_S)
     assert set(gives_up) == {MINUTE_S}
     assert trouble.ONE_LINE_EVERY_S == MINUTE_S
 
@@ -68,9 +69,9 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     file, remote, door = config
-    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.0)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.ONCE_GIVES_UP_S", 1.0)
     monkeypatch.setattr("twinlog.control.flow.trouble.ONE_LINE_EVERY_S", 2.0)
-    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", MAX_PAUSE_S)
+    monkeypatch.setattr("twinlog.control.flow.tries.MAX_SETUP_PAUSE_S", MAX_PAUSE_S)
     tries: list[float] = []
     prepare = FlowSetup.prepare
 
@@ -88,7 +89,7 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
         eventually(lambda: len(told()) >= 2 and len(tries) > 5)
         (flow,) = mirror.snapshots
         assert flow.state == "DEGRADED"
-        assert "cluster B" in flow.reason
+        assert "B (127.0.0.1:" in flow.reason
         assert flow.reason.endswith("[UNREACHABLE]")
         assert len(told()) <= 2 + (time.monotonic() - began) / 2.0, "one line in two seconds"
         pauses = [after - before for before, after in itertools.pairwise(tries)]
@@ -103,7 +104,7 @@ def test_a_mirror_waits_without_an_end_and_says_so_once_a_minute(
 def test_once_gives_up_with_exit_code_1(
     config: tuple[Path, str, Forwarder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("twinlog.control.flow.supervisor.ONCE_GIVES_UP_S", 1.5)
+    monkeypatch.setattr("twinlog.control.flow.managed_flow.ONCE_GIVES_UP_S", 1.5)
     began = time.monotonic()
     with Mirror(config[0], once=True) as mirror, Stopwatch() as since:
         flows = mirror.wait()
@@ -114,7 +115,7 @@ def test_once_gives_up_with_exit_code_1(
     report = MirrorReport(MirrorResult(flows=tuple(flows), seconds=0.0, errors=errors), once=True)
     assert report.exit_code == 1
     (line,) = report.flow_failures()
-    assert "cluster B" in line
+    assert "B (127.0.0.1:" in line
     assert line.endswith("[UNREACHABLE]")
 
 
@@ -125,7 +126,7 @@ def test_once_gives_up_a_cluster_that_went_away_under_it(
 ) -> None:
     """The flow was set up, then its lane finds nobody."""
     file, _, door = config
-    monkeypatch.setattr("twinlog.control.flow.flow_run.ONCE_GIVES_UP_S", 1.5)
+    monkeypatch.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 1.5)
     with door.open_to(target_cluster.bootstrap):
         mirror = Mirror(file, once=True)
         mirror.leases.prelude = (

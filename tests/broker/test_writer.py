@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, lit
 
 from tests.support.client import Seen, read_all
-from tests.support.data_frames import spark_session
 from tests.support.topics import alter_topic_configs, create_topic, delete_topic
 from twinlog.mirror.copy.partitioner import partition_for_key
 from twinlog.records import partitioned
@@ -27,14 +26,6 @@ pytestmark = pytest.mark.broker
 
 NOW_MS = 1_790_000_000_000
 PARTITIONS = 3
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    # a task may fail twice; small batches, so that it has written some of its rows by then
-    few = {"spark_sql_execution_arrow_maxRecordsPerBatch": "20"}
-    with spark_session("local[2,3]", **few) as session:
-        yield session
 
 
 @pytest.fixture

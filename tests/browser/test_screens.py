@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,23 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import CHROMIUM, Browser
+from tests.support.browser import CHROMIUM, IS_NEEDED, Browser, axe_script
 from tests.support.eventually import eventually
 from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
+from twinlog.codes import PartitionState
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
 from twinlog.control.check.told_status import Told
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.spread import Quantiles
 from twinlog.control.web.address import Address
 from twinlog.control.web.api import leaders
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
 from twinlog.mirror.state.published import Proof
-
-IS_NEEDED = os.environ.get("TWINLOG_BROWSER") == "needed"
-"""In continuous integration: a test that is skipped there would be seen by nobody."""
 
 pytestmark = [
     pytest.mark.skipif(
@@ -42,6 +40,22 @@ FILE = (
     "C.bootstrap.servers = 127.0.0.1:3\n"
     "A->B.enabled = true\nC->B.enabled = true\ntopics = orders.*\n"
 )
+AXE = """axe.run(document).then((found) => found.violations.map((one) =>
+  `${one.id}: ${one.nodes.map((node) => node.html).join(" ").slice(0, 300)}`))"""
+"""All rules of axe-core, those of WCAG and those of good practice."""
+SCROLL = """new Promise((done) => {
+  const frames = [];
+  let before = performance.now();
+  const step = (now) => {
+    frames.push(Math.round(now - before));
+    before = now;
+    scrollBy(0, 60);
+    if (frames.length < 120) requestAnimationFrame(step);
+    else done(frames.sort((a, b) => b - a));
+  };
+  requestAnimationFrame(step);
+})"""
+"""Milliseconds of 120 frames that scroll, the longest first."""
 CHECKS = Path(__file__).with_name("checks.js").read_text().strip()
 HOSTILE = "<img src=x onerror=alert(1)>"
 PLACES = {
@@ -143,6 +157,102 @@ def test_topics_are_filtered_sorted_and_paged(rest: Rest, browser: Browser) -> N
     page.shows("0 partitions")
 
 
+def test_the_states_are_those_of_the_servers_catalogue(rest: Rest, browser: Browser) -> None:
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page.shows("300 partitions")
+    offered = page.run("[...document.querySelectorAll('select option')].map((one) => one.value)")
+    assert offered == ["", *PartitionState]
+
+
+def test_an_address_keeps_what_was_filtered_and_sorted(rest: Rest, browser: Browser) -> None:
+    place = f"{PLACES['Topics']}?sort=topic&state=AT_END&topic=orders&offset=200"
+    page = browser.open(f"http://{rest.address}/page/{place}")
+    page.shows("300 partitions, 201 to 300")
+    assert page.run("document.querySelector('select').value") == "AT_END"
+    assert page.run("document.querySelector('input').value") == "orders"
+    page.click("Before")
+    page.shows("300 partitions, 1 to 200")
+    page.click("Copied")
+    hash_is = "decodeURIComponent(location.hash)"
+    wanted = "#/flow/A->B/topics?topic=orders&state=AT_END&sort=-records"
+    eventually(lambda: page.run(hash_is) == wanted, what="the address of the second table")
+
+
+def test_new_numbers_take_nothing_out_of_a_readers_hands(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    """What is unfolded stays so, and the keyboard stays where it is."""
+    broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}")
+    for lag in (7, 8):
+        failed = replace(broken, lag=lag)
+        monitor.update(
+            [flow(failed, state="PARTLY_FAILED", code="RECORD_TOO_LARGE"), flow(flow="C->B")]
+        )
+        page.shows(f"{lag}\n", ".cards")
+        if lag == 7:
+            page.click("RECORD_TOO_LARGE", "main summary")
+            page.run("document.querySelector('main summary').focus()")
+    eventually(lambda: page.run("document.querySelector('main details').open"))
+    assert page.run("document.activeElement.innerText") == "RECORD_TOO_LARGE"
+    page.go(f"http://{rest.address}/page/#/")
+    page.shows("Is it all right?", "h1")
+    link = "document.querySelector('main table a')"
+    page.run(f"{link}.focus(), {link}.isOld = true")
+    monitor.update([flow(replace(broken, lag=9)), flow(flow="C->B")])
+    eventually(lambda: not page.run(f"{link}.isOld"), what="a table with other numbers")
+    assert page.run(f"document.activeElement === {link}")
+
+
+def test_how_long_batches_and_records_have_is_on_the_flows_screen(
+    rest: Rest, monitor: Monitor, browser: Browser
+) -> None:
+    near = partition("logs", 0, lag=7, left_ms=90_000, needs_ms=200_000, is_near_deletion=True)
+    late = Quantiles(p50_ms=119, p99_ms=2047)
+    monitor.update([flow(near, latency=late), flow(flow="C->B")])
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}")
+    page.shows("0.1 s\np99 2.0 s", ".cards")
+    page.shows("90 s\nwill lose records of 1 topic: logs", ".cards")
+    page.click("will lose records of 1 topic: logs")
+    page.shows("1 partition", "table")
+
+
+@pytest.mark.alone  # it measures
+@pytest.mark.long
+def test_ten_thousand_topics_are_smooth(rest: Rest, monitor: Monitor, browser: Browser) -> None:
+    """10 partitions each: the page opens, sorts and filters within a second, and scrolls on."""
+    parts = [
+        partition(f"topic-{n // 10:05}", n % 10, lag=n % 977, records=n) for n in range(100_000)
+    ]
+    monitor.update([flow(*parts), flow(flow="C->B")])
+    begun = time.monotonic()
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Topics']}")
+    page.shows("100,000 partitions, 1 to 200")
+    took = {"opens": time.monotonic() - begun}
+    for what, click, shows in (
+        ("sorts", "Copied", "99,999"),
+        ("turns round", "Copied ▼", "topic-00000-0"),
+        ("next page", "Next", "201 to 400"),
+    ):
+        monitor.update([flow(*parts), flow(flow="C->B")])
+        begun = time.monotonic()
+        page.click(click)
+        page.shows(shows)
+        took[what] = time.monotonic() - begun
+    begun = time.monotonic()
+    page.press("/")
+    for key in "09999":
+        page.press(key)
+    page.shows("10 partitions, 1 to 10")
+    took["filters"] = time.monotonic() - begun
+    page.go(f"http://{rest.address}/page/{PLACES['Topics']}?sort=topic")
+    page.shows("topic-00019-9")
+    frames = page.run(SCROLL)
+    assert took["opens"] < 2, took
+    assert all(seconds < 1 for what, seconds in took.items() if what != "opens"), took
+    assert frames[1] < 100, "one frame may be another process's"
+
+
 def test_resume_is_offered_of_a_topic_that_was_named_and_not_of_a_paused_flow(
     rest: Rest, monitor: Monitor, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +292,7 @@ def test_a_flow_that_is_led_elsewhere_has_its_lag_and_its_last_proof(
     page.shows("123 records equal, all that is copied")
     proof = replace(proof, differences=2)
     page.go(f"http://{rest.address}/page/")
-    page.shows("Look at A->B (its copy differs)", "#verdict")
+    page.shows("Check A->B (its copy differs)", "#verdict")
     page.shows("2 ranges differ", "main table")
 
 
@@ -241,6 +351,35 @@ def test_it_fits_and_can_be_read(rest: Rest, browser: Browser, *, dark: bool, wi
         assert page.run(f"{CHECKS}.nameless()") == [], place
 
 
+@pytest.mark.witness("the page is accessible by axe's rules")
+@pytest.mark.parametrize(
+    ("wide", "dark"),
+    [
+        (1200, False),
+        pytest.param(1200, True, marks=pytest.mark.long),
+        pytest.param(360, False, marks=pytest.mark.long),
+        pytest.param(360, True, marks=pytest.mark.long),
+    ],
+)
+def test_axe_finds_nothing(
+    rest: Rest, monitor: Monitor, browser: Browser, *, dark: bool, wide: int
+) -> None:
+    broken = partition("logs", 0, lag=7, state="FAILED", code="RECORD_TOO_LARGE", message="no")
+    monitor.update([flow(broken, state="PARTLY_FAILED", reason="why"), flow(flow="C->B")])
+    axe = axe_script().read_text()
+    for place in PLACES.values():
+        page = browser.open(f"http://{rest.address}/page/{place}", wide=wide, dark=dark)
+        eventually(partial(page.text, "h1"))
+        eventually(partial(page.run, "!document.querySelector('main [role=status]:empty')"))
+        page.run(f"{axe}; true")
+        assert page.run(AXE) == [], place
+    page = browser.open(f"http://{rest.address}/page/{PLACES['Flow']}", wide=wide, dark=dark)
+    page.click("Pause", "main button")
+    page.shows("Pause A->B", "dialog")
+    page.run(f"{axe}; true")
+    assert page.run(AXE) == [], "the dialog"
+
+
 def test_what_is_not_known_is_no_yes(rest: Rest, monitor: Monitor, browser: Browser) -> None:
     monitor.update(
         [
@@ -258,7 +397,7 @@ def test_what_is_not_known_is_no_yes(rest: Rest, monitor: Monitor, browser: Brow
             flow(flow="C->B", state="STANDBY", generation=-1),
         ]
     )
-    page.shows("Look at C->B (STANDBY, and no leader is heard of)", "#verdict")
+    page.shows("Check C->B (STANDBY, and no leader reports)", "#verdict")
 
 
 def test_an_address_that_is_none_of_ours_opens_all_the_same(rest: Rest, browser: Browser) -> None:

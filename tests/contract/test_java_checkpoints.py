@@ -41,25 +41,31 @@ def test_java_translates_every_group_to_exactly_the_next_record(
     gone_back = f"{pair.group}-back"
     commit(pair.a, gone_back, pair.topic, end)
 
+    utils = jvm.org.apache.kafka.connect.mirror.RemoteClusterUtils
+    target = {"bootstrap.servers": target_cluster.bootstrap}
+    patience = jvm.java.time.Duration.ofSeconds(30)
+    at = jvm.org.apache.kafka.common.TopicPartition(pair.remote, 0)
+
     def by_java(group: str) -> int | None:
-        found = jvm.org.apache.kafka.connect.mirror.RemoteClusterUtils.translateOffsets(
-            {"bootstrap.servers": target_cluster.bootstrap},
-            pair.alias_a,
-            group,
-            jvm.java.time.Duration.ofSeconds(30),
-        )
-        at = jvm.org.apache.kafka.common.TopicPartition(pair.remote, 0)
+        found = utils.translateOffsets(target, pair.alias_a, group, patience)
         return found[at].offset() if at in found else None
+
+    def all_by_java() -> dict[str, int]:
+        """At once: each call reads all checkpoints, with a client of its own."""
+        these = jvm.java.util.regex.Pattern.compile(f"{pair.group}-[0-9]+")
+        found = utils.translateOffsets(target, pair.alias_a, these, patience)
+        return {name: found[name][at].offset() for name in found if at in found[name]}
 
     with Mirror(pair.config) as mirror:
         mirror.eventually(lambda parts: all(p.state == "AT_END" for p in parts))
         there = read_all(pair.b, pair.remote, isolation="read_committed")
         assert [seen.value for seen in there] == [seen.value for seen in here]
         places = {one.offset: copy.offset for one, copy in zip(here, there, strict=True)}
+        expected = {}
         for offset, group in enumerate(groups):
             after = [place for upstream, place in places.items() if upstream >= offset]
-            expected = after[0] if after else there[-1].offset + 1
-            eventually(lambda: by_java(group) == expected)  # noqa: B023
+            expected[group] = after[0] if after else there[-1].offset + 1
+        eventually(lambda: all_by_java() == expected)
 
         eventually(lambda: by_java(gone_back) == there[-1].offset + 1)
         commit(pair.a, gone_back, pair.topic, 1)

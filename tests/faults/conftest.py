@@ -40,7 +40,7 @@ HEAP_MB: Final = 256
 @pytest.fixture
 def fault_source() -> LocalCluster:
     """The source; its cleaner compacts within a second."""
-    return LENT.cluster(
+    return LENT.lend(
         "fault_source",
         lambda: LocalCluster(
             "fault-source",
@@ -55,7 +55,7 @@ def fault_source() -> LocalCluster:
 @pytest.fixture
 def fault_target() -> LocalCluster:
     """The target; it forgets the producer id of records older than a day within half a second."""
-    return LENT.cluster(
+    return LENT.lend(
         "fault_target",
         lambda: LocalCluster(
             "fault-target",

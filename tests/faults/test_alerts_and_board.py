@@ -296,5 +296,10 @@ def rule_test(name: str, scrape: Series, trouble: Trouble, firing: list[str]) ->
 
 def rendered(text: str, labels: Mapping[str, str], value: str) -> str:
     """An annotation; one that names a label which the alert does not have is an error."""
+    text = re.sub(
+        r"\{\{ with \$labels\.(\w+) \}\}([^{]*)\{\{ \. \}\}\{\{ end \}\}",
+        lambda found: f"{found[2]}{labels[found[1]]}" if found[1] in labels else "",
+        text,
+    )
     text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], text)
     return re.sub(r"\{\{ \$value[^}]*\}\}", value, text)

@@ -12,7 +12,7 @@ from tests.support.rig import DAY_MS, OLD, Rig
 from tests.support.rounds import REPORT, Rounds, lane_rounds
 from tests.support.topics import apply_topic_configs, create_topic
 from twinlog.cluster.topics import admin
-from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.leading.target_facts import TargetFacts
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
@@ -219,7 +219,7 @@ def test_user_who_may_not_read_the_expiry_of_a_target_that_forgets_after_a_minut
     batches: int,
 ) -> None:
     # an ordinary user is refused DescribeConfigs on brokers; then this value is all there is
-    monkeypatch.setattr(FlowSetup, "_expiry", lambda _self, _target: told_ms)
+    monkeypatch.setattr(TargetFacts, "expiry_ms", lambda _self, _target: told_ms)
     rounds = lane_rounds(monkeypatch)
     with rig.target_forgets_after(60_000):
         found = in_flight_while_the_target_hangs(

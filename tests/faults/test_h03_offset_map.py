@@ -13,8 +13,8 @@ from tests.support.map_rows import HOLDS_ITS_DATA, rows, write_row
 from tests.support.rig import COMPACTED, Rig, kill, thaw
 from tests.support.topics import create_topic, delete_records
 from twinlog.cluster.topics import admin
-from twinlog.control.flow.claims import FlowClaims
 from twinlog.control.flow.flow_setup import PreparedFlow
+from twinlog.control.leading.claims import FlowClaims
 from twinlog.mirror.map.offset_map import ChunkRow, Run, Term, run_at
 from twinlog.mirror.state.generations import FlowHistory
 

@@ -53,7 +53,7 @@ def test_lanes_killed_again_and_again(flow: Rig) -> None:
     dice = random.Random(1)
 
     def trouble(_load: Load) -> None:
-        time.sleep(dice.uniform(0.2, 1.2))
+        time.sleep(dice.uniform(0.2, 1.2))  # the moment is the point
         pids = mirror.leases.pids()
         send_signals(dice.sample(pids, min(len(pids), dice.randint(1, 2))), signal.SIGKILL)
 
@@ -76,7 +76,7 @@ def test_frozen_lane_is_replaced_and_harmless_when_it_goes_on(flow: Rig) -> None
     def trouble(_load: Load) -> None:
         pids = mirror.leases.pids()[:1]
         send_signals(pids, signal.SIGSTOP)
-        time.sleep(0.5)
+        time.sleep(0.5)  # what it had sent has arrived
         before = end_offsets(flow.target, flow.remote)
         # its partitions go to the other lane once it must have stopped, though it never said so
         eventually(
@@ -96,9 +96,9 @@ def test_frozen_for_a_moment_again_and_again(flow: Rig) -> None:
     def trouble(_load: Load) -> None:
         pids = dice.sample(mirror.leases.pids(), 1)
         send_signals(pids, signal.SIGSTOP)
-        time.sleep(dice.uniform(0.1, 1.0))
+        time.sleep(dice.uniform(0.1, 1.0))  # the moment is the point
         send_signals(pids, signal.SIGCONT)
-        time.sleep(dice.uniform(0.1, 0.5))
+        time.sleep(dice.uniform(0.1, 0.5))  # the moment is the point
 
     under_load(flow, mirror, trouble, seconds=8)
 

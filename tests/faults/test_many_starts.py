@@ -1,5 +1,6 @@
 """After a lane was killed, partitions that must wait for its late requests are looked at together,
-however many they are: brokers may be far away.
+however many they are: brokers may be far away. One whose end is searched behind much that others
+wrote holds up none of them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from typing import Final
 import pytest
 
 from tests.support.client import Outgoing, eventually, produce
-from tests.support.rig import OLD, Rig
+from tests.support.mirror_process import Driver
+from tests.support.rig import OLD, Rig, arrived, kill
 from tests.support.topics import create_topic
+from twinlog.mirror.map.offset_map import Mark
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
+
+MUCH_BYTES: Final = 64 << 20
+"""Of others, behind the mark: 64 reads of the usual size."""
 
 FAR_AND_COUNTED: Final = """
 import json, threading, time
@@ -84,3 +90,37 @@ def test_idle_partitions_of_a_killed_lane_are_looked_at_together(
     looks = looks_of(written.read_text()[before:])
     assert len(looks) <= 6, looks
     assert all(requests <= 20 + 2 * (count // 32 + 1) for count, requests in looks), looks
+
+
+def test_end_that_is_searched_behind_much_of_others_holds_up_nobody(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlog.lane.late_requests.USER_TIMEOUT_MS", -7_000)
+    rig.prefixed, partitions = False, 20
+    for cluster in (rig.source, rig.target):
+        create_topic(cluster, rig.topic, partitions=partitions)
+    old_ms = int(time.time() * 1000) - OLD
+    ours = [Outgoing(value=b"%d" % n, timestamp=old_ms, partition=n) for n in range(partitions)]
+    produce(rig.source, rig.topic, ours)
+    with Driver(rig.config(), lanes=1) as driver:
+        eventually(lambda: arrived(rig) == partitions, what="the copy")
+        eventually(lambda: rig.map().mark == Mark(1, 1), what="its mark")
+        lanes = driver.state.lanes
+        driver.kill()
+        kill(lanes)
+    theirs = Outgoing(key=b"f", value=bytes(60_000), partition=0)
+    produce(rig.target, rig.topic, [theirs] * (MUCH_BYTES // 60_000))
+    written = tmp_path / "looks"
+    prelude = FAR_AND_COUNTED.format(trip_s=0.05, path=str(written))
+    with rig.target_forgets_after(1000):
+        rig.forgotten()
+        with rig.mirror(prelude=prelude) as mirror:
+            parts = mirror.eventually(
+                lambda parts: {one.state for one in parts} == {"AT_END", "TAKEN_OVER"}
+            )
+            mirror.stop()
+    assert [one.partition for one in parts if one.state == "TAKEN_OVER"] == [0]
+    looks = looks_of(written.read_text())
+    assert all(requests <= 25 for _, requests in looks), looks
+    searches = [requests for count, requests in looks if count == 1 and requests > 15]
+    assert searches, "the search had looks of its own"

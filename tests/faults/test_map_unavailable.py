@@ -217,5 +217,8 @@ def test_rebuild_that_cannot_say_where_to_resume_lets_nothing_begin_anew(rig: Ri
     rig.put(range(10, 20))
     code, message = rig.fail_once()
     assert code == "MAP_MISSING"
-    assert "twinlog offsets rebuild" in message
+    # what was tried in vain is not advised again
+    assert "twinlog offsets rebuild" not in message
+    assert "Say where to begin with twinlog.start" in message
+    assert message.index("twinlog export") < message.index("only then")
     assert rig.numbers() == []

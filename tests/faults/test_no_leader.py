@@ -19,7 +19,13 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.mirror import Mirror
 from tests.support.rig import MAP_PARTITIONS, Rig
 from tests.support.settings import settings_for
-from tests.support.topics import create_topic, end_offsets, leader
+from tests.support.topics import (
+    add_partitions,
+    create_topic,
+    end_offsets,
+    leader,
+    partition_count,
+)
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.control.doctor.look import leaderless, under_min_isr
@@ -163,6 +169,32 @@ def test_start_beside_partitions_without_a_leader(flow: Rig, side: str) -> None:
             finish(flow, mirror, 2 * PARTITIONS)
 
 
+def test_topic_grows_when_all_its_partitions_have_a_leader_again(flow: Rig) -> None:
+    """Until then no lane knows that all of it is ours; what is copied is copied on."""
+    new = {PARTITIONS, PARTITIONS + 1}
+    keys = KEYS | {"refresh.topics.interval.seconds": "1"}
+    with flow.mirror(keys=keys, prelude=CALLS_WAIT) as mirror, Loss(flow, "target") as loss:
+        put(flow, ALL, b"first")
+        mirror.eventually(of(ALL, lambda p: p.records == 1 and p.state == "AT_END"))
+        loss.begin()
+        loss.is_told()
+        put(flow, loss.gone, b"second")
+        mirror.eventually(of(loss.gone, is_leaderless))
+        add_partitions(flow.source, flow.topic, PARTITIONS + len(new))
+        put(flow, loss.live | new, b"second")
+        mirror.eventually(
+            lambda parts: (
+                {p.code for p in parts if p.partition in new} == {"TARGET_TOPIC_TOO_SMALL"}
+            )
+        )
+        mirror.eventually(of(loss.live, lambda p: p.records == 2 and not p.code))
+        assert partition_count(flow.target, flow.remote) == PARTITIONS
+        loss.end()
+        mirror.eventually(of(new, lambda p: p.records == 1 and not p.code))
+        finish(flow, mirror, 2 * PARTITIONS + len(new))
+    assert partition_count(flow.target, flow.remote) == PARTITIONS + len(new)
+
+
 def test_questions_about_many_partitions_wait_for_none(flow: Rig) -> None:
     """What groups, checkpoints, `check`, `status` and `doctor` ask, again and again."""
     kept = TopicPartition(f"{flow.remote}-kept", 0)
@@ -254,7 +286,7 @@ def test_once_ends_beside_partitions_without_a_leader(
             monkeypatch.context() as soon,
             flow.mirror(once=True, keys=KEYS, prelude=CALLS_WAIT) as mirror,
         ):
-            soon.setattr("twinlog.control.flow.flow_run.ONCE_GIVES_UP_S", 6.0)
+            soon.setattr("twinlog.control.running.flow_run.ONCE_GIVES_UP_S", 6.0)
             (ended,) = mirror.wait()
         found = {p.partition: (p.state, p.code) for p in ended.partitions}
         assert {p for p, (state, code) in found.items() if (state, code) == ("DONE", "")} == (

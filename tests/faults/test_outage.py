@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 
 import pytest
@@ -45,8 +46,8 @@ class Screen:
 @pytest.fixture(autouse=True)
 def short_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     brief = partial(Membership, session_timeout_ms=2000)
-    monkeypatch.setattr("twinlog.control.flow.leading.Membership", brief)
-    monkeypatch.setattr("twinlog.control.flow.managed_flow.MAX_SETUP_PAUSE_S", 1.0)
+    monkeypatch.setattr("twinlog.control.leading.lead.Membership", brief)
+    monkeypatch.setattr("twinlog.control.flow.tries.MAX_SETUP_PAUSE_S", 1.0)
     monkeypatch.setattr("twinlog.cli.terminal.failures.PASSING_TROUBLE_MS", 0)
 
 
@@ -91,6 +92,34 @@ def test_target_that_is_away_for_longer_than_a_lead(
     assert not [line for line in screen.lines if "no longer mirrored" in line], screen.lines
     away = [one for one in screen.readiness if one.state == "DEGRADED"]
     assert all(one.reason for one in away)
+    rig.same()
+
+
+def test_source_that_is_frozen_is_degraded_with_where_and_since_when(rig: Rig) -> None:
+    rig.create()
+    mirror = Mirror(rig.config(), lanes=1)
+    with mirror, Load(rig.source, rig.topic, per_second=200) as load:
+        mirror.eventually(lambda parts: all(p.records > 20 for p in parts))
+        began_ms = time.time() * 1000
+        rig.source.freeze(1)
+        try:
+            eventually(lambda: mirror.snapshots[0].state == "DEGRADED", what="a state for it")
+            (flow,) = mirror.snapshots
+            assert rig.alias in flow.reason
+            assert rig.source.bootstrap in flow.reason
+            assert began_ms - 1000 < flow.since_ms <= time.time() * 1000
+            eventually(
+                lambda: [row.code for row in mirror.snapshots[0].partitions] == ["UNREACHABLE"],
+                what="a row that says why",
+            )
+            assert mirror.snapshots[0].state == "DEGRADED"
+            assert mirror.snapshots[0].since_ms == flow.since_ms, "it is one outage"
+        finally:
+            rig.source.thaw(1)
+        eventually(lambda: mirror.snapshots[0].state == "RUNNING", what="the end of the outage")
+        count = load.stop()
+        rig.copied(count)
+        mirror.stop()
     rig.same()
 
 

@@ -14,7 +14,7 @@ from tests.support.topics import create_topic, delete_topic
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.control.duties.offset_syncs import OffsetSyncs
-from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
+from twinlog.control.duties.rounds import LedFlow, NotNow, PartitionView, confirmed
 from twinlog.control.duties.source_group import GroupCommits
 from twinlog.mirror.map.offset_map import ChunkRow, PartitionMap, Run, Term
 from twinlog.mirror.names.filters import offset_syncs_topic
@@ -102,3 +102,17 @@ def position_is_written_nowhere(rig: Rig, side: str) -> None:
     assert committed(rig.source, group, rig.topic) == (-1 if side == "source" else 20)
     assert synced() == count
     assert confirmed_now(later) == []
+
+
+def test_who_does_not_lead_commits_no_offset_of_the_source_s_group(rig: Rig) -> None:
+    """A MirrorMaker 1 that has its work back commits more than a frozen leader knows."""
+    group = f"mm1-{rig.alias}"
+    rig.create()
+    create_topic(rig.target, rig.remote)
+    led, _ = led_flow(rig.config({"twinlog.source.group.id": group}))
+    flow = led_to(led, 20)
+    GroupCommits(flow).round()
+    commit(rig.source, group, rig.topic, 25)
+    with pytest.raises(NotNow):
+        GroupCommits(replace(flow, may_act=lambda: False)).round()
+    assert committed(rig.source, group, rig.topic) == 25

@@ -13,9 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import pytest
+
 from tests.support.eventually import PATIENCE_S, eventually
 
-__all__ = ["CHROMIUM", "Browser", "Page"]
+__all__ = ["CHROMIUM", "IS_NEEDED", "Browser", "Page", "axe_script"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+IS_NEEDED: Final = os.environ.get("TWINLOG_BROWSER") == "needed"
+"""In continuous integration: a test that is skipped there would be seen by nobody."""
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS: Final = (
@@ -23,6 +29,14 @@ FLAGS: Final = (
     *("--no-first-run", "--disable-extensions", "--disable-background-networking"),
     *("--disable-component-update", "--disable-dev-shm-usage"),
 )
+
+
+def axe_script() -> Path:
+    """axe-core's; the test is skipped where it cannot be had, and fails where it must be."""
+    told = subprocess.run([ROOT / "scripts" / "axe"], capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        (pytest.fail if IS_NEEDED else pytest.skip)(told.stderr.strip())
+    return Path(told.stdout.strip())
 
 
 class Browser:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,21 +13,10 @@ from tests.support.topics import create_topic, end_offsets, topic_names
 from twinlog.config.load import load
 from twinlog.control.check.mirror_check import check
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.sandbox import QUICK_JVM, LocalCluster
+from twinlog.sandbox import LocalCluster
 
 IDENTITY: Final = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 COUNT: Final = 20
-
-
-@contextmanager
-def three_clusters(name: str) -> Iterator[list[LocalCluster]]:
-    """Three that nobody else writes to: what they hold is compared topic by topic."""
-    with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
-        made = [LocalCluster(f"{name}{number}", jvm_flags=QUICK_JVM) for number in range(3)]
-        for cluster in made:
-            stack.callback(cluster.stop)
-        list(pool.map(lambda cluster: cluster.start(), made))
-        yield made
 
 
 class Circle:

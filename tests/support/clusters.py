@@ -11,9 +11,9 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -24,6 +24,8 @@ from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.sandbox import QUICK_JVM, LocalCluster
 from twinlog.sandbox.layout import HOST
 from twinlog.survey.capabilities import ensure_probe_topic
+
+T = TypeVar("T")
 
 __all__ = ["LENT", "private_cluster", "running_cluster", "session_owner", "shared_cluster"]
 
@@ -76,35 +78,41 @@ def _private(name: str, brokers: int) -> LocalCluster:
 
 
 class Lent:
-    """Clusters of this process that run while tests need them, by the name of their fixture.
+    """Clusters of this process, and a Spark, that run while tests need them, by name.
 
     Six idle brokers take a fifth of a core from all tests that follow.
     """
 
     def __init__(self) -> None:
         self._running: dict[str, ExitStack] = {}
-        self._clusters: dict[str, LocalCluster] = {}
+        self._lent: dict[str, Any] = {}
 
-    def cluster(self, name: str, made: Callable[[], LocalCluster]) -> LocalCluster:
-        """The one of this name, started if it does not run."""
+    def lend(self, name: str, made: Callable[[], AbstractContextManager[T]]) -> T:
+        """What has this name, started if it does not run."""
         if name not in self._running:
             with ExitStack() as starting:
-                self._clusters[name] = starting.enter_context(made())
+                self._lent[name] = starting.enter_context(made())
                 self._running[name] = starting.pop_all()
-        return self._clusters[name]
+        lent: T = self._lent[name]
+        return lent
 
     def three(self, name: str) -> LocalCluster:
         """Three brokers."""
         is_new = name not in self._running
-        cluster = self.cluster(name, lambda: _private(name, 3))
+        cluster = self.lend(name, lambda: _private(name, 3))
         if is_new:
             _keeps_its_state(cluster)
         return cluster
 
-    def give_back(self, names: Iterable[str]) -> None:
-        """Nobody needs these next."""
-        for name in {*names} & {*self._running}:
+    def give_back(self, name: str) -> None:
+        """Nobody needs it next."""
+        if name in self._running:
             self._running.pop(name).close()
+
+    def give_back_all(self, *, but: Iterable[str] = ()) -> None:
+        """Nobody needs any of them next, but these."""
+        for name in {*self._running} - {*but}:
+            self.give_back(name)
 
 
 LENT: Final = Lent()

@@ -5,38 +5,45 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Final
 
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from twinlog.records import register
+from twinlog.spark.gateway import start_jvm
 from twinlog.spark.session import forget_gateway
 
 __all__ = ["spark_session"]
 
+ROOT: Final = Path(__file__).parents[2]
+DAEMON: Final = "tests.support.data_frame_daemon"
+ROWS: Final = 20
+"""Of an Arrow batch: a task that fails has written some of its rows by then."""
+
 
 @contextmanager
-def spark_session(master: str = "local[2]", **configs: str) -> Iterator[SparkSession]:
-    """`configs`: with `_` for `.` in their names."""
+def spark_session() -> Iterator[SparkSession]:
+    """On two cores, where a task may fail twice; in the small JVM that mirrors have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # where workers find their daemon
+        jvm = start_jvm([])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        builder = (
-            SparkSession.builder.master(master)
+        session = (
+            SparkSession.builder.master("local[2,3]")
+            .appName("data frames")
             .config("spark.ui.enabled", "false")
+            .config("spark.python.daemon.module", DAEMON)
+            .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS))
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
         )
-        for name, value in configs.items():
-            builder = builder.config(name.replace("_", "."), value)
-        session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         register(session)
         yield session
-        gateway: Any = SparkContext._gateway
-        session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # at whose end the JVM ends
-        gateway.proc.wait()
-        forget_gateway()
+    session.stop()
+    forget_gateway()
+    jvm.stop()

@@ -16,9 +16,9 @@ from twinlog.clock import Clock
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.start import Starts
 from twinlog.config.flow.tuning import Tuning
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import TwinlogError
 from twinlog.lane.messages import (
     HandOver,
@@ -200,7 +200,7 @@ class LaneStub:
             )
             for tp in tps
         ]
-        self.say(Progress(partitions=tuple(one), throttle_ms=0, degraded=None))
+        self.say(Progress(partitions=tuple(one), degraded=None))
 
     def gives_back(self, *tps: TopicPartition, done: bool = False, ordinal: int = 7) -> None:
         assert self.lane is not None

@@ -20,6 +20,7 @@ class Cluster:
     log: MemoryLog
     ends: list[int] = field(default_factory=list)
     alias: str = "A"
+    muted_until: float = 0.0
 
     def retrying(self, ask: Any) -> Any:
         while True:

@@ -5,7 +5,7 @@ map); only sockets, processes and clocks are played. A *step* is one thing that 
 request arrives, an answer is lost, a lane dies, a broker forgets. `MemoryFlow.do` takes the steps
 in any order; `check` says what must hold after every one of them.
 
-What the driver and a lane do here is what `control.flow.flow_run`, `control.lanes.takes` and
+What the driver and a lane do here is what `control.running.flow_run`, `control.lanes.takes` and
 `lane.assignments` do, in a few lines: they are named where it matters.
 """
 
@@ -479,7 +479,7 @@ class MemoryFlow(MemorySource):
         return True
 
     def kill(self, _number: int) -> bool:
-        """The lane is dead, and the driver knows it: `FlowRun._lost`."""
+        """The lane is dead, and the driver knows it: `RunState.lost`."""
         lane = self.lane
         if lane is None:
             return False

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from twinlog.errors import PartitionError, TwinlogError
-from twinlog.mirror.ports import LogEnds, ProducerTail, RawRecords
+from twinlog.mirror.ports import READ_BYTES, LogEnds, ProducerTail, RawRecords
 from twinlog.model import SEQUENCE_MODULUS, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import (
@@ -315,7 +315,9 @@ class MemoryView:
 
         return {tp: begin(self._logs[tp], start) for tp, start in starts.items()}
 
-    def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
+    def read(
+        self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
+    ) -> Mapping[TopicPartition, RawRecords]:
         return {tp: self._read(self._logs[tp], at) for tp, at in offsets.items()}
 
     def _read(self, log: MemoryLog, offset: int) -> RawRecords:

@@ -19,9 +19,12 @@ from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.config.load import load
-from twinlog.control.flow.setups import flow_setup, lanes_of, neighbours_of
-from twinlog.control.flow.supervisor import Supervisor
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.setups import admins_of, flow_setup, lanes_of, neighbours_of
 from twinlog.control.lanes.partitions import Partition
+from twinlog.control.process.commands import CommandPort, Reload, Stop
+from twinlog.control.process.reload import Reloader
+from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.vital import Vital
 from twinlog.lane.messages import MESSAGES
@@ -65,13 +68,20 @@ class Mirror:
         tls: bool = False,
         on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None,
     ) -> None:
+        file = config if isinstance(config, Path) else Path(config.file)
         if isinstance(config, Path):
             config = load(config, environment={}, secrets=secrets)
-        self.stop_event = threading.Event()
+        self.commands = CommandPort()
         self.snapshots: list[FlowSnapshot] = []
         self._on_snapshot = on_snapshot
         flows = [flow if self.emits else silent(flow) for flow in config.flows]
         self.neighbours = neighbours_of(flows)
+        self.reloader = Reloader(
+            config,
+            read=lambda: load(file, environment={}, secrets=secrets),
+            setup=self._setup,
+            adopted=lambda now: self.neighbours.change(now.flows, admins_of(now.flows)),
+        )
         self.supervisor = Supervisor(
             [
                 flow_setup(
@@ -81,6 +91,8 @@ class Mirror:
                 )
                 for flow in flows
             ],
+            commands=self.commands,
+            reloader=self.reloader,
             once=once,
             lease_s=lease_s,
             lane_count=lambda setup, parts: lanes_of(setup.config, CORES, lanes, parts),
@@ -98,6 +110,9 @@ class Mirror:
         self._error: BaseException | None = None
         self._done = threading.Event()
 
+    def _setup(self, flow: FlowConfig) -> FlowSetup:
+        return flow_setup(flow if self.emits else silent(flow), None, self.neighbours)
+
     def _keep(self, snapshots: list[FlowSnapshot]) -> None:
         self.snapshots = snapshots
         self._on_snapshot(snapshots)
@@ -105,7 +120,7 @@ class Mirror:
     def _run(self) -> None:
         try:
             with self.vital.guarding(self.supervisor.fail):
-                self.snapshots = self.supervisor.run(self.stop_event)
+                self.snapshots = self.supervisor.run()
         except BaseException as error:  # noqa: BLE001 (raised again in the test's thread)
             self._error = error
         finally:
@@ -155,17 +170,21 @@ class Mirror:
 
     def partition(self, source: TopicPartition) -> Partition:
         """What the driver knows of a partition, to be looked at or tampered with."""
-        runs = [flow.run for flow in self.supervisor._flows if flow.run is not None]
+        runs = [flow.run for flow in self.supervisor.flows if flow.run is not None]
         return next(run.partitions[source] for run in runs if source in run.partitions)
 
     def look_for_topics(self) -> None:
         """Now, instead of at the next interval."""
-        for flow in self.supervisor._flows:
+        for flow in self.supervisor.flows:
             if flow.run is not None:
                 flow.run.wants_discovery = True
 
+    def reload(self) -> tuple[str, ...]:
+        """Read the file again; the lines of what changes. Raises what is wrong with it."""
+        return self.commands.put(Reload(who="a test")).result(PATIENCE_S).changes
+
     def stop(self, within: float = PATIENCE_S) -> list[FlowSnapshot]:
-        self.stop_event.set()
+        self.commands.put(Stop(who="a test"))
         return self.wait(within)
 
     def __enter__(self) -> Self:
@@ -177,7 +196,7 @@ class Mirror:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop_event.set()
+        self.commands.put(Stop(who="a test"))
         self._done.wait(15.0)
         self.leases.close()
         self.server.close()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from tests.support.eventually import eventually
-from tests.support.mirror import Mirror
+from tests.support.mirror import EmittingMirror, Mirror
 from twinlog.cli.terminal.monitoring import watched
 from twinlog.config.load import load
 from twinlog.control.web.address import Address, parse_listen
@@ -24,26 +26,42 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 class State(NamedTuple):
-    """What the mirror said last."""
+    """What the mirror said last of a flow."""
 
     state: str = ""
     reason: str = ""
     generation: int = -1
     records: int = 0
     lanes: tuple[int, ...] = ()
-    """Process ids."""
+    """Process ids, of all flows together."""
 
 
 class Driver:
     """Such a process, seen from the test."""
 
-    def __init__(self, config: Path, *, lanes: int = 2, listen: Address | None = None) -> None:
+    def __init__(
+        self,
+        config: Path,
+        *,
+        lanes: int = 2,
+        listen: Address | None = None,
+        adopts_mm2: bool = False,
+        clusters: Sequence[str] = (),
+        emits: bool = False,
+    ) -> None:
         self.state = State()
+        """Of the only flow."""
+        self.states: dict[str, State] = {}
+        """By flow."""
         self.address: Address | None = None
         """Where it serves HTTP, once it does."""
-        where = [] if listen is None else [str(listen)]
+        arguments = [str(config), f"--lanes={lanes}"]
+        arguments += [] if listen is None else [f"--listen={listen}"]
+        arguments += ["--adopt"] if adopts_mm2 else []
+        arguments += ["--emit"] if emits else []
+        arguments += ["--clusters", *clusters] if clusters else []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.mirror_process", str(config), str(lanes), *where],
+            [sys.executable, "-m", "tests.support.mirror_process", *arguments],
             stdout=subprocess.PIPE,
             cwd=ROOT,
             env=os.environ | {"XDG_RUNTIME_DIR": str(config.parent)},
@@ -56,8 +74,12 @@ class Driver:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("["):
-                state, reason, generation, records, lanes = json.loads(line)
-                self.state = State(state, reason, generation, records, tuple(lanes))
+                flows, lanes = json.loads(line)
+                self.states = {
+                    flow: State(state, reason, generation, records, tuple(lanes))
+                    for flow, state, reason, generation, records in flows
+                }
+                self.state = next(iter(self.states.values()))
             elif line.startswith("http://"):
                 self.address = parse_listen(line.removeprefix("http://").split()[0])
 
@@ -100,25 +122,37 @@ class Driver:
                 self.kill()
 
 
-def main(config: str, lanes: str, listen: str = "") -> None:
+def main() -> None:
     """Run until SIGTERM."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--lanes", type=int)
+    parser.add_argument("--listen", default="off")
+    parser.add_argument("--adopt", action="store_true")
+    parser.add_argument("--emit", action="store_true")
+    parser.add_argument("--clusters", nargs="*", default=())
+    told = parser.parse_args()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    file, address = Path(config), parse_listen(listen or "off")
-    holder = Holder(load(file))
+    file, address = told.file, parse_listen(told.listen)
+    config = load(file, told.clusters)
+    holder = Holder(config)
+    kind = EmittingMirror if told.emit else Mirror
 
     def served(server: WebServer) -> None:
         print(server.line, flush=True)  # noqa: T201 (its parent reads it)
 
     with (
         watched(file, address, stop, served, holder=holder) as watch,
-        Mirror(file, lanes=int(lanes), on_snapshot=watch.update) as mirror,
+        kind(config, lanes=told.lanes, on_snapshot=watch.update, adopt_mm2=told.adopt) as mirror,
     ):
         last = ""
         while not stop.wait(0.1):
-            (flow,) = mirror.supervisor.snapshots()
-            said = [flow.state, flow.reason, flow.generation, flow.records, mirror.leases.pids()]
-            line = json.dumps(said)
+            flows = [
+                [one.flow, one.state, one.reason, one.generation, one.records]
+                for one in mirror.supervisor.snapshots()
+            ]
+            line = json.dumps([flows, mirror.leases.pids()])
             if line != last:
                 print(line, flush=True)  # noqa: T201 (its parent reads it)
                 last = line
@@ -126,4 +160,4 @@ def main(config: str, lanes: str, listen: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -51,7 +51,7 @@ def send(
         answer = _send(client, tp, batch, topic_id)
         if answer.error not in NO_LEADER_YET:
             break
-        time.sleep(0.05)
+        time.sleep(0.05)  # until it knows
     return answer
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.topics import allow
 from twinlog.sandbox import QUICK_JVM, LocalCluster, SandboxSecurity
 
-__all__ = ["CLUSTER", "Grant", "SecuredPair", "guarded", "secured_pair"]
+__all__ = ["CLUSTER", "USERS", "Grant", "SecuredPair", "guarded", "secured_pair"]
 
 USERS = tuple(f"user{number}" for number in range(40))
 SECRET = "a-secret-of-"

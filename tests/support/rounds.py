@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.eventually import eventually
-from twinlog.control.flow.flow_run import FlowRun
+from twinlog.control.running.flow_run import FlowRun
 
 __all__ = ["REPORT", "Rounds", "lane_rounds"]
 

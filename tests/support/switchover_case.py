@@ -12,7 +12,7 @@ import pytest
 from tests.support.client import connection_of, producer
 from tests.support.cutover import Commands
 from tests.support.live import LiveConsumer, LiveProducer
-from tests.support.rights import SECRET, SecuredPair
+from tests.support.rights import SECRET, USERS, SecuredPair
 from tests.support.topics import allow, create_topic, end_offsets, topic_names
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
@@ -33,10 +33,10 @@ class Case:
     def __init__(self, pair: SecuredPair, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         number = next(numbers)
         self.pair, self.folder = pair, folder
-        self.alias = f"a{number}"
+        self.alias = f"over{number}"
         self.orders, self.sales = f"orders{number}", f"sales{number}"
         self.group = f"app{number}"
-        self.user = f"user{number}"
+        self.user = USERS[-1 - number]  # other tests take them from the beginning
         self.file = self._config()
         self.commands = Commands("switchover", self.file, capsys)
         for topic in (self.orders, self.sales):

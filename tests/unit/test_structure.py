@@ -8,13 +8,14 @@ import re
 import subprocess
 import tomllib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 WARN_LINES, MAX_LINES, MAX_TEST_LINES = 300, 500, 700
 
 # Written in pieces, so that this file does not contain them.
@@ -68,8 +69,83 @@ def test_no_folder_holds_more_than_one_idea_needs() -> None:
     assert sum(folder.parent == root for folder in files | dict.fromkeys(_parents(files))) <= 15
 
 
+def test_tests_wait_for_conditions() -> None:
+    """What counts seconds says on its line why they are the point (tests/support/eventually.py)."""
+    bare = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in tracked("tests/*.py")
+        for line in bare_sleeps(path.read_text(encoding="utf-8"))
+    }
+    assert bare == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("time.sleep(1)", [1]),
+        ("for _ in range(9):\n    sleep(1)", [2]),
+        ("while waits():\n    def look():\n        sleep(1)", [3]),
+        ("time.sleep(1)  # why", []),
+        ("while waits():\n    if more():\n        time.sleep(1)", []),
+    ],
+)
+def test_a_bare_sleep_is_found(text: str, lines: list[int]) -> None:
+    assert bare_sleeps(text) == lines
+
+
+SLEEPS = ("sleep", "time.sleep")
+
+
+def bare_sleeps(text: str) -> list[int]:
+    """Lines that sleep, in no loop that ends with what is waited for, without a reason."""
+    tree, shown = ast.parse(text), text.splitlines()
+    return [node.lineno for node in _sleeps(tree) if "#" not in shown[node.lineno - 1]]
+
+
+def _sleeps(node: ast.AST, *, polls: bool = False) -> Iterator[ast.Call]:
+    for child in ast.iter_child_nodes(node):
+        if not polls and isinstance(child, ast.Call) and ast.unparse(child.func) in SLEEPS:
+            yield child
+        is_defined = isinstance(child, (ast.FunctionDef, ast.Lambda))
+        yield from _sleeps(child, polls=isinstance(child, ast.While) or (polls and not is_defined))
+
+
 def _parents(folders: Iterable[Path]) -> set[Path]:
     return {folder.parent for folder in folders}
+
+
+MAX_METHODS, MAX_METHODS_OF_ONE_IDEA = 20, 40
+ONE_IDEA = {
+    # one table: a method a row
+    "ManagedFlow": "the steps of a flow's life, as `phases` lists them",
+    "FlowSteering": "what can be wanted of a flow, an intent each",
+    "ClusterClient": "what is asked of a cluster, a request each",
+    "Partition": "what happens to a partition, and what that makes of it",
+    "LocalCluster": "what a test or a demo does to a cluster",
+    # one exchange with a broker, whose order is the rule
+    "Connection": "a connection's bytes, handshake and answers",
+    "Membership": "the protocol of a consumer group",
+    # the copy: state that every rule reads
+    "Assignments": "what a lane has, from take to release",
+    "ClusterSide": "leaders and connections, for both sides",
+    "SourceSide": "fetching",
+    "PartitionCopy": "positions, sequences and answers of one partition",
+    "Look": "where a copy resumes, question by question",
+    "Walk": "both logs of a partition compared",
+}
+"""Classes with more methods, and why they are one."""
+
+
+def test_no_class_has_several_ideas() -> None:
+    found = {
+        node.name: methods
+        for path in tracked("src/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and (methods := sum(isinstance(one, FUNCTIONS) for one in node.body)) > MAX_METHODS
+    }
+    assert {*found} == {*ONE_IDEA}, "split it, or say why not; take from the list what is smaller"
+    assert max(found.values()) <= MAX_METHODS_OF_ONE_IDEA
 
 
 def test_every_folder_says_what_is_in_it() -> None:

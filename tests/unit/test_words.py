@@ -17,6 +17,7 @@ PAGES: Final = sorted(
     if path.parent.name != "adr"
 )
 SOURCES: Final = sorted((ROOT / "src" / "twinlog").rglob("*.py"))
+SCREENS: Final = sorted((ROOT / "src" / "twinlog").rglob("*.js"))
 
 INSTEAD: Final = {
     r"goes on|go on|going on|went on|gone on": "resume, continue, move on",
@@ -79,3 +80,9 @@ def test_messages_and_help_speak_the_field_s_words() -> None:
         for one in found_in(re.sub(r"\s+", " ", text))
     ]
     assert found == []
+
+
+def test_screens_speak_the_field_s_words() -> None:
+    assert SCREENS
+    found = {one.name: found_in(re.sub(r"\s+", " ", one.read_text())) for one in SCREENS}
+    assert not any(found.values()), found

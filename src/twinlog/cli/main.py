@@ -33,33 +33,49 @@ from twinlog.cli.terminal.output import (
 from twinlog.errors import ConfigError, TwinlogError, UsageError
 from twinlog.shown import set_in
 
+SECTIONS: Final = {
+    "Mirror": {
+        "check": ("check:check", "What would be mirrored, and what is in its way"),
+        "mirror": ("mirror:mirror", "Mirror the topics of every enabled flow in FILE"),
+        "status": ("status:status", "What flows do, and how far behind they are"),
+        "convert": ("convert:convert", "Print a configuration as mm2.properties"),
+        "mirror-maker": ("mirror_maker:mirror_maker", "MirrorMaker 1's command lines"),
+        "pack": ("pack:pack", "The archive that executors of a Spark cluster need"),
+    },
+    "Steer": {
+        "flow": ("steer.flow:flow", "Pause, resume, limit or promote flows"),
+        "topic": ("steer.topic:topic", "The same of single topics, and release them"),
+        "repair": ("steer.repair:repair", "Accept or skip what stops a partition"),
+    },
+    "Move clients": {
+        "switchover": ("cutover.switchover:switchover", "To the target, planned"),
+        "failover": ("cutover.failover:failover", "To the target of a source that is gone"),
+        "failback": ("cutover.failback:failback", "Home again"),
+        "drill": ("cutover.drill:drill", "Rehearse it with topics of its own"),
+        "offsets": ("offsets:offsets", "Translate offsets, set groups' offsets, rebuild a map"),
+        "groups": ("groups.ready:groups", "Which groups may move to the target"),
+    },
+    "Find out": {
+        "doctor": ("compare.doctor:doctor", "Why a flow is slow, or has stopped"),
+        "diff": ("compare.diff:diff", "What differs between both clusters, without records"),
+        "verify": ("compare.verify:verify", "Whether both sides hold the same records"),
+        "explain": ("explain:explain", "What a code means, and what to do"),
+        "topology": ("topology:topology", "Flows and clusters upstream of one cluster"),
+        "export": ("export:export", "Records of one side as lines of JSON"),
+        "support-bundle": ("support_bundle:support_bundle", "An archive for who helps you"),
+    },
+    "This machine": {
+        "token": ("rest.token:token", "Tokens for REST"),
+        "completion": ("completion:completion", "Completion for bash, zsh and fish"),
+        "demo": ("demo:demo", "Two clusters, a stream, a mirror, compared: in a minute"),
+        "sandbox": ("sandbox:sandbox", "Real Kafka clusters on this machine"),
+    },
+}
+"""Commands by what people want; a module below `commands`, its function, a line for `--help`."""
 COMMANDS: Final = {
-    "mirror": "twinlog.cli.commands.mirror:mirror",
-    "check": "twinlog.cli.commands.check:check",
-    "convert": "twinlog.cli.commands.convert:convert",
-    "mirror-maker": "twinlog.cli.commands.mirror_maker:mirror_maker",
-    "pack": "twinlog.cli.commands.pack:pack",
-    "status": "twinlog.cli.commands.status:status",
-    "doctor": "twinlog.cli.commands.compare.doctor:doctor",
-    "diff": "twinlog.cli.commands.compare.diff:diff",
-    "verify": "twinlog.cli.commands.compare.verify:verify",
-    "flow": "twinlog.cli.commands.steer.flow:flow",
-    "topic": "twinlog.cli.commands.steer.topic:topic",
-    "repair": "twinlog.cli.commands.steer.repair:repair",
-    "switchover": "twinlog.cli.commands.cutover.switchover:switchover",
-    "failover": "twinlog.cli.commands.cutover.failover:failover",
-    "failback": "twinlog.cli.commands.cutover.failback:failback",
-    "drill": "twinlog.cli.commands.cutover.drill:drill",
-    "explain": "twinlog.cli.commands.explain:explain",
-    "token": "twinlog.cli.commands.rest.token:token",
-    "topology": "twinlog.cli.commands.topology:topology",
-    "offsets": "twinlog.cli.commands.offsets:offsets",
-    "groups": "twinlog.cli.commands.groups.ready:groups",
-    "export": "twinlog.cli.commands.export:export",
-    "support-bundle": "twinlog.cli.commands.support_bundle:support_bundle",
-    "completion": "twinlog.cli.commands.completion:completion",
-    "demo": "twinlog.cli.commands.demo:demo",
-    "sandbox": "twinlog.cli.commands.sandbox:sandbox",
+    name: f"twinlog.cli.commands.{where}"
+    for section in SECTIONS.values()
+    for name, (where, _) in section.items()
 }
 ASKED_BY_SHELLS: Final = "_TWINLOG_COMPLETE"
 EXIT_FAILED: Final = 1
@@ -72,6 +88,12 @@ class Commands(CommandGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """By section; no command is imported for it."""
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, line) for name, (_, line) in section.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         where = COMMANDS.get(cmd_name)
@@ -95,13 +117,14 @@ class Commands(CommandGroup):
 def twinlog() -> None:
     """Mirror Kafka topics between clusters on Spark: exactly once, set up like MirrorMaker 2.
 
-    Options are read from the environment too: TWINLOG_MIRROR_LOG_FORMAT=json is --log-format json
-    of `twinlog mirror`. docs/command-line.md says more.
-
     \b
     twinlog check mm2.properties
     twinlog mirror mm2.properties
     twinlog status mm2.properties
+
+    `twinlog COMMAND --help` has its options. docs/glossary.md says what flow, lane, lease,
+    generation, leader and standby are; docs/command-line.md is about output, exit codes and options
+    from the environment.
     """
     configure_logging(verbose=loudness() is Loudness.VERBOSE)
 

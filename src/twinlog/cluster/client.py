@@ -12,6 +12,7 @@ Not for several threads: give each its own client.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from twinlog.cluster.net.protocol import Message
 from twinlog.cluster.net.read_size import ReadSize
 from twinlog.cluster.net.retry import Backoff, Deadline, Patience, is_retriable, retry
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.errors import Disconnected, TwinlogError
+from twinlog.errors import Disconnected, Refused, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.wire.error_codes import NONE, REBOOTSTRAP_REQUIRED, error_for
 
@@ -49,6 +50,9 @@ ANSWER_TIMEOUT_S: Final = 10.0
 
 METADATA_TIMEOUT_S: Final = 5.0
 """Brokers answer it from memory; one that is frozen must not delay the search for new leaders."""
+
+REFUSED_FOR_S: Final = 0.3
+"""`refused_s` of questions that somebody waits for."""
 
 MISSING_GRACE_S: Final = 3.0
 """A topic that was just created may be unknown to a broker for a moment; later on it is missing."""
@@ -73,22 +77,27 @@ class ClusterClient:
         *,
         patience: Patience = CALL_PATIENCE,
         api_timeout_s: float = API_TIMEOUT_S,
+        refused_s: float = math.inf,
     ) -> None:
+        """`refused_s`: how long a call tries where nobody listens at any address; a cluster that
+        restarts is worth waiting for, and who asks a question wants to know.
+        """
         self.settings = settings
         self.patience = patience
         self.api_timeout_s = api_timeout_s
+        self.refused_s = refused_s
         self.leaderless: dict[TopicPartition, float] = {}
         """What `per_leader` found without a leader, and when it last did."""
         self.silent: dict[int, Silent] = {}
         """Brokers, for `per_leader`."""
         self.led: dict[str, TopicMetadata] | None = None
-        """Topics with all their leaders, for `per_leader`, within `keeping_leaders`."""
+        """Topics with all their leaders, for `per_leader`, where they are kept."""
         self.read_sizes: dict[int, ReadSize] = {}
         """Of brokers that were read from, for `raw_log`."""
         self.muted_until = 0.0
         """Monotonic: a call waits until then for a broker that reads nothing from us."""
         self._muted_s = 0.0
-        self._pool = ConnectionPool(settings, patience.clock)
+        self._pool = ConnectionPool(settings, patience.clock, api_timeout_s)
         self._controller = NO_NODE
 
     @property
@@ -112,7 +121,10 @@ class ClusterClient:
         def ask() -> ClusterMetadata:
             return self._ask_metadata(topics, allow_missing)
 
-        return self.retrying(ask, timeout_s=timeout_s)
+        found = self.retrying(ask, timeout_s=timeout_s)
+        if self.led is not None:
+            self.led.update((name, one) for name, one in found.topics.items() if one.is_led)
+        return found
 
     def metadata_from(self, node: int, topics: Collection[str] | None) -> ClusterMetadata:
         """What this broker says of these topics (None: all), asked once; missing ones have errors.
@@ -209,7 +221,9 @@ class ClusterClient:
         self, node: int | None, timeout_s: float | None
     ) -> Iterator[tuple[Connection, float]]:
         if timeout_s is None:
-            timeout_s = min(ANSWER_TIMEOUT_S, self.settings.request_timeout_ms / 1000)
+            timeout_s = min(
+                ANSWER_TIMEOUT_S, self.settings.request_timeout_ms / 1000, self.api_timeout_s
+            )
         connection = self.connection_to(node)
         if muted_s := connection.muted_s:
             self._wait_for(muted_s)
@@ -234,9 +248,11 @@ class ClusterClient:
 
     def retriable_now(self) -> Callable[[TwinlogError], bool]:
         """Whether trying again can help a call that begins now; a missing topic is soon missing."""
-        grace = self.deadline(MISSING_GRACE_S)
+        grace, refused = self.deadline(MISSING_GRACE_S), self.deadline(self.refused_s)
 
         def retriable(error: TwinlogError) -> bool:
+            if isinstance(error, Refused):
+                return not refused.has_passed
             return is_retriable(error) and not (error.code == "TOPIC_MISSING" and grace.has_passed)
 
         return retriable
@@ -254,7 +270,7 @@ class ClusterClient:
         answer = self.attempt(
             None,
             _metadata_request(topics),
-            timeout_s=METADATA_TIMEOUT_S,
+            timeout_s=min(METADATA_TIMEOUT_S, self.api_timeout_s),
             minimum=METADATA_WITHOUT_CREATION,
         )
         if answer.error_code == REBOOTSTRAP_REQUIRED:
@@ -278,12 +294,16 @@ class ClusterClient:
                 acl=f"DESCRIBE on topic {topic.name}",
             )
 
+    def keep_leaders(self) -> None:
+        """The same from now on, for who asks again and again about the same partitions."""
+        self.led = {}
+
     @contextmanager
     def keeping_leaders(self) -> Iterator[None]:
         """Questions to leaders begin with those that the question before has found. A broker that
         does not lead any more refuses, and then they are asked for anew.
         """
-        self.led = {}
+        self.keep_leaders()
         try:
             yield
         finally:

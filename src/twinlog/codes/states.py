@@ -39,6 +39,7 @@ class PartitionState(StrEnum):
     TAKEN_OVER = "TAKEN_OVER"
     RELEASED = "RELEASED"
     SOURCE_DELETED = "SOURCE_DELETED"
+    SOURCE_AWAY = "SOURCE_AWAY"
     NEW = "NEW"
     BEHIND = "BEHIND"
 
@@ -49,6 +50,36 @@ class Guarantee(StrEnum):
     EXACT = "exact"
     EXACT_WHILE_KNOWN = "exact while known"
     AT_LEAST_ONCE = "at least once"
+
+
+class Severity(StrEnum):
+    """How much a state matters: as it should be, to know of, somebody has to act."""
+
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+
+
+_GOOD: Final = frozenset(
+    (
+        *(FlowState.RUNNING, FlowState.STANDBY),
+        *(PartitionState.COPYING, PartitionState.AT_END, PartitionState.DRAINING),
+        PartitionState.DONE,
+    )
+)
+_BAD: Final = frozenset(
+    (
+        *(FlowState.FAILED, FlowState.PARTLY_FAILED, FlowState.NOT_RUNNING, FlowState.STOPPED),
+        *(PartitionState.FAILED, PartitionState.TAKEN_OVER),
+    )
+)
+
+
+def severity_of(state: FlowState | PartitionState) -> Severity:
+    """Of a state of a flow or partition."""
+    if state in _GOOD:
+        return Severity.GOOD
+    return Severity.BAD if state in _BAD else Severity.WARN
 
 
 FLOW_STATES: Final = {
@@ -64,7 +95,10 @@ FLOW_STATES: Final = {
         "source than `twinlog.rpo.seconds` allows, or its retention takes records before they are "
         "copied; the reason says which"
     ),
-    FlowState.THROTTLED: "a broker's quota, or `twinlog.max.bytes.per.second`, holds it back",
+    FlowState.THROTTLED: (
+        "`twinlog.max.bytes.per.second`, or a quota of the source's or target's brokers, holds it "
+        "back; the reason says which"
+    ),
     FlowState.PAUSED: "`twinlog flow pause`: nothing is copied or synced until `flow resume`",
     FlowState.FENCED: (
         "it was promoted: its remote topics are the originals now. Nothing is copied or synced, "
@@ -103,6 +137,10 @@ PARTITION_STATES: Final = {
     PartitionState.SOURCE_DELETED: (
         "its topic was deleted at the source, or our user may not see it any more (DESCRIBE): both "
         "look the same. The copy is kept, and nothing is copied to it"
+    ),
+    PartitionState.SOURCE_AWAY: (
+        "`status FILE`: its source does not answer. What is on the target is shown, and until when "
+        "it was copied; what waits is known to nobody"
     ),
     PartitionState.NEW: "`status FILE`: nothing of it was copied yet",
     PartitionState.BEHIND: "`status FILE`: records wait to be copied",

@@ -167,6 +167,7 @@ WARNING_CODES: Final = (
             "NOT_ASCII",
             "BACKSLASH_DROPPED",
             "NO_PROTOCOL",
+            "NOT_SHOWN",
         ),
         meaning=(
             "a value that does not do what it seems to be meant for; `MATCHES_NOTHING` also where "

@@ -54,6 +54,7 @@ def combined(configs: Sequence[MirrorConfig]) -> MirrorConfig:
         more_files=tuple(config.file for config in configs[1:]),
         clusters=tuple(cluster for cluster, _ in clusters.values()),
         flows=tuple(flow for config in configs for flow in config.flows),
+        elsewhere=tuple(flow for config in configs for flow in config.elsewhere),
         http_listener=next((c.http_listener for c in configs if c.http_listener), None),
         rest=_one(configs, "twinlog.rest.*", lambda config: config.rest, OPEN),
         series=_one(configs, "twinlog.metrics.*", lambda config: config.series, ALL_SERIES),

@@ -100,11 +100,14 @@ def _load(
         raise _no_flow(text.file, aliases, nearby, off)
     own = tuple(_flow(raw, flow, text.file) for flow in switched_on)
     flows = with_lone_heartbeats(raw, own, aliases, nearby)
+    others = [flow for flow in candidate_flows(aliases) if nearby and flow.target not in nearby]
+    elsewhere, unread = _elsewhere(raw, others, text.file)
     used = {alias for flow in switched_on for alias in (flow.source, flow.target)}
     return MirrorConfig(
         file=text.file,
         clusters=tuple(_cluster(raw, alias) for alias in aliases),
         flows=flows,
+        elsewhere=elsewhere,
         http_listener=http_listener(raw),
         rest=rest_config(raw),
         series=series_config(raw),
@@ -114,6 +117,7 @@ def _load(
             *text.warnings,
             *_without_twins(off, _of_values(raw, text)),
             *audit_keys(raw, aliases),
+            *unread,
             *audit_patterns(flows),
             *audit_security(flows),
             *audit_secrets(raw),
@@ -183,6 +187,29 @@ def _no_flow(
     pairs = [flow for flow in candidate_flows(aliases) if not nearby or flow.target in nearby]
     todo = f"add: {pairs[0]}.enabled = true" if pairs else "name two clusters in `clusters`"
     return ConfigError(f"No source->target replication flows{where}; {todo}", file=file)
+
+
+def _elsewhere(
+    raw: Settings, flows: Sequence[Flow], file: str
+) -> tuple[tuple[FlowConfig, ...], list[ConfigWarning]]:
+    """Those that are on, for others to run; what is wrong with one stops nothing here."""
+    found, unread = [], []
+    for flow in flows:
+        try:
+            if enabled(raw, flow)[0]:
+                found.append(_flow(raw, flow, file))
+        except ConfigError as error:
+            message = f"{flow} is left to other processes, and not shown by this one: {error}"
+            unread.append(
+                ConfigWarning(
+                    code=WarningCode.NOT_SHOWN,
+                    file=file,
+                    line=error.line,
+                    key=error.key or "",
+                    message=message,
+                )
+            )
+    return tuple(found), unread
 
 
 def _flow(raw: Settings, flow: Flow, file: str) -> FlowConfig:

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from twinlog.codes import FlowState
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.config.load import load
+from twinlog.control.process.commands import CommandPort, Stop
 from twinlog.control.process.run import MirrorOptions, run_mirror
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -142,7 +143,7 @@ class _Demo:
         self._serve = serve
         self._page = ""
         self._errors: list[BaseException] = []
-        self._stop_mirror = threading.Event()
+        self._commands = CommandPort()
         self._flows: list[FlowSnapshot] = []
         self._rates = Rates()
         self._topics: tuple[TopicRate, ...] = ()
@@ -187,7 +188,7 @@ class _Demo:
         """End every part, also those that never began."""
         self._shop.stop()
         self._checker.stop()
-        self._stop_mirror.set()
+        self._commands.put(Stop(who="the demo"))
         if self._mirror.is_alive():
             self._mirror.join()
 
@@ -259,9 +260,11 @@ class _Demo:
                 run_mirror(
                     config,
                     self._config,
-                    MirrorOptions(lease_s=LEASE_S, stop=self._stop_mirror, on_snapshot=on_snapshot),
+                    MirrorOptions(
+                        lease_s=LEASE_S, commands=self._commands, on_snapshot=on_snapshot
+                    ),
                 )
-            if not self._stop_mirror.is_set():
+            if not self._commands.stopping.is_set():
                 self._errors.append(TwinlogError("the demo's mirror ended by itself"))
         except BaseException as error:  # noqa: BLE001 (a thread's end: the demo's main thread raises it)
             self._errors.append(error)

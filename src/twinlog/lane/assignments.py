@@ -25,6 +25,7 @@ from twinlog.lane.messages import (
     ReleasedPartition,
     Take,
     TakePartition,
+    Throttle,
     Work,
 )
 from twinlog.lane.reporting import Reporter, given_back, hand_over, handed_tail
@@ -61,7 +62,6 @@ class Assignments:
         self._work = work
         self._source_cluster, self._target_cluster = source, target
         self._send = send
-        self._muted_until = 0.0
         self._gaps = GapWatch(side=source, background=background)
         self.source = SourceSide(
             side=source,
@@ -358,7 +358,7 @@ class Assignments:
             if _is_waiting(copy):
                 continue  # its answers bring it here again, or it stays
             if copy.trouble is not None:  # also while it leaves: what it says must not be lost
-                late_ms = USER_TIMEOUT_MS + self._muted_ms()
+                late_ms = USER_TIMEOUT_MS + self._throttle().longest_ms
                 wait_ms = late_ms if copy.lost_answers else 0
                 self._give_back(tp, copy.trouble, wait_ms)
             elif copy.source_trouble is not None and copy.is_drained:
@@ -463,25 +463,16 @@ class Assignments:
         self._send(
             Progress(
                 partitions=tuple(self.reporter.changed(copies, int(time.time() * 1000))),
-                throttle_ms=self._muted_ms(),
                 degraded=self._source_cluster.problem or self._target_cluster.problem,
+                throttle=self._throttle(),
                 cpu_ms=self.reporter.used_cpu_ms(int(time.process_time() * 1000)),
             )
         )
 
-    def _muted_ms(self) -> int:
-        """For how long a broker says that it reads nothing from us."""
-        now = time.monotonic()
-        longest_ms = max(self.source.throttle_ms, self.target.throttle_ms)
-        self.source.throttle_ms = self.target.throttle_ms = 0
-        # a broker that mutes us for seconds says so once, with the answer before
-        self._muted_until = max(
-            self._muted_until,
-            now + longest_ms / 1000,
-            self._source_cluster.jobs_muted_until,
-            self._target_cluster.jobs_muted_until,
+    def _throttle(self) -> Throttle:
+        return Throttle(
+            source_ms=self._source_cluster.muted_ms(), target_ms=self._target_cluster.muted_ms()
         )
-        return max(0, int(1000 * (self._muted_until - now)))
 
     def _report_now(self, tp: TopicPartition) -> None:
         copy = self._copies.get(tp)

@@ -1,7 +1,8 @@
 """Cold starts of a lane: many partitions looked at together, in the background.
 
 A partition that has no leader keeps none of the others waiting: it is looked at when it is led, or
-given back. Those whose broker does not answer us have looks of their own.
+given back. Those whose broker does not answer us have looks of their own, and so has each one whose
+end is searched behind much that others wrote.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Final
 
 from twinlog.errors import TwinlogError
@@ -23,6 +25,7 @@ from twinlog.lane.sides.log_view import ClusterLogView
 from twinlog.lane.watches.no_leader import NO_LEADER_AFTER_S, NoLeaderWatch
 from twinlog.mirror.start.cold_start import batched, starts_in_groups
 from twinlog.mirror.start.fan_start import FanStart, find_fan_start
+from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import TopicPartition
@@ -34,7 +37,10 @@ Start = StartPoint | FanStart
 OnStarted = Callable[[TakePartition, Found], None]
 
 LOOKS_AT_ONCE: Final = 3
-"""At partitions whose brokers answer, and as many at others: each has tails in memory."""
+"""Of each sort: each has tails in memory."""
+
+FEW_READS: Final = 2
+"""Behind the mark of a partition of a shared topic, where others wait for the same look."""
 
 MANY: Final = 256
 """Partitions of a look that takes seconds where brokers are far: more are shared by two."""
@@ -43,12 +49,21 @@ TOGETHER_S: Final = 0.25
 """What is due within this time is due together."""
 
 
+class Sort(Enum):
+    """Looks that do not wait for one another."""
+
+    SOUND = auto()
+    SLOW = auto()
+    """Their brokers do not answer us."""
+    LONG = auto()
+    """One partition each: its end is searched (`LongSearch`)."""
+
+
 class ColdStarts:
     """Finds start points without stopping the loop.
 
     Partitions that wait are looked at together: one look asks for hundreds as for one. While
-    LOOKS_AT_ONCE are under way the others gather. Those whose broker does not answer us have looks
-    of their own.
+    LOOKS_AT_ONCE are under way the others gather.
     """
 
     def __init__(
@@ -71,8 +86,10 @@ class ColdStarts:
         self._looking: dict[TopicPartition, TakePartition] = {}
         self._waiting: dict[TopicPartition, TakePartition] = {}
         """Those of them that no look has begun for."""
-        self._looks = {True: 0, False: 0}
-        """Under way: at partitions whose brokers answer, and at others."""
+        self._looks = dict.fromkeys(Sort, 0)
+        """Under way."""
+        self._long: set[TopicPartition] = set()
+        """Those whose search was found to be long."""
         self._late_until: dict[TopicPartition, float] = {}
         """Monotonic: until then requests of an earlier holder may arrive."""
         self._looked_at: dict[TopicPartition, float] = {}
@@ -155,6 +172,7 @@ class ColdStarts:
 
     def forget(self, tp: TopicPartition) -> None:
         """It left the lane: what was still to be looked at is of no use to who takes it again."""
+        self._long.discard(tp)
         self._late_until.pop(tp, None)
         self._looked_at.pop(tp, None)
         self._looking.pop(tp, None)
@@ -191,19 +209,28 @@ class ColdStarts:
             self.start(led)
 
     def _begin_looks(self) -> None:
-        groups: dict[bool, list[TakePartition]] = {True: [], False: []}
+        sorts: dict[Sort, list[TakePartition]] = {sort: [] for sort in Sort}
         for take in self._waiting.values():
-            groups[self._no_leader.is_sound(take)].append(take)
-        for is_sound, takes in groups.items():
-            free = LOOKS_AT_ONCE - self._looks[is_sound]
+            sorts[self._sort(take)].append(take)
+        for sort, takes in sorts.items():
+            free = LOOKS_AT_ONCE - self._looks[sort]
             if not takes or not free:
                 continue
-            count = max(1, min(free - 1, len(takes) // MANY))  # one is left for who comes next
-            for some in batched(takes, -(-len(takes) // count)):
-                self._begin_look(some, is_sound=is_sound)
+            if sort is Sort.LONG:
+                looks: Iterable[Sequence[TakePartition]] = batched(takes[:free], 1)
+            else:
+                count = max(1, min(free - 1, len(takes) // MANY))  # one is left for who comes next
+                looks = batched(takes, -(-len(takes) // count))
+            for some in looks:
+                self._begin_look(some, sort)
 
-    def _begin_look(self, takes: Sequence[TakePartition], *, is_sound: bool) -> None:
-        self._looks[is_sound] += 1
+    def _sort(self, take: TakePartition) -> Sort:
+        if take.source in self._long:
+            return Sort.LONG
+        return Sort.SOUND if self._no_leader.is_sound(take) else Sort.SLOW
+
+    def _begin_look(self, takes: Sequence[TakePartition], sort: Sort) -> None:
+        self._looks[sort] += 1
         left = {take.source: take for take in takes}
         for tp in left:
             del self._waiting[tp]
@@ -212,28 +239,41 @@ class ColdStarts:
         def found(starts: Mapping[TopicPartition, Found]) -> None:
             for tp, start in starts.items():
                 take = left.pop(tp)
-                if self._looking.get(tp) is take:
+                if self._looking.get(tp) is not take:
+                    continue
+                if isinstance(start, LongSearch):
+                    self._long.add(tp)
+                    self._waiting[tp] = take
+                else:
                     del self._looking[tp]
                     self._on_started(take, start)
 
         def ended(_: object = None) -> None:
-            self._looks[is_sound] -= 1
+            self._looks[sort] -= 1
             self._begin_looks()
 
         def failed(error: TwinlogError) -> None:
             found(dict.fromkeys(left, error))
             ended()
 
+        most_reads = None if sort is Sort.LONG else FEW_READS
+
         def look() -> None:
-            self._find(takes, lambda some: self._background.post(lambda: found(some)))
+            self._find(takes, most_reads, lambda some: self._background.post(lambda: found(some)))
 
         self._background.submit(Kind.LOOK, look, ended, failed)
 
     def _find(
-        self, takes: Sequence[TakePartition], told: Callable[[Mapping[TopicPartition, Found]], None]
+        self,
+        takes: Sequence[TakePartition],
+        most_reads: int | None,
+        told: Callable[[Mapping[TopicPartition, Found]], None],
     ) -> None:
         """All that is found is told as it is found."""
-        requests = [self._request(take) for take in takes if take.fan is None]
+        all_requests = {
+            take.source: replace(self._request(take), most_reads=most_reads) for take in takes
+        }
+        requests = [all_requests[take.source] for take in takes if take.fan is None]
         with ExitStack() as stack:
             here = stack.enter_context(self._source.borrowed())
             there = stack.enter_context(self._target.borrowed())
@@ -246,7 +286,8 @@ class ColdStarts:
                     told(some)
             for take in takes:
                 if take.fan is not None:
-                    told({take.source: self._find_fan(take, take.fan, source, target)})
+                    whole = all_requests[take.source]
+                    told({take.source: self._find_fan(whole, take.fan, source, target)})
 
     def _say_compared(self, found: Mapping[TopicPartition, Found]) -> None:
         for tp, start in found.items():
@@ -262,9 +303,8 @@ class ColdStarts:
                 )
 
     def _find_fan(
-        self, take: TakePartition, fan: Fan, source: ClusterLogView, target: ClusterLogView
+        self, whole: StartRequest, fan: Fan, source: ClusterLogView, target: ClusterLogView
     ) -> Found:
-        whole = self._request(take)
         requests = [
             replace(
                 whole,

@@ -2,7 +2,7 @@
 exactly-once protocol, which the lane's sockets keep and the driver counts on.
 
 A partition that the target may have forgotten us on is not given away before the requests of its
-last holder are surely gone (rule 3 of `control.flow.flow_run`). A request leaves a lane in two
+last holder are surely gone (rule 3 of `control.running.giving`). A request leaves a lane in two
 steps.
 
 1. *In our kernel.* TCP_USER_TIMEOUT bounds it: the kernel drops the connection, and everything it

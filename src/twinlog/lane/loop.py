@@ -240,7 +240,7 @@ class LaneLoop:
                 else:
                     muted_ms = self._assignments.map.on_answer(context, view)
                 if muted_ms > 0:
-                    self._assignments.target.on_throttled(connection, muted_ms)
+                    self._target_cluster.throttled(connection, muted_ms)
             except CorruptData:
                 connection.put_back(context for context, _ in answers[at:])
                 raise

@@ -20,6 +20,7 @@ Which lane of which lease speaks is said by the channel's own first frame
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.security.security_settings import SecuritySettings
@@ -304,13 +305,28 @@ def away(error: TwinlogError) -> Away:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """For how many ms the brokers of each side read nothing more of a lane, by their quotas."""
+
+    source_ms: int = 0
+    target_ms: int = 0
+
+    @property
+    def longest_ms(self) -> int:
+        return max(self.source_ms, self.target_ms)
+
+
+NO_THROTTLE: Final = Throttle()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """What a lane did; partitions that did not change since the last one are left out."""
 
     partitions: tuple[PartitionProgress, ...]
-    throttle_ms: int
     degraded: Away | None
     """None: both clusters are reached."""
+    throttle: Throttle = NO_THROTTLE
     cpu_ms: int = 0
     """What the lane has used since the last report."""
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.model import StartAt, TopicId, TopicPartition
 
 T = TypeVar("T")
+
+READ_BYTES: Final = 1 << 20
+"""What a look reads at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +63,10 @@ class LogView(Protocol):
     ) -> Mapping[TopicPartition, int]:
         """Where a reader would begin (ListOffsets): at the end where no record is so new."""
 
-    def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
-        """About 1 MB of whole batches from each offset on, transactions ignored."""
+    def read(
+        self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
+    ) -> Mapping[TopicPartition, RawRecords]:
+        """About `size` bytes of whole batches from each offset on, transactions ignored."""
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int

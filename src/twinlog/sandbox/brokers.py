@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from twinlog.sandbox.layout import (
     CONTROLLER,
     HOST,
     Listeners,
-    free_ports,
+    hold_ports,
     new_id,
     server_properties,
 )
@@ -71,6 +72,8 @@ class LocalCluster:
     ports: dict[int, dict[str, int]] = field(init=False, default_factory=dict)
     cluster_id: str = field(init=False, default_factory=new_id)
     _temporary: bool = field(init=False, default=False)
+    _held: list[socket.socket] = field(init=False, default_factory=list)
+    """Its ports, while this process runs: a node that is down finds its own free."""
 
     @classmethod
     def attach(cls, folder: Path) -> Self:
@@ -127,6 +130,7 @@ class LocalCluster:
         for node in nodes:
             node.kill()
         self._kill_zookeeper()
+        self._release_ports()
         stop_watchdog(self.folder)
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -271,10 +275,17 @@ class LocalCluster:
 
     def _take_ports(self) -> None:
         names = (*self.listeners.on_brokers, CONTROLLER)
-        ports = iter(free_ports(self.brokers * len(names)))
+        self._release_ports()
+        self._held = hold_ports(self.brokers * len(names))
+        ports = iter([int(one.getsockname()[1]) for one in self._held])
         self.ports = {
             node: {name: next(ports) for name in names} for node in range(1, self.brokers + 1)
         }
+
+    def _release_ports(self) -> None:
+        for one in self._held:
+            one.close()
+        self._held.clear()
 
     def _properties(self, node: Node) -> dict[str, str]:
         settings = server_properties(node.node_id, self.ports, self.listeners, node.data)

@@ -14,6 +14,7 @@ __all__ = [
     "HOST",
     "Listeners",
     "free_ports",
+    "hold_ports",
     "log_settings",
     "new_id",
     "server_properties",
@@ -49,21 +50,32 @@ class Listeners:
         return tuple(dict.fromkeys((*self.names, self.internal)))
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago; whoever uses them must be ready to ask again."""
+def hold_ports(count: int) -> list[socket.socket]:
+    """Sockets of ports that nobody has: they are nobody else's until these are closed, also while
+    the broker that listens there is down.
+    """
     # not `random`: test runs seed it alike in every process, which would then pick the same ports
     draw = secrets.SystemRandom()
-    ports: list[int] = []
-    while len(ports) < count:
-        port = draw.choice(_PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        if port not in ports:
-            ports.append(port)
+    held: list[socket.socket] = []
+    while len(held) < count:
+        one = socket.socket()
+        try:
+            one.bind((HOST, draw.choice(_PORTS)))
+        except OSError:
+            one.close()
+            continue
+        # a broker, which sets it as well, may listen on a port that is bound and not listened on
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.append(one)
+    return held
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody had a moment ago; whoever uses them must be ready to ask again."""
+    held = hold_ports(count)
+    ports = [int(one.getsockname()[1]) for one in held]
+    for one in held:
+        one.close()
     return ports
 
 

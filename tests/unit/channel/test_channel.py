@@ -151,7 +151,7 @@ def test_a_large_message_passes_a_reader_that_starts_late(listen: Server, tls: b
         peer.send(Note(text=text))
         peer.send(Note(text="after"))
         assert peer.wants_write
-        time.sleep(0.3)
+        time.sleep(0.3)  # as long as the reader is late
         assert received(client, 2, within=PATIENCE_S) == [text, "after"]
         client.send(Note(text=text))
         while client.wants_write:
@@ -384,8 +384,10 @@ def test_an_abrupt_end_of_a_lane_is_reported_once(listen: Server, tls: bool) -> 
     assert driver.gone().peer is peer
     peer.send(Note(text="x"))
     peer.close()
-    time.sleep(0.1)
-    assert driver.nothing_more()
+    another = replace(LANE, attempt=2)
+    with lane(driver.address_of(another), another):
+        driver.connected()  # is the next event of the thread that tells them all
+    assert driver.gone().peer is not peer
 
 
 def test_the_driver_can_end_a_connection(listen: Server) -> None:
@@ -405,7 +407,7 @@ def test_last_heard_is_when_the_answered_ping_was_sent(listen: Server) -> None:
         before = boot_clock()
         client.send(Note(text="a ping goes with it"))
         sent = boot_clock()
-        time.sleep(0.3)
+        time.sleep(0.3)  # the answer is read late
 
         def is_answered() -> bool:
             client.receive()
@@ -425,12 +427,12 @@ def test_a_lane_gives_up_before_its_driver_gives_it_up(listen: Server) -> None:
             peer = driver.connected().peer
             client.send(Note(text="heard"))
             assert driver.texts(1) == ["heard"]
-            time.sleep(0.1)
+            time.sleep(0.1)  # for an answer, if any
             client.receive()
             go_dark.set()
-            time.sleep(1.1)
+            time.sleep(1.1)  # until a ping is due
             client.send(Note(text="unheard"))
-            time.sleep(0.2)
+            time.sleep(0.2)  # for an answer, if any
             client.receive()
             assert client.last_heard <= peer.last_heard
 

@@ -187,8 +187,7 @@ def test_without_descriptors_it_waits_and_does_not_spin(monkeypatch: pytest.Monk
             eventually(lambda: "Too many open files" in " ".join(noted))
             eventually(lambda: len(server._strangers) >= 1)  # in the room that was made
             began, before = time.monotonic(), len(noted)
-            time.sleep(2.5)
-            # a loop that spins notes thousands
+            time.sleep(2.5)  # in which a loop that spins notes thousands
             assert len(noted) - before < 5 * (time.monotonic() - began), noted
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -139,6 +139,10 @@ def test_status_without_a_mirror(
         "errors": [],
         "source": "mirror",
         "mirrors": [],
+        "totals": {
+            **dict.fromkeys(("flows", "topics", "partitions"), 0),
+            **dict.fromkeys(("lag", "lag_ms", "copied", "records_per_s"), -1),
+        },
     }
 
 
@@ -147,8 +151,7 @@ def test_help_waits_for_nothing_that_it_does_not_need() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
-    assert {"click", "rich"} <= loaded
-    assert (
-        loaded & {"pyspark", "py4j", "kafka", "yaml", "cryptography", "prometheus_client"} == set()
-    )
+    assert "click" in loaded
+    heavy = {"pyspark", "py4j", "kafka", "yaml", "cryptography", "prometheus_client", "rich"}
+    assert loaded & heavy == set()
     assert "click.shell_completion" not in done.stdout

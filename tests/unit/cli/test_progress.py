@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 from rich.console import Console
 
 from tests.support.snapshots import flow, partition
+from twinlog.cli.terminal.events import EventLines
+from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_while_it_is_read
-from twinlog.cli.terminal.progress import PlainProgress, mirror_view
+from twinlog.cli.terminal.progress import PlainProgress
 from twinlog.cli.terminal.progress import shown as display
 from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.snapshot import FlowSnapshot
@@ -85,20 +88,58 @@ def test_the_end_of_a_flow_that_had_trouble_is_no_return() -> None:
     assert [line for line in log.lines if "again" in line or "STOP" in line] == []
 
 
-def shown(*flows: FlowSnapshot, rows: int = 20) -> str:
-    console = Console(file=io.StringIO(), width=110)
-    topics = Rates().update(0.0, flows)
-    console.print(mirror_view(list(flows), topics, rows))
+NOW_MS = 1_700_000_008_000
+
+
+def shown(
+    *flows: FlowSnapshot, rows: int = 20, width: int = 110, rates: Rates | None = None
+) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    topics = (rates or Rates()).update(0.0 if rates is None else 2.0, flows)
+    console.print(mirror_view(list(flows), topics, rows, width, NOW_MS))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def test_the_terminal_shows_every_topic_with_its_numbers() -> None:
-    text = shown(flow(partition(records=1200, lag=300), partition("payments", state="FAILED")))
-    assert "A->B  RUNNING  2 partitions, 2 lanes  exact" in text
-    (row,) = [line for line in text.splitlines() if line.startswith("orders")]
-    assert row.split()[-5:] == ["1,200", "1,500", "0", "0.0", "300"]
-    assert "payments  1 FAILED" in text
+    rates = Rates()
+    rates.update(0.0, [flow(partition(records=200, copied=91_200, lag=1300))])
+    good = partition(records=1200, copied=92_200, lag=300)
+    text = shown(flow(good, partition("payments", state="FAILED", copied=5)), rates=rates)
+    assert re.search(r"^A->B  RUNNING  since .* \(8\.0 s\)  exact  2 lanes  lag 300", text)
+    (row,) = [line for line in text.splitlines() if line.startswith("  orders")]
+    assert row.split()[2:] == ["92,200", "of", "92,500", "500", "0", "B/s", "300", "0.6", "s"]
+    (row,) = [line for line in text.splitlines() if line.startswith("  payments")]
+    assert row.split() == ["payments", "1", "FAILED", "at", "the", "end", "5", "0", "0", "B/s", "0"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_bars_fit_the_terminal(width: int) -> None:
+    many: dict[str, Any] = {"copied": 1_234_567_890, "lag": 1_234_567, "bytes": 10**12}
+    text = shown(flow(partition("a-topic-with-a-long-name-of-forty-letters", **many)), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "1,234,567,890 of 1,235,802,457" in text
+    assert ("━" in text) == (width == 120)
+
+
+def test_a_start_says_what_it_waits_for() -> None:
+    assert "asking both clusters" in shown(flow(state="STARTING", lanes=0))
+    assert "starting Spark for 1 topic" in shown(flow(partition(), state="STARTING", lanes=0))
+
+
+def test_what_happens_is_said_once() -> None:
+    lines: list[str] = []
+    events = EventLines(lines.append)
+    first = flow(partition(), state="STANDBY", generation=-1, reason="it runs on east-1")
+    leads = flow(partition())
+    more = flow(partition(), *(partition("audit", number) for number in range(3)))
+    gone = flow(partition(), partition("old", state="RELEASED"), *more.partitions[1:])
+    for each in (first, first, leads, leads, flow(), more, more, gone):
+        events.update([each])
+    assert lines == [
+        "A->B: this process leads it now; before: it runs on east-1",
+        "A->B: new topic audit, 3 partitions",
+    ]
 
 
 @pytest.mark.parametrize("rows", [1, 5])

@@ -25,8 +25,9 @@ from twinlog.cli.main import run
 from twinlog.cli.terminal import tables
 from twinlog.cli.terminal.config_errors import error_parts
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
+from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_line
-from twinlog.cli.terminal.progress import PlainProgress, mirror_view
+from twinlog.cli.terminal.progress import PlainProgress
 from twinlog.client.group_translation import Translated, TranslatedOffset
 from twinlog.client.offset_reset import GroupReset, ResetOffset
 from twinlog.config.flow.schema import MirrorConfig
@@ -124,7 +125,7 @@ def test_events_are_harmless_when_somebody_prints_them(
 def evil_flow() -> FlowSnapshot:
     """Everything in it that others may have named or said."""
     bad = partition(
-        f"a{EVIL}", state="FAILED", code="X", message=EVIL, target_topic=MARKUP, since_ms=1
+        f"a{EVIL}", state="FAILED", code="X", message=f"no {EVIL}", target_topic=MARKUP, since_ms=1
     )
     good = partition(f"b{EVIL}{MARKUP}", target_topic=f"A.{EVIL}")
     alone = {EVIL: f"it is {EVIL} there"}
@@ -210,7 +211,7 @@ def test_progress_is_harmless_on_a_terminal_and_in_a_log() -> None:
     assert_harmless(stream.getvalue())
     rates = Rates()
     console = Console(file=io.StringIO(), width=300)
-    console.print(mirror_view([evil_flow()], rates.update(1.0, [evil_flow()]), 10))
+    console.print(mirror_view([evil_flow()], rates.update(1.0, [evil_flow()]), 10, 300, 1))
     assert isinstance(console.file, io.StringIO)
     assert_harmless(console.file.getvalue())
 

@@ -10,12 +10,13 @@ import pytest
 
 from tests.support.eventually import PATIENCE_S
 from tests.support.stopwatch import Stopwatch
-from twinlog.cli.terminal.signals import stop_on_signals
+from twinlog.cli.terminal.signals import on_signals
 
 PROGRAM = """
-import sys, time
-from twinlog.cli.terminal.signals import stop_on_signals
-with stop_on_signals() as stop:
+import sys, threading, time
+from twinlog.cli.terminal.signals import on_signals
+stop = threading.Event()
+with on_signals(lambda _: stop.set()):
     print("ready", flush=True)
     stop.wait()
     print("stopping", flush=True)
@@ -58,22 +59,24 @@ def test_a_second_signal_ends_it_at_once() -> None:
 
 def test_handlers_are_put_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with stop_on_signals():
+    with on_signals(print):
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 INTERRUPTED = """
 import signal, threading
-from twinlog.cli.terminal.signals import stop_on_signals
+from twinlog.cli.terminal.signals import on_signals
 signal.alarm(60)  # ends this process if it has stopped
-reload = threading.Event()
-with stop_on_signals(reload) as stop:
+reload, stop, said = threading.Event(), threading.Event(), []
+def asks(event):
+    return lambda name: (said.append(name), event.set())
+with on_signals(asks(stop), asks(reload)):
     for event, number in ((reload, signal.SIGHUP), (stop, signal.SIGTERM)):
         with event._cond:  # as in the midst of wait
             signal.raise_signal(number)
         event.wait()
-print("ended")
+print(*said)
 """
 
 
@@ -85,4 +88,4 @@ def test_a_signal_in_the_midst_of_a_wait_stops_nothing_for_good() -> None:
         capture_output=True,
         text=True,
     )
-    assert (found.stdout, found.returncode) == ("ended\n", 0), found.stderr
+    assert (found.stdout, found.returncode) == ("SIGHUP SIGTERM\n", 0), found.stderr

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tests.support.snapshots import flow, partition
-from twinlog.cli.commands.status import exit_code, rows, since
+from twinlog.cli.commands.status import exit_code
 from twinlog.cli.main import run
+from twinlog.cli.terminal.status.rows import rows, totals, troubles
+from twinlog.cli.terminal.status.screen import Wanted, screen
+from twinlog.cli.terminal.status.topic_table import since
+from twinlog.cli.terminal.status.watching import Speeds
 from twinlog.control.check import offline_status
+from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.control.watch.verified import Verified
 
@@ -34,6 +42,118 @@ def test_partitions_of_one_state_share_a_row() -> None:
     ]
     assert found[1].trouble == "no [DIVERGED]"
     assert (found[0].since_ms, found[1].since_ms) == (0, 77), "unknown is not the flow's start"
+
+
+def test_partitions_that_copy_and_those_at_the_end_are_one_row() -> None:
+    states = ("AT_END", "COPYING", "AT_END", "STARTING")
+    parts = [
+        partition(number=n, state=state, copied=10, lag=n, lag_ms=n)
+        for n, state in enumerate(states)
+    ]
+    (row,) = rows(flow(*parts, rates={"orders": 12.5}).as_json())
+    assert (row.partitions, row.state, row.lag, row.copied) == ("all 4", "STARTING", 6, 40)
+    assert row.records_per_s == 12.5
+
+
+def test_totals_are_of_the_copy_and_of_what_is_known() -> None:
+    one = flow(
+        partition(lag=3, lag_ms=10, copied=1000, records=5),
+        partition("audit", lag=-1, lag_ms=-1),
+        rates={"orders": 7.0, "gone": 100.0},
+    )
+    found = totals([one.as_json(), flow(flow="B->A").as_json()])
+    assert (found.flows, found.topics, found.partitions) == (2, 2, 2)
+    assert (found.lag, found.lag_ms, found.copied, found.records_per_s) == (3, 10, 1000, 7.0)
+    assert totals([]).lag == -1
+
+
+def test_what_the_flow_waits_for_is_said_once() -> None:
+    away: dict[str, Any] = {
+        "state": "RETRYING",
+        "code": "UNREACHABLE",
+        "message": "B: refused",
+    }
+    other: dict[str, Any] = {"state": "FAILED", "code": "DIVERGED", "message": "no"}
+    one = flow(
+        *(partition(name, **away) for name in ("a", "b")),
+        *(partition(name, **other) for name in ("c", "d")),
+        state="DEGRADED",
+        reason="B: refused",
+        code="UNREACHABLE",
+    ).as_json()
+    ((first, second),) = troubles(one, rows(one))
+    assert (first.topic, second.topic, first.trouble) == ("c", "d", "no [DIVERGED]")
+
+
+def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bool = False) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    mirror = {
+        "pid": 7,
+        "config": "/etc/twinlog/mm2.properties",
+        "written_ms": 1000,
+        "every_ms": 1000,
+        "flows": [one.as_json() for one in flows],
+    }
+    wanted = Wanted(width=width, most_rows=most, lagging=lagging)
+    for part in screen([mirror], wanted, 2000):
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+LONG: dict[str, Any] = {
+    "target_topic": "primary.a-rather-long-name-of-a-topic",
+    "lag": 1_234_567,
+    "lag_ms": 93_784_000,
+    "copied": 1_234_567_890,
+    "loss_ms": 93_784_000,
+    "since_ms": 1,
+}
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+    name = str(LONG["target_topic"]).removeprefix("primary.")
+    text = shown(
+        width,
+        flow(
+            partition("orders", copied=5),
+            partition(name, **LONG),
+            partition(
+                name, 1, **LONG | {"state": "FAILED", "code": "DIVERGED", "message": "x" * 90}
+            ),
+            state="PARTLY_FAILED",
+            reason="a partition has stopped, and this sentence is so long that it needs more lines",
+            rates={"orders": 123_456.0, name: 98_765.0},
+        ),
+    )
+    assert max(map(len, text.splitlines())) <= width
+    for needed in ("PARTLY_FAILED", "1,234,567", "123,456", "FAILED", "DIVERGED"):
+        assert needed in text, needed
+    assert bool(re.search(r" copied  records/s", text)) == (width == 120)
+    assert (f"\n  {name}  0 " in text) == (width > 60)
+
+
+def test_rows_that_do_not_fit_are_counted_and_troubles_stay() -> None:
+    parts = [partition(f"t{n}", lag=n) for n in range(40)]
+    bad = partition("bad", state="FAILED", code="DIVERGED", message="no")
+    text = shown(80, flow(*parts, bad), most=3)
+    assert "  and 38 more rows" in text
+    assert re.search(r"^  bad .*FAILED", text, re.MULTILINE)
+    assert re.search(r"^  t39 ", text, re.MULTILINE)
+    assert "total: 1 flow, 41 topics, 41 partitions  lag 780" in text
+
+
+def test_speeds_of_what_another_host_runs_come_of_two_looks() -> None:
+    def look(copied: int) -> list[dict[str, Any]]:
+        return [{"flows": [flow(partition(copied=copied)).as_json()]}]
+
+    speeds, mirrors = Speeds(), look(100)
+    speeds.fill_in(mirrors, 10.0)
+    assert mirrors[0]["flows"][0]["rates"] == {}
+    mirrors = look(150)
+    speeds.fill_in(mirrors, 12.0)
+    assert mirrors[0]["flows"][0]["rates"] == {"orders": 25.0}
 
 
 def test_since_names_the_day_when_it_was_another() -> None:
@@ -87,7 +207,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bad = partition("payments", state="FAILED", code="FOREIGN_DATA", message="A.payments-0: no")
     lost = {"audit": "logs: not mirrored by this flow"}
     alone = {"shop": "it is active there", "app": "it is active there"}
-    parts = partition(lag=12, lag_ms=1500, loss_ms=800), bad
+    parts = partition(lag=12, lag_ms=1500, loss_ms=800, copied=4321), bad
     StatusFile(config).write(
         [flow(*parts, state="PARTLY_FAILED", skipped_groups=alone, groups_without_checkpoint=lost)]
     )
@@ -98,7 +218,7 @@ def test_a_running_mirror_is_shown(running: Path, capsys: pytest.CaptureFixture[
     assert run(["status", str(running)]) == 1
     text = capsys.readouterr().out
     assert "A->B  PARTLY_FAILED  since" in text
-    assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +0\.8 s +100", text)
+    assert re.search(r"orders +A\.orders +0 +AT_END +12 +1\.5 s +0\.8 s +4,321 +0", text)
     assert "  payments, 0: A.payments-0: no [FOREIGN_DATA]" in text
     assert "  2 groups left alone on the target (app, shop): it is active there" in text
     assert "  1 group without a checkpoint (audit): logs: not mirrored by this flow" in text
@@ -134,6 +254,45 @@ def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
     file.write_text(json.dumps(value))
     assert run(["status", str(running)]) == 1, "a partition of it has failed"
     assert ("silent for 20 s" in capsys.readouterr().out) == is_told
+
+
+def test_topics_are_chosen_by_either_name_and_by_their_lag(
+    running: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["status", "--topic", "ord.*"]) == 1, "something is wrong, shown or not"
+    text = capsys.readouterr().out
+    assert "orders" in text
+    assert "payments" not in text
+    run(["status", "--topic", r"A\.pay.*", "--format", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    (part,) = answer["mirrors"][0]["flows"][0]["partitions"]
+    assert part["topic"] == "payments"
+    assert answer["totals"]["topics"] == 1
+    running_flow = flow(partition(), partition("late", lag=2))
+    StatusFile(running).write([running_flow])
+    assert run(["status", "--lagging"]) == 0
+    text = capsys.readouterr().out
+    assert "late" in text
+    assert "orders" not in text
+    assert run(["status", "--topic", "("]) == 2
+    assert run(["status", "--watch", "--format", "json"]) == 2
+
+
+def test_watched_screen_is_renewed_until_it_is_interrupted(
+    running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+        StatusFile(running).write([flow(partition(), state="RUNNING")])
+
+    monkeypatch.setattr("twinlog.cli.terminal.status.watching.time.sleep", pause)
+    assert run(["status", "--watch"]) == 0, "as it was last"
+    first, _, second = capsys.readouterr().out.partition("\n\n")
+    assert ("PARTLY_FAILED" in first, "RUNNING" in second) == (True, True)
 
 
 def test_a_running_mirror_as_json(running: Path, capsys: pytest.CaptureFixture[str]) -> None:

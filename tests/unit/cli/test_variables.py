@@ -41,7 +41,7 @@ def test_every_option_has_a_variable_of_its_own_and_none_that_means_something_el
     assert [name for name, number in found.items() if number > 1] == []
     assert {
         "TWINLOG_MIRROR_LOG_FORMAT",
-        "TWINLOG_MIRROR_LEASE",
+        "TWINLOG_MIRROR_LEASE_SECONDS",
         "TWINLOG_MIRROR_MAKER_CONSUMER_CONFIG",
         "TWINLOG_OFFSETS_RESET_TO_TIMESTAMP",
         "TWINLOG_FLOW_PAUSE_REASON",

@@ -55,6 +55,16 @@ def test_answers_before_the_end_are_given_and_then_the_end_is_told(peer: Peer, c
     assert peer.hot.unanswered() == ["b", "c"]
 
 
+def test_why_it_broke_is_said_in_words(peer: Peer) -> None:
+    """Without an error's number in brackets, where a code stands."""
+    peer.sock.close()  # with questions that it has not read
+    with pytest.raises(Disconnected, match=r"broke: connection reset by peer \[DISCONNECTED\]$"):
+        peer.received()
+    peer.hot.submit(0, 9, [b"question"], "d")
+    with pytest.raises(Disconnected, match=r"broke: broken pipe \[DISCONNECTED\]$"):
+        peer.hot.flush()
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [

@@ -33,6 +33,11 @@ class Kept(IdentityReplicationPolicy):
     """Another name for the identity."""
 
 
+class OneWay(DefaultReplicationPolicy):
+    def format_remote_topic(self, source_alias, topic):
+        return f"{topic}-of-{source_alias}"
+
+
 class NoPolicy:
     pass
 
@@ -84,3 +89,9 @@ def test_what_is_no_policy_is_refused_with_its_line(read: Loader, name: str, wha
     assert message.startswith("mm2.properties:6: replication.policy.class: ")
     assert what in message
     assert "write package.module:Class" in message
+
+
+def test_one_that_does_not_undo_its_names_is_refused(read: Loader) -> None:
+    message = refusal(lambda: read("replication.policy.class = our_names:OneWay"))
+    assert "names `topic` of `source` 'topic-of-source', and takes that for None" in message
+    assert "make topic_source() and upstream_topic() undo format_remote_topic()" in message

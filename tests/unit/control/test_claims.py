@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from twinlog.config.load import load
-from twinlog.control.flow.claims import FlowClaims
-from twinlog.control.flow.leading import SetupWaiting
+from twinlog.control.leading.claims import FlowClaims
+from twinlog.control.leading.lead import SetupWaiting
 from twinlog.lane import late_requests
 from twinlog.mirror.state.generations import Claim, FlowHistory
 
@@ -46,7 +46,7 @@ def test_each_generation_is_waited_for_anew(
     ours: FlowClaims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("twinlog.control.flow.claims.time.monotonic", lambda: now)
+    monkeypatch.setattr("twinlog.control.leading.claims.time.monotonic", lambda: now)
     with pytest.raises(SetupWaiting):
         ours._check_meaning(history(3), anew=False)
     now += late_requests.over_s()

@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 
 from tests.support.driver import Driver, LaneStub, plan_of
-from twinlog.control.flow.flow_run import ONCE_GIVES_UP_S, ONCE_LEASE_TRIES
 from twinlog.control.lanes.lanes import HELLO_WITHIN_S, WARM_UP_TIMEOUT_S, LeaseState
 from twinlog.control.lanes.lease_retry import MAX_LEASE_RETRY_S
 from twinlog.control.lanes.partitions import (
@@ -18,6 +17,8 @@ from twinlog.control.lanes.partitions import (
     RETRY_FAILED_S,
     Placement,
 )
+from twinlog.control.running.flow_run import ONCE_GIVES_UP_S
+from twinlog.control.running.run_leases import ONCE_LEASE_TRIES
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.lane.late_requests import SILENCE_MS, over_s
 from twinlog.lane.messages import Progress, Take
@@ -201,7 +202,7 @@ def test_what_lanes_have_used_is_added_up_over_leases(
 ) -> None:
     driver, (first, second) = running
     for lane in (first, second, first):
-        lane.say(Progress(partitions=(), throttle_ms=0, degraded=None, cpu_ms=40))
+        lane.say(Progress(partitions=(), degraded=None, cpu_ms=40))
     first.goes()
     second.goes()
     assert driver.run.lane_cpu_ms == 120

@@ -21,7 +21,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import Disconnected, TwinlogError
 from twinlog.flow_log import FlowLog
-from twinlog.lane.messages import Away
+from twinlog.lane.messages import Away, Throttle
 from twinlog.mirror.state.intents import Intent, IntentKind, flow_intents
 from twinlog.model import TopicId, TopicPartition
 from twinlog.survey.open_transactions import OpenTransaction
@@ -328,7 +328,7 @@ def test_a_partition_that_never_began_is_not_known_and_exceeds_the_rpo() -> None
 def throttled(flow: Flow) -> None:
     for lane in flow.lanes:
         assert lane.lane is not None
-        lane.lane.throttle_ms = 500
+        lane.lane.throttle = Throttle(source_ms=500, target_ms=12_000)
 
 
 def degraded(flow: Flow) -> None:
@@ -372,7 +372,11 @@ BINDING = Binding()
     ("cause", "said"),
     [
         (lambda _: None, "2 lanes, the lines and the brokers carry no more"),
-        (throttled, "a quota of the brokers holds it back"),
+        (
+            throttled,
+            "a quota of the source's brokers (for 0.5 s they read no request) and the target's "
+            "brokers (for 12 s they read no request) holds it back",
+        ),
         (degraded, "cluster B: no broker answers [UNREACHABLE]"),
         (limited, "the flow's limit of 5.0 KB/s holds it back"),
         (stopped, "it has stopped with RECORD_TOO_LARGE"),

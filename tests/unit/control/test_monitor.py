@@ -23,6 +23,7 @@ from twinlog.cli.terminal import monitoring
 from twinlog.cluster.security.security_settings import SecuritySettings
 from twinlog.control.watch.groups_report import CheckpointTiming
 from twinlog.control.watch.monitor import Monitor
+from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.control.web.address import Address, CannotListen, parse_listen
@@ -142,6 +143,7 @@ def test_every_metric_that_is_named_is_served_and_no_other() -> None:
                 loss_ms=2500,
                 rpo_ms=30_000,
                 held_rate=50_000,
+                latency=Quantiles(p50_ms=5, p99_ms=70),
                 verified=Verified(mode="sample", at_ms=7),
                 clusters=lambda: (TRUSTED,),
             )

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.driver import HandClock
+from twinlog.clock import CLOCK, Clock
 from twinlog.codes import Trait, with_trait
 from twinlog.control.lanes.partitions import (
     LEFT_OUT_S,
@@ -19,7 +20,7 @@ from twinlog.control.lanes.partitions import (
 )
 from twinlog.control.lanes.views import view_of
 from twinlog.control.lanes.wanted import unwanted
-from twinlog.lane.messages import HandOver, PartitionProgress
+from twinlog.lane.messages import Away, HandOver, PartitionProgress
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -45,7 +46,7 @@ REPORT = PartitionProgress(
 )
 
 
-def a_partition() -> Partition:
+def a_partition(clock: Clock = CLOCK) -> Partition:
     plan = PartitionPlan(
         source=TopicPartition("orders", 0),
         target=TopicPartition("A.orders", 0),
@@ -53,7 +54,7 @@ def a_partition() -> Partition:
         target_topic_id=NO_TOPIC_ID,
         limit_bytes=1 << 20,
     )
-    return Partition(plan=plan, placement=Placement.ASSIGNED)
+    return Partition(plan=plan, clock=clock, placement=Placement.ASSIGNED)
 
 
 @pytest.mark.parametrize("retriable", [True, False])
@@ -71,12 +72,31 @@ def test_every_try_comes_within_half_a_minute(*, retriable: bool) -> None:
         assert pauses[-1] == pytest.approx(RETRY_FAILED_S, abs=1)
 
 
-def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("UNREACHABLE", "cluster B: refused"),
+        ("DISCONNECTED", "cluster B: refused"),
+        ("AUTHENTICATION", "cluster B: refused [AUTHENTICATION]"),
+    ],
+)
+def test_a_cluster_that_is_away_is_one_code_however_its_lane_noticed(code: str, shown: str) -> None:
+    """A broker that dies refuses connections, or drops the one on which it was asked."""
     partition = a_partition()
+    partition.reached(Away(code=code, message="cluster B: refused"))
+    assert partition.failure is not None
+    assert (partition.failure.code, partition.failure.message) == ("UNREACHABLE", shown)
+    partition.reached(None)
+    assert partition.failure is None
+
+
+def test_trouble_keeps_the_time_since_when_it_lasts() -> None:
+    clock = HandClock()
+    partition = a_partition(clock)
     partition.troubled("CODE", "first", retriable=False)
     assert partition.failure is not None
     since = partition.failure.since_ms
-    time.sleep(0.01)
+    clock.now += 1
     partition.troubled("CODE", "second", retriable=False)
     assert (partition.failure.since_ms, partition.failure.message) == (since, "second")
     partition.troubled("OTHER", "third", retriable=False)

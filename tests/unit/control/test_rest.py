@@ -20,6 +20,7 @@ from tests.support.rest import Rest, rest_of
 from tests.support.snapshots import PUBLISHED, flow, partition
 from twinlog.client import steering
 from twinlog.codes import CONDITIONS
+from twinlog.codes.states import PARTITION_STATES
 from twinlog.config.load import load
 from twinlog.control.check import offline_status
 from twinlog.control.watch.events import EventLog
@@ -92,8 +93,32 @@ def test_flows_say_their_state_their_loss_and_how_old_that_is(rest: Rest) -> Non
     assert rest.get(A_B)["flow"] == "A->B"
 
 
+def test_flows_that_clusters_leaves_to_others_are_shown_and_steered(
+    monitor: Monitor, tmp_path: Path
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"{FILE}A->C.enabled = true\n")
+    config = load(file, ["C"], environment={})
+    assert [str(one.flow) for one in config.flows] == ["A->C"]
+    with rest_of(config, file, monitor) as rest:
+        found = rest.get("/api/v1/flows")["flows"]
+        assert [one["flow"] for one in found] == ["A->C", "A->B", "C->B"]
+        assert rest.get("/api/v1/clusters")["clusters"][1]["targetOf"] == ["A->B", "C->B"]
+        assert rest.ask(f"{A_B}/pause", "POST", {"dryRun": True}).status == 503, "B is away"
+
+
+def test_what_is_wrong_with_a_flow_of_others_stops_nothing_here(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(f"{FILE}A->C.enabled = true\nA->B.sync.topic.acls.interval.seconds = soon\n")
+    config = load(file, ["C"], environment={})
+    assert [str(one.flow) for one in config.every_flow] == ["A->C", "C->B"]
+    (found,) = (one for one in config.warnings if one.code == "NOT_SHOWN")
+    assert found.line is not None
+    assert "A->B is left to other processes, and not shown by this one" in str(found)
+
+
 def test_a_target_that_is_away_is_told_and_keeps_nobody_waiting(rest: Rest) -> None:
-    eventually(lambda: "cannot be reached" in rest.get(A_B)["problem"])
+    eventually(lambda: "connection refused" in rest.get(A_B)["problem"])
     assert rest.get(A_B)["state"] == "RUNNING", "its own numbers are there all the same"
 
 
@@ -135,22 +160,36 @@ def test_what_is_not_known_is_said_and_sorted_as_the_worst() -> None:
 def test_of_a_flow_led_elsewhere_the_row_tells_lag_objective_and_proof() -> None:
     proof = Proof(mode="full", at_ms=5, records=9, differences=0, is_complete=True)
     told = replace(PUBLISHED, lag=12, lag_unknown=1, rpo_ms=1000, rpo_excess="why", proof=proof)
+    told = replace(told, p50_ms=7, p99_ms=95)
     found = shown._told(told, PUBLISHED.at_ms)
     assert (found["lag"], found["lag_unknown_partitions"]) == (12, 1)
     assert (found["loss"].objective_ms, found["loss"].excess) == (1000, "why")
     assert found["verified"] == answers.Verified(
         mode="full", at_ms=5, records=9, differences=0, is_complete=True
     )
+    assert found["latency"] == answers.Latency(p50_ms=7, p99_ms=95)
+    assert found["retention"] is None, "its partitions are not in the row"
     earlier = shown._told(PUBLISHED, PUBLISHED.at_ms)
     assert (earlier["lag"], earlier["lag_unknown_partitions"], earlier["verified"]) == (
         (None, None, None)
     )
+    assert earlier["latency"] is None
+
+
+def test_the_soonest_end_of_retention_is_told_of_a_flow() -> None:
+    parts = [partition("a"), partition("b", lag=1, left_ms=900)]
+    parts.append(partition("c", lag=9, left_ms=70, needs_ms=80, is_near_deletion=True))
+    found = shown._seen(flow(*parts), 0, 0.0)["retention"]
+    assert found == answers.Retention(kept_ms=70, topic="c", near_deletion=["c"])
+    none = answers.Retention(kept_ms=None, topic=None, near_deletion=[])
+    assert shown._seen(flow(parts[0]), 0, 0.0)["retention"] == none
+    assert shown._seen(flow(*parts, state="STANDBY"), 0, 0.0)["retention"] is None
 
 
 def test_partitions_that_no_cluster_tells_are_no_empty_page(rest: Rest) -> None:
     told = rest.ask("/api/v1/flows/C-%3EB/partitions")
     assert (told.status, told.json["code"]) == (502, "UNREACHABLE")
-    assert "cannot be reached" in told.json["what"]
+    assert "connection refused" in told.json["what"]
 
 
 def test_events_are_numbered_and_asked_for_by_flow(rest: Rest) -> None:
@@ -184,6 +223,10 @@ def test_events_after_a_restart_are_behind_those_before(rest: Rest, tmp_path: Pa
 
 def test_codes_and_clusters(rest: Rest) -> None:
     assert [one["code"] for one in rest.get("/api/v1/codes")["codes"]] == sorted(CONDITIONS)
+    states = rest.get("/api/v1/codes")["partitionStates"]
+    assert [one["state"] for one in states] == [*PARTITION_STATES]
+    found = {one["state"]: one["severity"] for one in states}
+    assert (found["DRAINING"], found["RETRYING"], found["FAILED"]) == ("good", "warn", "bad")
     one = rest.get("/api/v1/codes/GAP_WRITTEN")
     assert one["meaning"] == CONDITIONS["GAP_WRITTEN"].meaning
     clusters = rest.get("/api/v1/clusters")["clusters"]
@@ -229,7 +272,7 @@ def test_no_secret_is_in_any_answer(rest: Rest) -> None:
         (f"{A_B}/limit", "POST", {"bytesPerSecond": 5}, 400, "REQUEST_INVALID", "1024"),
         (f"{A_B}/topics/pause", "POST", {"topics": []}, 400, "REQUEST_INVALID", "body: topics"),
         (f"{A_B}/pause", "POST", {"reason": "x" * 70_000}, 413, "REQUEST_TOO_LARGE", "65536"),
-        (f"{A_B}/pause", "POST", {}, 503, "UNREACHABLE", "cannot be reached"),
+        (f"{A_B}/pause", "POST", {}, 503, "UNREACHABLE", "connection refused"),
     ],
 )  # fmt: skip
 def test_what_is_refused_says_what_where_and_what_to_do(

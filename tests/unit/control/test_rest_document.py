@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from twinlog.client import steering
 from twinlog.config.load import load
 from twinlog.control.cutover import scope
 from twinlog.control.watch.monitor import Monitor
-from twinlog.control.web.api import leaders, openapi
+from twinlog.control.web.api import leaders, openapi, page
 from twinlog.control.web.api.endpoints import ENDPOINTS
 
 EXAMPLES = 2
@@ -72,3 +73,10 @@ def test_the_document_is_served_as_it_is_made(served: Rest) -> None:
     }
     ids = [one["operationId"] for some in found["paths"].values() for one in some.values()]
     assert len(ids) == len(set(ids))
+
+
+def test_the_docs_name_every_path_and_what_it_takes() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
+    assert page.with_table(text) == text, "python -m twinlog.control.web.api.page docs/rest.md"
+    (pause,) = (line for line in page.table().splitlines() if "{flow}/topics/pause" in line)
+    assert "`reason`, `dryRun`, `topics`" in pause

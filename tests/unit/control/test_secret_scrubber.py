@@ -14,6 +14,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.support.snapshots import flow, partition
+from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.load import load
 from twinlog.config.values.origin import Setting
 from twinlog.control.support import support_bundle
@@ -279,3 +281,14 @@ def test_names_around_secrets_stay(config: Path) -> None:
     )
     scrubber = SecretScrubber(settings_of(load(config, environment={})))
     assert scrubber.clean("alice logged in to a:1") == "alice logged in to a:1"
+
+
+def test_a_snapshot_is_shown_without_the_clients_that_it_may_ask() -> None:
+    """A failed test prints it: with them it was a page for each flow."""
+
+    def clients() -> tuple[ClusterSettings, ...]:
+        raise AssertionError("asked")
+
+    written = repr(flow(partition(), clusters=clients))
+    assert "orders" in written
+    assert "clients" not in written

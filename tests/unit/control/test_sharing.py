@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+from tests.support.driver import HandClock
 from twinlog.cluster.groups.member import (
     MembershipState,
     Role,
@@ -16,9 +17,10 @@ from twinlog.cluster.groups.member import (
     with_share,
     with_successor,
 )
-from twinlog.control.flow.leading import StandingBy
 from twinlog.control.flow.managed_flow import ManagedFlow
-from twinlog.control.flow.sharing import Sharing
+from twinlog.control.flow.phases import Life, Step
+from twinlog.control.leading.lead import StandingBy
+from twinlog.control.process.sharing import Sharing
 from twinlog.mirror.state.intents import FlowIntents
 
 CONFIG = {"topics": "0011"}
@@ -66,9 +68,12 @@ class Process:
 
     def _flow(self, number: int, role: Role, others: Sequence[bytes]) -> ManagedFlow:
         setup: Any = SimpleNamespace(name=f"A{number}->B", membership=Group(role, others))
-        run: Any = Run() if role is Role.LEADING else None
-        flow = ManagedFlow(setup=setup, run=run)
-        if run is None:
+        flow = ManagedFlow(setup=setup, process=cast("Any", SimpleNamespace(clock=HandClock())))
+        if role is Role.LEADING:
+            flow.life.take(Step.TRIED)
+            flow.life.take(Step.LED)
+            flow.generation = cast("Any", SimpleNamespace(run=Run()))
+        else:
             flow.trouble.set_up_failed(StandingBy("standing by"))
         return flow
 
@@ -83,13 +88,14 @@ class Process:
         while self.now < end:
             self.now += 0.5
             self.sharing.turn(self.flows, can_lead=True)
-        return sum(bool(flow.hands_over_to) for flow in self.flows)
+        return sum(flow.offer is not None for flow in self.flows)
 
     def moved(self) -> None:
         """Those flows are led by another now."""
         for flow in self.flows:
-            if flow.hands_over_to:
-                flow.hands_over_to, flow.run = "", None
+            if flow.offer is not None:
+                flow.offer = flow.generation = None
+                flow.life = Life()
                 group: Any = flow.setup.membership
                 group.state = MembershipState(role=Role.STANDBY)
 
@@ -187,7 +193,8 @@ def test_a_young_process_gives_all_others_their_part_at_once() -> None:
     process = young(6)
     assert process.after(2.5) == 0
     assert process.after(2) == 4
-    assert sorted(flow.hands_over_to for flow in process.flows) == ["", "", "p", "p", "q", "q"]
+    offers = [flow.offer.process for flow in process.flows if flow.offer is not None]
+    assert sorted(offers) == ["p", "p", "q", "q"]
     process.moved()
     process.others(standby("p", leads=2), standby("q", leads=2))
     assert process.after(600) == 0

@@ -15,9 +15,9 @@ from tests.support.driver import Driver, plan_of
 from tests.support.eventually import eventually
 from tests.support.snapshots import flow, partition
 from twinlog.cli.commands.mirror import COLLECTED_AFTER
-from twinlog.control.flow import showing
-from twinlog.control.flow.showing import Showing
 from twinlog.control.flow.snapshots import flow_snapshot
+from twinlog.control.process import showing
+from twinlog.control.process.showing import Showing
 from twinlog.control.risk.limits import RiskLimits
 from twinlog.control.watch import status_file
 from twinlog.control.watch.monitor import Monitor

@@ -15,11 +15,11 @@ from twinlog.codes import FlowState, PartitionState
 from twinlog.config.flow.priority import Priorities
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.rounds import Duties
-from twinlog.control.flow.flow_run import ONCE_GIVES_UP_S
 from twinlog.control.flow.snapshots import flow_snapshot
 from twinlog.control.flow.steering import Steering
 from twinlog.control.lanes.lanes import LeaseState
 from twinlog.control.lanes.partitions import Placement
+from twinlog.control.running.flow_run import ONCE_GIVES_UP_S
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.errors import CorruptData, Disconnected, TwinlogError
@@ -450,6 +450,7 @@ def steered(driver: Driver) -> Steering:
         duties=cast("Duties", DutiesStub()),
         read=lambda: news(NOTHING),
         release=lambda _: None,
+        followed=lambda _: None,
         log=FlowLog(logging.getLogger(__name__), "A->B"),
     )
 

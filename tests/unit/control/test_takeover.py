@@ -11,10 +11,9 @@ from tests.support.driver import work_of
 from twinlog.channel.peer import Peer
 from twinlog.codes import Trait, with_trait
 from twinlog.config.flow.start import Starts
-from twinlog.control.flow.flow_host import Host
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey, Partition, Placement
+from twinlog.control.running.flow_run import FlowRun, Host
 from twinlog.lane.messages import Troubled
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.model import StartKind, TopicId, TopicPartition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twinlog.control.watch.timing_window import TimingView, TimingWindow
-from twinlog.mirror.copy.timings import NO_TIMINGS, Timings, TimingSum
+from twinlog.mirror.copy.timings import NO_TIMINGS, Timings, TimingSum, bucket_of
 
 
 def summed(*passed_ms: int) -> Timings:
@@ -18,10 +18,15 @@ def test_an_interval_is_summed_and_begun_again() -> None:
     one.add(1000, 990)
     one.add(1000, 970)
     one.add(1000, -1)  # a batch without a timestamp
-    assert one.take() == Timings(count=2, total_ms=40, least_ms=10, most_ms=30, last_ms=30)
+    both = ((bucket_of(10), 1), (bucket_of(30), 1))
+    assert one.take() == Timings(
+        count=2, total_ms=40, least_ms=10, most_ms=30, last_ms=30, spread=both
+    )
     assert one.take() == NO_TIMINGS
     one.add(1000, 1005)  # the producer's clock is ahead
-    assert one.take() == Timings(count=1, total_ms=-5, least_ms=-5, most_ms=-5, last_ms=-5)
+    assert one.take() == Timings(
+        count=1, total_ms=-5, least_ms=-5, most_ms=-5, last_ms=-5, spread=((0, 1),)
+    )
 
 
 def test_there_is_nothing_before_the_first_batch() -> None:

@@ -11,6 +11,7 @@ from tests.support.snapshots import flow, partition
 from twinlog.config.series import ALL_SERIES, SeriesConfig
 from twinlog.control.watch.monitor import Monitor
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.spread import Quantiles
 
 
 def served(*reports: list[FlowSnapshot], config: SeriesConfig = ALL_SERIES) -> Series:
@@ -108,3 +109,20 @@ def test_ten_thousand_partitions_are_answered_within_a_second() -> None:
         return time.thread_time() - began
 
     assert min(took_s() for _ in range(3)) < 1
+
+
+def test_a_flow_says_what_retention_and_time_it_has_without_its_partitions() -> None:
+    parts = [
+        partition("orders", 0, lag=9, left_ms=90_000),
+        partition("orders", 1, lag=9, left_ms=7000),
+        partition("orders", 2, lag=0),
+        partition("orders", 3, lag=9, left_ms=10, state="RELEASED"),
+    ]
+    quick = Quantiles(p50_ms=12, p99_ms=1500)
+    found = served([flow(*parts, latency=quick)], config=SeriesConfig(has_partitions=False))
+    assert found["twinlog_flow_retention_left_seconds", labels()] == 7
+    assert found["twinlog_flow_latency_seconds", labels(quantile="0.5")] == 0.012
+    assert found["twinlog_flow_latency_seconds", labels(quantile="0.99")] == 1.5
+    none = served([flow(parts[2])])
+    ours = {name for name, _ in none}
+    assert not ours & {"twinlog_flow_retention_left_seconds", "twinlog_flow_latency_seconds"}

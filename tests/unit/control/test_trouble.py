@@ -11,10 +11,10 @@ import pytest
 from tests.support.driver import HandClock, work_of
 from twinlog.channel.peer import Peer
 from twinlog.codes import FlowState
-from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
 from twinlog.control.flow.trouble import FlowTrouble
 from twinlog.control.lanes.lanes import Lane
 from twinlog.control.lanes.partitions import LaneKey
+from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy
 from twinlog.errors import Disconnected, FlowError, TwinlogError, Unreachable
 from twinlog.flow_log import FlowLog
 from twinlog.lane.messages import Away

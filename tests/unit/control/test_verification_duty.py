@@ -12,6 +12,7 @@ import pytest
 from tests.support import snapshots
 from tests.support.fetched_logs import Cluster, fetch_from_memory
 from tests.support.memory_log import MemoryLog
+from twinlog.codes import FlowState
 from twinlog.config.load import load
 from twinlog.control.duties import verification
 from twinlog.control.duties.rounds import LedFlow, PartitionView
@@ -56,6 +57,7 @@ class Copy:
         (config,) = load(file, environment={}).flows
         setup = flow_setup(config)
         self.cpu_s, self.mirror_s, self.lane_ms = 0.0, 1_000.0, 0
+        self.now_s, self.state = 5_000.0, FlowState.RUNNING
         self.said: list[str] = []
         self.here, self.there = log_of(), log_of()
         self.view = PartitionView(
@@ -77,7 +79,7 @@ class Copy:
             target=setup.target,
             partitions=lambda: (self.view,),
             read_map=self._read_map,
-            snapshot=lambda: replace(snapshots.flow(), lane_cpu_ms=self.lane_ms),
+            snapshot=lambda: replace(snapshots.flow(), lane_cpu_ms=self.lane_ms, state=self.state),
             tell_once=self.said.append,
         )
         fetch_from_memory(monkeypatch)
@@ -87,6 +89,7 @@ class Copy:
         monkeypatch.setattr(verification, "MOST_OFFSETS", 100)
         monkeypatch.setattr(Verification, "_of_process", set())
         monkeypatch.setattr("time.thread_time", lambda: self.cpu_s)
+        monkeypatch.setattr("time.monotonic", lambda: self.now_s)
         monkeypatch.setattr("time.process_time", lambda: self.mirror_s)
 
     def duty(self) -> Verification:
@@ -155,6 +158,41 @@ def test_it_uses_no_more_than_its_share_of_the_mirrors_cpu(full: Copy) -> None:
         duty.round()
     assert full.cpu_s <= 0.03 * 3.0 + 0.02
     assert few < full.found.records < COUNT
+
+
+def test_nothing_is_read_while_the_copy_is_throttled_nor_soon_after(full: Copy) -> None:
+    full.state = FlowState.THROTTLED
+    duty = full.duty()
+    duty.round()
+    full.state = FlowState.RUNNING  # between two mutes
+    full.now_s += 30
+    duty.round()
+    assert (full.found.records, full.cpu_s, full.maps) == (0, 0.0, 0)
+    full.now_s += 31
+    duty.round()
+    assert full.found.records == COUNT
+
+
+def test_a_quota_that_binds_for_it_alone_ends_the_round(full: Copy) -> None:
+    duty = full.duty()
+    source = cast("Cluster", duty._source)
+    source.muted_until = full.now_s + 1
+    duty.round()
+    assert full.found.records == 100
+    source.muted_until = 0.0
+    full.now_s += 59
+    duty.round()
+    assert full.found.records == 100
+    full.now_s += 2
+    duty.round()
+    assert full.found.records == COUNT
+
+
+def test_a_section_is_of_few_bytes(full: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "SECTION_BYTES", 1_000)
+    duty = full.duty()
+    duty.round()
+    assert 10 < duty._offsets < 100  # of 20 bytes each, where sections do not end amid a batch
 
 
 def test_a_sample_is_of_the_newest_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

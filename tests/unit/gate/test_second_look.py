@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -153,3 +154,11 @@ def test_what_runs_alone_is_skipped_beside_others(
     one.add_marker(pytest.mark.alone)
     tiers.skip_what_runs_alone([one])
     assert (one.get_closest_marker("skip") is not None) == (worker is not None)
+
+
+def test_the_bytecode_of_a_run_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import sys\ndef test_it(): assert not sys.dont_write_bytecode"
+    (tmp_path / "test_kept.py").write_text(text)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take a second to load
+    assert gate.run_pytest(["-q", "-c", os.devnull, f"--rootdir={tmp_path}", str(tmp_path)]) == 0

@@ -17,7 +17,8 @@ from twinlog.lane import cold_starts
 from twinlog.lane.cold_starts import LOOKS_AT_ONCE, ColdStarts, Found
 from twinlog.lane.messages import TakePartition, Work
 from twinlog.lane.sides.background import Kind
-from twinlog.mirror.map.offset_map import Run, Term
+from twinlog.mirror.map.offset_map import Mark, Run, Term
+from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
 from twinlog.mirror.start_point import CopyRules, StartPoint
 from twinlog.model import StartAt, TopicId, TopicPartition
@@ -25,7 +26,7 @@ from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
 
-PRODUCER: Final = 9
+PRODUCER, OTHER_FLOW = 9, 12
 HERE_ID, THERE_ID = TopicId("a" * 32), TopicId("b" * 32)
 NOW_MS: Final = int(time.time() * 1000)
 OLD_MS: Final = NOW_MS - 30 * 3_600_000
@@ -89,6 +90,13 @@ class CountingView(MemoryView):
         return super().__getattribute__(name)
 
 
+class OneBatch(CountingView):
+    """Each read brings one batch of a partition, as if it were large."""
+
+    def _read(self, log: MemoryLog, offset: int) -> RawRecords:
+        return RawRecords(records=log.read(offset, 1), high_watermark=log.ends.high_watermark)
+
+
 class Client:
     """Stands for the view of its cluster."""
 
@@ -125,7 +133,7 @@ class Leaders:
         return take.source not in self.slow
 
 
-def take(number: int, *, wait_ms: int = 0) -> TakePartition:
+def take(number: int, *, wait_ms: int = 0, mark: Mark | None = None) -> TakePartition:
     return TakePartition(
         source=TopicPartition("t", number),
         target=TopicPartition("A.t", number),
@@ -145,7 +153,7 @@ def take(number: int, *, wait_ms: int = 0) -> TakePartition:
         runs=(Run(0, 0, 0),),
         runs_from=-1,
         open_from=-1,
-        mark=None,
+        mark=mark,
         fingerprints={},
         our_producers=(PRODUCER,),
         acked_ordinal=-1,
@@ -158,7 +166,11 @@ class Lane:
     """A starter over logs in memory."""
 
     def __init__(
-        self, partitions: int, last_ms: Callable[[int], int] = lambda _number: OLD_MS
+        self,
+        partitions: int,
+        last_ms: Callable[[int], int] = lambda _number: OLD_MS,
+        *,
+        is_shared: bool = False,
     ) -> None:
         self.jobs, self.leaders = Jobs(), Leaders()
         here, there = {}, {}
@@ -178,19 +190,20 @@ class Lane:
                     )
                 )
             )
-        self.here, self.there = CountingView(here, HERE_ID), CountingView(there, THERE_ID)
+        self.logs = there
+        self.here, self.there = CountingView(here, HERE_ID), OneBatch(there, THERE_ID)
         work = SimpleNamespace(
             flow="A->B",
             producer_id=PRODUCER,
-            is_ours_alone=True,
+            is_ours_alone=not is_shared,
             read_committed=True,
-            known_producers=(),
+            known_producers=(PRODUCER, OTHER_FLOW),
             accept_source_loss=False,
         )
         rules = CopyRules(
             producer_id=PRODUCER,
             read_committed=True,
-            is_ours_alone=True,
+            is_ours_alone=not is_shared,
             producer_expiry_ms=86_400_000,
         )
         self.clock = CLOCK
@@ -317,3 +330,48 @@ def test_very_many_are_shared_by_looks_and_one_is_left_for_who_comes_next() -> N
     while lane.jobs.looks:
         lane.jobs.run()
     assert len(lane.started) == 1000
+
+
+def others_write(log: MemoryLog, batches: int) -> None:
+    """Another flow of ours does, and the target has forgotten who wrote before."""
+    log.forget(NOW_MS)
+    for number in range(batches):
+        data = encode_batch(
+            [Record(offset=0, timestamp=NOW_MS, key=None, value=b"other")],
+            codec=Codec.NONE,
+            producer_id=OTHER_FLOW,
+            producer_epoch=0,
+            base_sequence=number,
+        )
+        log.append(bytes(data))
+
+
+def test_one_whose_end_is_searched_keeps_nobody_waiting() -> None:
+    searched = LOOKS_AT_ONCE + 2
+    lane = Lane(201, is_shared=True)
+    for number in range(searched):
+        others_write(lane.logs[TopicPartition("A.t", number)], 50)
+    idle = [take(number, mark=Mark(1, 1, is_final=True)) for number in range(searched, 200)]
+    lane.starter.start([*(take(number, mark=Mark(1, 1)) for number in range(searched)), *idle])
+    (_,) = lane.jobs.looks
+    lane.jobs.run()
+    assert {*lane.started} == {one.source for one in idle}
+    lane.starter.tend()
+    assert len(lane.jobs.looks) == LOOKS_AT_ONCE
+    lane.starter.start([take(200, mark=Mark(1, 1, is_final=True))])
+    assert len(lane.jobs.looks) == LOOKS_AT_ONCE + 1
+    while lane.jobs.looks:
+        lane.jobs.run()
+        lane.starter.tend()
+    assert len(lane.started) == 201
+    assert not [found for found in lane.started.values() if isinstance(found, TwinlogError)]
+    assert not lane.starter.is_busy
+
+
+def test_starts_in_shared_topics_are_read_together() -> None:
+    lane = Lane(200, is_shared=True)
+    before = lane.questions
+    lane.starter.start([take(number, mark=Mark(1, 1, is_final=True)) for number in range(200)])
+    lane.jobs.run()
+    assert len(lane.started) == 200
+    assert lane.questions - before <= 12 + 2 * -(-200 // AT_ONCE)

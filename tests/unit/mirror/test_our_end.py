@@ -18,6 +18,7 @@ from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import find_starts
 from twinlog.mirror.start.fan_start import find_fan_start
+from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import TopicId, TopicPartition
@@ -532,3 +533,22 @@ def test_a_start_does_not_read_all_that_others_wrote(shared: Copy, how: str, who
     found = shared.starts()
     assert resumes(found) == (10, 10)
     assert shared.reads < 20
+
+
+@pytest.mark.parametrize("who", [STRANGER, OTHER_FLOW], ids=["stranger", "other flow"])
+def test_a_look_that_others_wait_for_searches_little(shared: Copy, who: int) -> None:
+    shared.made = 10
+    shared.source = MemoryLog()
+    shared.source.write([record(number) for number in range(10)])
+    shared.ours(0, 10)
+    shared.marked()
+    for _ in range(500):
+        shared.theirs(4, who)
+    shared.request = replace(shared.request, most_reads=2)
+    assert resumes(shared.starts()) == (10, 10), "remembered: nothing is searched"
+    before = shared.reads
+    assert before < 10
+    shared.forgotten()
+    assert shared.starts() == LongSearch.code
+    shared.request = replace(shared.request, most_reads=None)
+    assert resumes(shared.starts()) == (10, 10)

@@ -18,9 +18,11 @@ from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_options
 from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import SpreadClusters, configuration_options
+from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
-from twinlog.cli.terminal.tables import row, text, write_all, write_warnings
+from twinlog.cli.terminal.status.topic_table import Cell, Column, fitted_table
+from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
 from twinlog.errors import ConfigError
 from twinlog.quantities import plural
 
@@ -31,6 +33,14 @@ if TYPE_CHECKING:
 JSON_VERSION: Final = 1
 TOPICS_SHOWN: Final = 50
 SAME_CODE_SHOWN: Final = 10
+COLUMNS: Final = (
+    Column("topic", "left", 0),
+    Column("parts", "right", 0),
+    Column("remote topic", "left", 0),
+    Column("which", "left", 0),
+    Column("begins at", "left", 0),
+    Column("configs", "left", 1),
+)
 NAME_WIDTH: Final = 80
 """One name of 249 characters must not push every other row apart; --format json has it whole."""
 
@@ -44,6 +54,7 @@ NAME_WIDTH: Final = 80
     is_flag=True,
     help="Try what the targets can do, on a scratch topic that is created once and kept.",
 )
+@timeout_option
 @option(
     "--explain",
     is_flag=True,
@@ -83,7 +94,7 @@ def check(
     from twinlog.cli.terminal.explanation import explanation_json, explanation_parts
     from twinlog.control.check.mirror_check import check as look
 
-    defaults = given.pop("defaults")
+    defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
     try:
         config = files_or_pair(files, clusters, given)()
         if explain:
@@ -94,7 +105,7 @@ def check(
                 write_warnings(warning_parts(config.warnings))
             return 0
         adopts = storages(config, adopt_mm2=adopt_mm2, connector=connector)
-        report = look(config, with_probe=probe, adopts=adopts, say=_say)
+        report = look(config, with_probe=probe, gives_up_s=timeout_s, adopts=adopts, say=_say)
     except ConfigError as error:
         if output.is_for_programs or not names_lines(error):
             raise
@@ -135,7 +146,7 @@ def _parts(report: CheckReport, config: MirrorConfig) -> Iterator[RenderableType
         yield _problem("certificate", str(one))
     for cluster in report.clusters:
         if cluster.problem is not None:
-            yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
+            yield _problem("not asked", str(cluster.problem))
         else:
             brokers = plural(cluster.brokers, "broker")
             where = f"{cluster.addresses}, {brokers}, id {cluster.cluster_id}"
@@ -158,7 +169,7 @@ def _what_is_wrong(report: CheckReport, config: MirrorConfig) -> Iterator[Render
     yield from warning_parts(config.warnings)
     for cluster in report.clusters:
         if cluster.problem is not None:
-            yield _problem(f"cluster {cluster.alias}", str(cluster.problem))
+            yield _problem("not asked", str(cluster.problem))
     for flow in report.flows:
         for line in _problem_lines(flow):
             yield _problem(flow.flow, line)
@@ -185,26 +196,18 @@ def _flow_parts(flow: FlowReport, *, was_asked: bool) -> Iterator[RenderableType
 
 
 def _table(topics: Iterable[TopicReport]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    name: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis", "max_width": NAME_WIDTH}
-    table.add_column("  topic", **name)
-    table.add_column("partitions", justify="right")
-    table.add_column("remote topic", **name)
-    table.add_column("which", no_wrap=True)
-    table.add_column("begins at")
-    table.add_column("configs")
-    for topic in islice(topics, TOPICS_SHOWN):
-        configs = " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
-        row(
-            table,
+    cells: list[list[Cell]] = [
+        [
             f"  {topic.topic}",
             str(topic.partitions),
             topic.remote_topic,
             _plan(topic),
             topic.start,
-            configs,
-        )
-    return table
+            " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items())),
+        ]
+        for topic in islice(topics, TOPICS_SHOWN)
+    ]
+    return fitted_table(COLUMNS, cells, shown_width(), most=NAME_WIDTH)
 
 
 def _plan(topic: TopicReport) -> str:

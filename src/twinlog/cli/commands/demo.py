@@ -15,7 +15,7 @@ from twinlog.cli.options.command import Command
 from twinlog.cli.options.option import option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import nowhere, write_line, write_warning
-from twinlog.cli.terminal.signals import stop_on_signals
+from twinlog.cli.terminal.signals import on_signals
 from twinlog.quantities import count, duration
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ def demo(seconds: float | None, rate: float, *, no_mirror: bool) -> int:
     from twinlog.demo.run import DemoOptions, run_demo
     from twinlog.demo.view import view_on
 
+    stop = threading.Event()
     with (
-        stop_on_signals() as stop,
+        on_signals(lambda _: stop.set()),
         view_on(nowhere() if is_quiet() else sys.stdout) as view,
         log_lines_above(),
     ):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from twinlog.cli.options.run_options import (
 from twinlog.cli.terminal.logs import LogFormat, configure_logs
 from twinlog.cli.terminal.loudness import Loudness, loudness
 from twinlog.cli.terminal.output import Format, error_object, nowhere, write_line, write_object
-from twinlog.cli.terminal.signals import stop_on_signals
+from twinlog.cli.terminal.signals import on_signals
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError
 from twinlog.quantities import count, duration, plural, size
@@ -51,7 +50,6 @@ class RunOptions:
 
     once: bool
     lanes: int | None
-    lease_s: float | None
     master: str | None
     archive: Path | None
     may_be_open: bool
@@ -75,14 +73,6 @@ _RUN_OPTIONS: Final = (
         section=Section.RUN,
         type=click.IntRange(min=1),
         help="Lanes per flow, instead of tasks.max.",
-    ),
-    option(
-        "--lease",
-        "lease_s",
-        section=Section.RUN,
-        type=click.FloatRange(min=1),
-        metavar="SECONDS",
-        help="How long one Spark job holds its partitions, instead of twinlog.lease.seconds.",
     ),
     *SPARK_OPTIONS,
     option(
@@ -158,6 +148,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     """
     from twinlog.cli.terminal.monitoring import watched
     from twinlog.cli.terminal.progress import shown
+    from twinlog.control.process.commands import CommandPort, Reload, Stop
     from twinlog.control.process.run import MirrorOptions, run_mirror
     from twinlog.control.watch.vital import Vital
     from twinlog.control.web.address import parse_listen
@@ -172,7 +163,7 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
     for warning in config.warnings:
         write_line(f"warning: {warning}", sys.stderr)
     people = _people(output, is_quiet=is_quiet)
-    reload = None if once else threading.Event()
+    commands = CommandPort()
     vital = Vital()
     holder = Holder(config)
 
@@ -180,9 +171,12 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
         write_line(server.line, people)
 
     with (
-        stop_on_signals(reload) as stop,
-        watched(file, address, stop, served, vital, holder) as watch,
-        shown(once=once, stream=people) as progress,
+        on_signals(
+            lambda signal: commands.put(Stop(who=signal)),
+            None if once else lambda signal: commands.put(Reload(who=signal)),
+        ),
+        watched(file, address, commands.stopping, served, vital, holder) as watch,
+        shown(once=once, stream=people, json_logs=options.log_format is LogFormat.JSON) as progress,
     ):
 
         def on_snapshot(flows: list[FlowSnapshot]) -> None:
@@ -196,14 +190,12 @@ def run_configuration(read: Callable[[], MirrorConfig], file: Path, options: Run
             MirrorOptions(
                 once=once,
                 lanes=options.lanes,
-                lease_s=options.lease_s,
                 master=options.master,
                 archive=options.archive,
                 may_be_open=options.may_be_open,
                 adopts=storages(config, adopt_mm2=options.adopt_mm2, connector=options.connector),
-                stop=stop,
-                reload=reload,
-                read_again=read,
+                commands=commands,
+                read_again=None if once else read,
                 on_snapshot=on_snapshot,
                 on_turn=watch.turned,
                 on_config=holder.hold,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from twinlog.cli.options.command import Command
@@ -23,16 +21,21 @@ from twinlog.cli.options.mirror_maker_1_options import (
     no_pair,
     pair_options,
 )
+from twinlog.cli.options.option import option
 from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
-from twinlog.cli.terminal.tables import Piece, row, text, write_all, write_warnings
+from twinlog.cli.terminal.status.rows import rows, totals
+from twinlog.cli.terminal.status.screen import STALE_MS, Wanted, screen
+from twinlog.cli.terminal.status.watching import watch
+from twinlog.cli.terminal.tables import shown_width, text, write_all, write_warnings
 from twinlog.codes import FlowState, PartitionState
 from twinlog.errors import TwinlogError
-from twinlog.quantities import count, duration, first_few, plural, ranges
 
 if TYPE_CHECKING:
     from twinlog.config.flow.schema import MirrorConfig
+    from twinlog.control.watch.snapshot import FlowSnapshot
 
 JSON_VERSION: Final = 1
 NOBODY_KNOWS: Final = 3
@@ -42,39 +45,101 @@ NOT_WELL: Final = frozenset(
         FlowState.STOPPED,
     }
 )
-STALE_MS: Final = 10_000
-"""Beyond the time after which a mirror writes its numbers again: it hangs."""
+NOBODY_RUNS: Final = (
+    "no mirror runs here; `twinlog status FILE` asks the clusters of a configuration how far the "
+    "copy got"
+)
+
+
+def _pattern(
+    ctx: click.Context, parameter: click.Parameter, value: str | None
+) -> re.Pattern[str] | None:
+    try:
+        return None if value is None else re.compile(value)
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}", ctx, parameter)  # noqa: B904 (the message says it)
 
 
 @click.command("status", cls=Command)
 @click.argument("file", type=click.Path(path_type=Path), required=False)
+@option(
+    "--topic",
+    "topics",
+    metavar="REGEX",
+    callback=_pattern,
+    help="Only topics whose name, here or on the target, is of this regular expression.",
+)
+@option("--lagging", is_flag=True, help="Only topics that are behind, or have a trouble.")
+@option("--watch", "is_watched", is_flag=True, help="Show it every two seconds, until Ctrl-C.")
+@timeout_option
 @pair_options
 @secrets_option
 @format_option
-def status(file: Path | None, output: Format, **given: Any) -> int:
+def status(
+    file: Path | None,
+    topics: re.Pattern[str] | None,
+    lagging: bool,
+    is_watched: bool,
+    timeout_s: float,
+    output: Format,
+    **given: Any,
+) -> int:
     """Show flows, topics and partitions with their state, their lag, and since when.
 
     Without FILE: all mirrors that run on this machine under your user. With FILE, and no mirror
-    running it, the two clusters of each flow are asked how far the copy got. In place of FILE the
-    flags of MirrorMaker 1 may be given.
+    running it, the two clusters of each flow are asked how far the copy got; where the source does
+    not answer, the target alone: what was copied, until when, and where groups stand. In place of
+    FILE the flags of MirrorMaker 1 may be given.
+
+    A topic has one row, or one for each state or trouble of its partitions. It is as wide as the
+    terminal: a pipe gets all columns.
 
     It ends with 0 where all is well, 1 where something is not (or records wait and nobody runs the
     flow), 2 for wrong usage, and 3 where nobody knows.
 
     \b
     twinlog status
-    twinlog status mm2.properties
+    twinlog status mm2.properties --watch
+    twinlog status mm2.properties --topic 'orders.*' --lagging
     twinlog status mm2.properties --format json
     """
     from twinlog.cli.options.configuration import load_file
-    from twinlog.control.watch.status_file import running_mirrors
 
+    if is_watched and output.is_for_programs:
+        raise click.UsageError(f"--watch or --format {output}: give one of them")
     read: Callable[[], MirrorConfig] | None = None
     if file is not None:
         no_pair(given)
         read = partial(load_file, file)
     elif is_pair(given):
         file, read = configuration_of_pair(given)
+    look = partial(_mirrors, file, read, timeout_s)
+    if is_watched:
+        shown = watch(lambda: _only(look()[1], topics), lagging=lagging, nothing=NOBODY_RUNS)
+        return exit_code(shown, int(time.time() * 1000))
+    source, mirrors = look()
+    code = exit_code(mirrors, int(time.time() * 1000))
+    mirrors = _only(mirrors, topics)
+    if output.is_for_programs:
+        sums = asdict(totals(flow for one in mirrors for flow in one["flows"]))
+        body = {"source": source, "mirrors": mirrors, "totals": sums}
+        write_object(output, "status", JSON_VERSION, body, _errors(mirrors))
+    elif not mirrors:
+        write_line(NOBODY_RUNS)
+    else:
+        wanted = Wanted(width=shown_width(), lagging=lagging)
+        write_all(screen(mirrors, wanted, int(time.time() * 1000)))
+        if is_quiet():
+            write_warnings(_what_is_wrong(mirrors))
+    return code
+
+
+def _mirrors(
+    file: Path | None, read: Callable[[], MirrorConfig] | None, timeout_s: float
+) -> tuple[str, list[dict[str, Any]]]:
+    """Who was asked (`mirror` or `clusters`), and what is known."""
+    from twinlog.control.watch.status_file import running_mirrors
+
     mirrors: list[dict[str, Any]] = [
         {
             "pid": one.pid,
@@ -85,25 +150,11 @@ def status(file: Path | None, output: Format, **given: Any) -> int:
         }
         for one in running_mirrors(file)
     ]
-    source = "mirror"
-    if not mirrors and file is not None and read is not None:
-        source = "clusters"
-        mirrors = [_offline(file, read())]
-    elif file is not None and read is not None:
-        mirrors += _told_elsewhere(file, mirrors, read)
-    if output.is_for_programs:
-        body = {"source": source, "mirrors": mirrors}
-        write_object(output, "status", JSON_VERSION, body, _errors(mirrors))
-    elif not mirrors:
-        write_line(
-            "no mirror runs here; `twinlog status FILE` asks the clusters of a configuration how "
-            "far the copy got"
-        )
-    else:
-        write_all(_parts(mirrors))
-        if is_quiet():
-            write_warnings(_what_is_wrong(mirrors))
-    return exit_code(mirrors, int(time.time() * 1000))
+    if file is None or read is None:
+        return "mirror", mirrors
+    if not mirrors:
+        return "clusters", [_offline(file, read(), timeout_s)]
+    return "mirror", [*mirrors, *_told_elsewhere(file, mirrors, read, timeout_s)]
 
 
 def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
@@ -122,6 +173,8 @@ def exit_code(mirrors: Iterable[Mapping[str, Any]], now_ms: int) -> int:
 def _is_not_well(flow: Mapping[str, Any]) -> bool:
     """Something is wrong with it, or nobody runs it while there is something to copy, or may be."""
     is_idle = flow["state"] == FlowState.NOT_RUNNING
+    if flow.get("source_problem"):
+        return True
     waits = is_idle and any(part["lag"] != 0 for part in flow["partitions"])
     differs = bool((flow.get("verified") or {}).get("differences"))
     return waits or differs or flow["state"] in NOT_WELL
@@ -132,16 +185,19 @@ def _errors(mirrors: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for flow in (flow for one in mirrors for flow in one["flows"]):
         if flow["state"] in (FlowState.FAILED, FlowState.UNKNOWN):
             yield error_object(flow["code"], f"{flow['flow']}: {flow['reason']}")
+        elif flow.get("source_problem"):
+            yield error_object(flow["code"], f"{flow['flow']}: {flow['source_problem']}")
 
 
 def _told_elsewhere(
-    file: Path, mirrors: Sequence[dict[str, Any]], read: Callable[[], MirrorConfig]
+    file: Path,
+    mirrors: Sequence[dict[str, Any]],
+    read: Callable[[], MirrorConfig],
+    timeout_s: float,
 ) -> Iterator[dict[str, Any]]:
     """In place of flows that a process here stands by for: what their leaders say. What is yielded
     are flows of the file that no process here has (`--clusters`).
     """
-    from twinlog.control.check.offline_status import offline_status
-
     flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
     waiting = [flow for flow in flows if flow["state"] == FlowState.STANDBY]
     try:
@@ -153,9 +209,9 @@ def _told_elsewhere(
     names, here = {flow["flow"] for flow in waiting}, {flow["flow"] for flow in flows}
     missing = tuple(flow for flow in config.flows if str(flow.flow) not in here)
     if missing:
-        yield _offline(file, replace(config, flows=missing))
+        yield _offline(file, replace(config, flows=missing), timeout_s)
     wanted = tuple(flow for flow in config.flows if str(flow.flow) in names)
-    leaders = {told.flow: told for told in offline_status(replace(config, flows=wanted))}
+    leaders = {told.flow: told for told in _asked(replace(config, flows=wanted), timeout_s)}
     for flow in waiting:
         told = leaders.get(flow["flow"])
         if told is not None and told.where:
@@ -163,39 +219,35 @@ def _told_elsewhere(
             flow.update(replace(told, reason=reason).as_json())
 
 
-def _offline(file: Path, config: MirrorConfig) -> dict[str, Any]:
-    from twinlog.control.check.offline_status import offline_status
-
+def _offline(file: Path, config: MirrorConfig, timeout_s: float) -> dict[str, Any]:
     return {
         "pid": None,
         "config": str(file.resolve()),
         "written_ms": int(time.time() * 1000),
         "every_ms": 0,
-        "flows": [flow.as_json() for flow in offline_status(config)],
+        "flows": [flow.as_json() for flow in _asked(config, timeout_s)],
     }
 
 
-def _parts(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    now_ms = int(time.time() * 1000)
-    for one in mirrors:
-        yield _mirror_line(one, now_ms)
-        for flow in one["flows"]:
-            yield from _flow_lines(flow, now_ms)
-            if flow["partitions"]:
-                found = rows(flow)
-                yield _table(found, now_ms)
-                for one_row in found:
-                    if one_row.trouble:
-                        where = f"  {one_row.topic}, {one_row.partitions}"
-                        style = "yellow" if one_row.state == PartitionState.PAUSED else "red"
-                        yield text(f"{where}: {one_row.trouble}", style=style)
-            yield from _group_lines("left alone on the target", flow["skipped_groups"])
-            yield from _group_lines("without a checkpoint", flow["groups_without_checkpoint"])
+def _asked(config: MirrorConfig, timeout_s: float) -> Iterator[FlowSnapshot]:
+    """As the clusters have it; of a flow whose source is away what its target has."""
+    from twinlog.control.check.offline_status import offline_status
+
+    found = offline_status(config, timeout_s, without_source=True)
+    for flow, seen in zip(config.flows, found, strict=True):
+        if seen.source_problem:
+            from twinlog.control.cutover.target_alone import with_copies
+
+            yield with_copies(flow, seen)
+        else:
+            yield seen
 
 
 def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
     """A line for each flow and each topic that has something to say of its state."""
     for flow in (flow for one in mirrors for flow in one["flows"]):
+        if flow.get("source_problem"):
+            yield text(f"{flow['flow']}: not asked: {flow['source_problem']}")
         if flow["reason"]:
             yield text(f"{flow['flow']}: {flow['state']}: {flow['reason']}")
         for line in (flow.get("verified") or {}).get("first_differences", ()):
@@ -205,163 +257,21 @@ def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
                 yield text(f"{flow['flow']}: {one.topic}, {one.partitions}: {one.trouble}")
 
 
-def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[Text]:
-    """Groups with the same to say share a line; `reasons`: by group."""
-    by_reason: dict[str, list[str]] = {}
-    for group, reason in sorted(reasons.items()):
-        by_reason.setdefault(reason, []).append(group)
-    for reason, groups in by_reason.items():
-        number = plural(len(groups), "group")
-        yield text(f"  {number} {what} ({first_few(groups)}): {reason}")
+def _only(mirrors: list[dict[str, Any]], topics: re.Pattern[str] | None) -> list[dict[str, Any]]:
+    """The same with these topics alone, by either name."""
+    if topics is None:
+        return mirrors
 
+    def is_wanted(part: Mapping[str, Any]) -> bool:
+        return bool(topics.fullmatch(part["topic"]) or topics.fullmatch(part["target_topic"]))
 
-def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
-    if one["pid"] is None:
-        return text(
-            f"{one['config']}: no mirror of this user runs it here; as the clusters have it",
-            style="dim",
-        )
-    age_ms = now_ms - one["written_ms"]
-    line: list[Piece] = [f"{one['config']}: process {one['pid']}"]
-    if age_ms > STALE_MS + one["every_ms"]:
-        line.append((f", silent for {duration(age_ms / 1000)}", "yellow"))
-    return text(*line, style="dim")
-
-
-def _flow_lines(flow: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
-    from twinlog.cli.terminal.progress import state_style
-    from twinlog.control.watch.snapshot import with_next_try
-
-    line: list[Piece] = [
-        (flow["flow"], "bold"),
-        "  ",
-        (flow["state"], state_style(flow["state"])),
+    return [
+        one
+        | {
+            "flows": [
+                flow | {"partitions": [part for part in flow["partitions"] if is_wanted(part)]}
+                for flow in one["flows"]
+            ]
+        }
+        for one in mirrors
     ]
-    if flow["since_ms"]:
-        # what the clusters tell is when it began, not how long it has stood still
-        word = "started" if flow["state"] == FlowState.NOT_RUNNING else "since"
-        line.append(f"  {word} {since(flow['since_ms'], now_ms)}")
-    if flow["lanes"]:
-        line.append(f"  {plural(flow['lanes'], 'lane')}")
-    if flow["guarantee"]:
-        line.append(f"  guarantee: {flow['guarantee']}")
-    yield text(*line)
-    if flow["where"]:
-        ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
-        yield text(f"  on {flow['where']}, as of {ago} ago", style="dim")
-    if flow["reason"]:
-        # a process of an earlier release does not say when it tries again
-        reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)
-        yield text(f"  {reason}", style="yellow")
-    is_said = "RPO_EXCEEDED" in flow["reason"]
-    if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
-        yield text(f"  {loss_line(flow)}")
-    if flow.get("verified"):  # a process of an earlier release does not say it
-        yield from _verified_lines(flow["verified"], now_ms)
-
-
-def _verified_lines(verified: Mapping[str, Any], now_ms: int) -> Iterator[Text]:
-    """What the mirror has compared of its own copy."""
-    if not verified["at_ms"]:
-        return
-    ago = duration(max(0, now_ms - verified["at_ms"]) / 1000)
-    line = f"  verified: {count(verified['records'])} records are equal, the last {ago} ago"
-    if verified["is_complete"]:
-        line += ", all that is copied"
-    number = verified["differences"]
-    if not number:
-        yield text(line)
-        return
-    yield text(f"{line}; {plural(number, 'range')} differ [COPY_DIFFERS]", style="red")
-    for one in verified["first_differences"]:
-        yield text(f"    {one}", style="red")
-
-
-def loss_line(flow: Mapping[str, Any]) -> str:
-    """What would be lost if the source were gone now."""
-    records, ago = flow["loss_records"], duration(flow["loss_ms"] / 1000)
-    if flow["loss_ms"] < 0:
-        return "what would be lost without the source is not known"
-    if records < 0:
-        line = f"without the source, records of the last {ago} would be lost"
-    elif records > 0:
-        line = f"without the source, {count(records)} records of the last {ago} would be lost"
-    else:
-        line = f"without the source, nothing that it had {ago} ago would be lost"
-    unknown = flow["loss_unknown"]
-    return f"{line}; of {plural(unknown, 'partition')} it is not known" if unknown else line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """Partitions of one topic that have the same to say."""
-
-    topic: str
-    target_topic: str
-    partitions: str
-    state: str
-    lag: int
-    lag_ms: int
-    loss_ms: int
-    records: int
-    since_ms: int
-    trouble: str
-
-
-def rows(flow: Mapping[str, Any]) -> list[Row]:
-    """One row per topic and state, and per reason of a failure."""
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for part in flow["partitions"]:
-        groups.setdefault((part["topic"], part["state"], part["code"]), []).append(part)
-    out = []
-    for (topic, state, code), parts in groups.items():
-        lags = [part["lag"] for part in parts if part["lag"] >= 0]
-        times = [part["since_ms"] for part in parts if part["since_ms"]]
-        out.append(
-            Row(
-                topic=topic,
-                target_topic=parts[0]["target_topic"],
-                partitions=ranges([part["partition"] for part in parts]),
-                state=state,
-                lag=sum(lags) if lags else -1,
-                lag_ms=max(part["lag_ms"] for part in parts),
-                loss_ms=max(part["loss_ms"] for part in parts),
-                records=sum(part["records"] for part in parts),
-                since_ms=min(times, default=0),
-                trouble=f"{parts[0]['message']} [{code}]" if code else parts[0]["message"],
-            )
-        )
-    return out
-
-
-def _table(found: Iterable[Row], now_ms: int) -> Table:
-    from twinlog.cli.terminal.progress import state_style
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("  topic", no_wrap=True)
-    table.add_column("remote topic", no_wrap=True)
-    table.add_column("partitions", min_width=10, overflow="fold")
-    table.add_column("state", no_wrap=True)
-    for name in ("lag", "lag in time", "loss", "copied"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("since", no_wrap=True)
-    for one in found:
-        row(
-            table,
-            f"  {one.topic}",
-            one.target_topic,
-            one.partitions,
-            text(one.state, style=state_style(one.state)),
-            "?" if one.lag < 0 else count(one.lag),
-            *("?" if ms < 0 else duration(ms / 1000) for ms in (one.lag_ms, one.loss_ms)),
-            count(one.records),
-            since(one.since_ms, now_ms) if one.since_ms else "",
-        )
-    return table
-
-
-def since(at_ms: int, now_ms: int) -> str:
-    """`14:03:11 (5 min)`, with the date when it was another day; local time."""
-    at, now = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (at_ms, now_ms))
-    clock = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
-    return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"

@@ -60,6 +60,10 @@ def spark_options(command: F) -> F:
     return command
 
 
+SHORT: Final = {"--lease-seconds": ("--lease",)}
+"""What people write for the flags of some keys."""
+
+
 class SpreadClusters(Command):
     """Takes `--clusters west-1 west-2` as MirrorMaker 2's start script does, besides commas."""
 
@@ -167,6 +171,7 @@ def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
     meaning = f"{start}{blank}{rest}".replace("`", "")
     return option(
         flag,
+        *SHORT.get(flag, ()),
         *(f"--{old.removeprefix(OWN_PREFIX).replace('.', '-')}" for old in definition.replaces),
         metavar="|".join(definition.choices).upper() or definition.kind.value.upper(),
         expose_value=False,

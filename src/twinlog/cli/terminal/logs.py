@@ -1,8 +1,8 @@
 """Where log lines of a mirror go, and how they look: stderr, a file that is rotated, text or JSON.
 
-stderr has warnings and worse; the file also has the events of normal operation. One JSON object a
-line carries `time` (UTC), `level`, `logger`, `message`, and where they are known `flow`, `topic`,
-`partition`, `code` and `traceback`.
+stderr has warnings, worse, and good news; the file also has the events of normal operation. One
+JSON object a line carries `time` (UTC), `level`, `logger`, `message`, and where they are known
+`flow`, `topic`, `partition`, `code` and `traceback`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
+from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import LOG_FORMAT, TIME_FORMAT
 from twinlog.errors import UsageError
 from twinlog.private_files import private_opener
@@ -53,6 +54,12 @@ class _PrivateFile(RotatingFileHandler):
         return file
 
 
+def _is_for_people(record: logging.LogRecord) -> bool:
+    """Warnings and worse; good news too, but for -q."""
+    is_news = getattr(record, "news", False) and not is_quiet()
+    return record.levelno >= logging.WARNING or is_news
+
+
 def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -> None:
     """Log also to `file`, and in this format; raises UsageError when the file cannot be written.
 
@@ -67,7 +74,7 @@ def configure_logs(file: Path | None, log_format: LogFormat, *, verbose: bool) -
         formatter = JsonLines()
     root = logging.getLogger()
     for handler in root.handlers:
-        handler.setLevel(logging.NOTSET if verbose else logging.WARNING)
+        handler.filters = [] if verbose else [_is_for_people]
         handler.setFormatter(formatter)
     # events are made for the file and the support bundle also when stderr does not want them
     ours = logging.getLogger("twinlog")

@@ -6,7 +6,9 @@ import io
 import json
 import logging
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -54,9 +56,22 @@ def nowhere() -> TextIO:
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
-    """One line for people, whatever is in it; one of stdout is left out where -q was given."""
+    """One line for people, whatever is in it; one of stdout is left out where -q was given. On a
+    terminal it is broken between words.
+    """
     if stream is not None or not is_quiet():
-        click.echo(shown(line), file=stream or sys.stdout)
+        out = stream or sys.stdout
+        text = shown(line)
+        width = shutil.get_terminal_size().columns if out.isatty() else LONGEST
+        if len(text) > width:
+            text = textwrap.fill(
+                text,
+                width,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        click.echo(text, file=out)
 
 
 def write_warning(line: str) -> None:

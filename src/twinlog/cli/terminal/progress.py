@@ -13,18 +13,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final, Protocol, TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.spinner import Spinner
 
+from twinlog.cli.terminal.events import EventLines
 from twinlog.cli.terminal.failures import FailureLines
 from twinlog.cli.terminal.flow_states import StateLines
+from twinlog.cli.terminal.mirror_screen import mirror_view
 from twinlog.cli.terminal.output import write_while_it_is_read
-from twinlog.cli.terminal.tables import Piece, row, text
-from twinlog.codes import FlowState, PartitionState
+from twinlog.cli.terminal.tables import text
 from twinlog.control.watch.rates import Rates, TopicRate
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.quantities import count, duration, plural, size
@@ -33,16 +34,6 @@ ONCE_LINE_EVERY_S: Final = 10.0
 LINE_EVERY_S: Final = 600.0
 OTHER_ROWS: Final = 6
 """Lines of the terminal that topics must leave free."""
-
-GOOD: Final = frozenset(
-    {
-        FlowState.RUNNING,
-        PartitionState.AT_END,
-        PartitionState.COPYING,
-        PartitionState.DONE,
-    }
-)
-BAD: Final = frozenset({FlowState.FAILED, FlowState.PARTLY_FAILED, PartitionState.FAILED})
 
 
 class Progress(Protocol):
@@ -66,6 +57,7 @@ class PlainProgress:
         self._write = write
         self._failures = FailureLines(write_failure or write)
         self._states = StateLines(write)
+        self._events = EventLines(write)
         self._once = once
         self._clock = clock
         self._rates = Rates()
@@ -79,6 +71,7 @@ class PlainProgress:
         topics = self._rates.update(now, flows)
         for flow in flows:
             self._start_line(flow)
+        self._events.update(flows)
         self._states.update(now, (flow for flow in flows if flow.flow in self._started))
         self._failures.update(now, _now_ms(), flows)
         if now - self._last >= (ONCE_LINE_EVERY_S if self._once else LINE_EVERY_S):
@@ -132,19 +125,29 @@ def _speed(records_per_s: float, bytes_per_s: float) -> str:
 
 
 class BarProgress:
-    """A table with one bar per topic, redrawn once a second."""
+    """A screen with one row per topic, renewed once a second; events scroll above it."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
         self._rates = Rates()
-        self._failures = FailureLines(lambda line: console.print(text(line, style="red")))
+        self._failures = FailureLines(lambda line: self._above(line, "red"))
         # the log has said what is wrong, above the bars
-        self._states = StateLines(lambda line: console.print(text(line)), lambda _: None)
-        self._live = Live(text("starting ..."), console=console, refresh_per_second=4)
+        self._states = StateLines(self._above, lambda _: None)
+        self._events = EventLines(self._above)
+        start = Spinner("dots", text=text("starting", style="dim"))
+        # a log that goes into a file stays there
+        is_seen = sys.stderr.isatty()
+        self._live = Live(start, console=console, refresh_per_second=8, redirect_stderr=is_seen)
+
+    def _above(self, line: str, style: str = "") -> None:
+        at = datetime.now().astimezone()
+        self._console.print(text((f"{at:%H:%M:%S} ", "dim"), (line, style)))
 
     def start(self) -> None:
         self._live.start()
+        # whoever ends the process at once, by a second Ctrl-C too, finds the cursor there
+        self._console.show_cursor(True)
 
     def stop(self) -> None:
         self._live.stop()
@@ -153,78 +156,19 @@ class BarProgress:
         """Draw anew."""
         now = self._clock()
         topics = self._rates.update(now, flows)
+        self._events.update(flows)
         self._states.update(now, flows)
         self._failures.update(now, _now_ms(), flows)
-        self._live.update(mirror_view(flows, topics, self._console.height - OTHER_ROWS))
-
-
-def mirror_view(
-    flows: list[FlowSnapshot], topics: list[TopicRate], most_rows: int
-) -> RenderableType:
-    """The table that a terminal shows; topics with the longest lag come first when not all fit."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("topic", overflow="ellipsis", no_wrap=True)
-    table.add_column("", width=20)
-    for name in ("records", "of", "rec/s", "MB/s", "lag"):
-        table.add_column(name, justify="right", no_wrap=True)
-    shown = topics
-    if len(topics) > most_rows:
-        most = max(most_rows - 1, 1)
-        shown = sorted(topics, key=lambda t: (-t.failed, -t.lag, -t.records_per_s))[:most]
-    for topic in shown:
-        _topic_row(table, topic, named=len(flows) > 1)
-    parts: list[RenderableType] = [line for flow in flows for line in _heading(flow)]
-    if topics:
-        parts.append(table)
-    if len(shown) < len(topics):
-        parts.append(text(f"and {plural(len(topics) - len(shown), 'more topic')}", style="dim"))
-    return Group(*parts)
-
-
-def _heading(flow: FlowSnapshot) -> Iterator[RenderableType]:
-    line: list[Piece] = [(flow.flow, "bold"), "  ", (flow.state, state_style(flow.state))]
-    if flow.partitions:
-        line.append(f"  {plural(len(flow.partitions), 'partition')}")
-    if flow.lanes:
-        line.append(f", {plural(flow.lanes, 'lane')}")
-    elif flow.partitions and flow.state is FlowState.STARTING:
-        line.append(", waiting for Spark")
-    if flow.guarantee:
-        line.append(f"  {flow.guarantee}")
-    yield text(*line)
-    if flow.reason:
-        yield text(f"  {flow.why(_now_ms())}", style="yellow")
-
-
-def _topic_row(table: Table, topic: TopicRate, *, named: bool) -> None:
-    name: list[Piece] = [f"{topic.flow}  {topic.topic}" if named else topic.topic]
-    if topic.failed:
-        name.append((f"  {topic.failed} FAILED", "red"))
-    row(
-        table,
-        text(*name),
-        ProgressBar(total=max(topic.known, 1), completed=topic.records if topic.known else 1),
-        count(topic.records),
-        count(topic.known),
-        count(topic.records_per_s),
-        f"{topic.bytes_per_s / 1e6:.1f}",
-        "?" if topic.lag < 0 else count(topic.lag),
-    )
-
-
-def state_style(state: str) -> str:
-    """The colour of a state."""
-    if state in GOOD:
-        return "green"
-    if state in BAD:
-        return "red"
-    return "yellow"
+        most_rows = self._console.height - OTHER_ROWS
+        self._live.update(mirror_view(flows, topics, most_rows, self._console.width, _now_ms()))
 
 
 @contextmanager
-def shown(*, once: bool, stream: TextIO) -> Iterator[Progress]:
-    """The display that fits the stream, for as long as the mirror runs."""
-    if not stream.isatty():
+def shown(*, once: bool, stream: TextIO, json_logs: bool = False) -> Iterator[Progress]:
+    """The display that fits the stream, for as long as the mirror runs. Beside a log in JSON on the
+    same terminal there are no bars: its lines would be broken above them.
+    """
+    if not stream.isatty() or (json_logs and sys.stderr.isatty()):
         yield PlainProgress(
             lambda line: write_while_it_is_read(line, stream),
             once=once,

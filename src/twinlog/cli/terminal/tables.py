@@ -24,6 +24,11 @@ Piece = str | tuple[str, str]
 """A text, or one with its style."""
 
 
+def shown_width() -> int:
+    """Of what is written to stdout, in columns."""
+    return Console(file=sys.stdout).width if sys.stdout.isatty() else PIPED_WIDTH
+
+
 def text(*pieces: Piece, style: str = "") -> Text:
     """One line of these pieces."""
     safe = [

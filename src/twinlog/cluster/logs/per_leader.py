@@ -95,8 +95,6 @@ class _Round(Generic[T]):
         topics = self.client.metadata(names, timeout_s=timeout_s).topics
         if time.monotonic() - asked > NO_LEADER_S / 2:
             self.leaderless.clear()  # it was the cluster that did not answer
-        if self.client.led is not None:
-            self.client.led.update((name, one) for name, one in topics.items() if one.is_led)
         return topics
 
     def ask(self, node: int, leds: Sequence[Led], ask: Ask[T]) -> None:

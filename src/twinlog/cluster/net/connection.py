@@ -276,7 +276,8 @@ class Connection:
     def _broken(self, why: str) -> Disconnected:
         name = protocol.api_name(self._awaited[0]) if self._awaited else "a request"
         self.close()
-        return Disconnected(f"{self.peer} did not answer {name}: {why}")
+        what = f"did not answer {name}: {why}"
+        return Disconnected(f"{self.peer} {what}", reason=what)
 
     def _has_input(self, timeout_s: float) -> bool:
         if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():

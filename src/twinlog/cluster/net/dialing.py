@@ -16,6 +16,7 @@ from twinlog.errors import (
     AuthenticationFailed,
     ClusterError,
     Disconnected,
+    Refused,
     TwinlogError,
     Unreachable,
 )
@@ -32,14 +33,14 @@ def connect(
     host: str, port: int, settings: ClusterSettings, *, deadline: float, user_timeout_ms: int = 0
 ) -> socket.socket:
     """A TCP connection to the first address of the name that accepts one."""
-    where = f"{format_address(host, port)} of cluster {settings.alias}"
+    where = f"{settings.alias} ({format_address(host, port)})"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise Unreachable(
-            f"{where}: the name cannot be resolved: {framing.reason(error)}"
-        ) from error
+        why = f"the name cannot be resolved: {framing.reason(error)}"
+        raise Unreachable(f"{where}: {why}", reason=why) from error
     reasons: list[str] = []
+    kind_of_error: type[Unreachable] = Refused
     for index, (family, kind, protocol, _, address) in enumerate(found):
         # an address that swallows packets must not use up the time of those behind it
         share = (deadline - time.monotonic()) / (len(found) - index)
@@ -50,10 +51,19 @@ def connect(
             sock.connect(address)
         except OSError as error:
             sock.close()
-            reasons.append(f"{address[0]}: {framing.reason(error)}")
+            reasons.append(_reason(host, str(address[0]), error))
+            if not isinstance(error, ConnectionRefusedError):
+                kind_of_error = Unreachable
         else:
             return sock
-    raise Unreachable(f"{where} does not accept a connection: {'; '.join(dict.fromkeys(reasons))}")
+    why = "; ".join(dict.fromkeys(reasons))
+    raise kind_of_error(f"{where}: {why}", reason=why)
+
+
+def _reason(host: str, address: str, error: OSError) -> str:
+    """Why this address of the name did not accept; a name that is one is not repeated."""
+    what = framing.reason(error)
+    return what if address == host else f"{address}: {what}"
 
 
 def _set_options(sock: socket.socket, user_timeout_ms: int) -> None:

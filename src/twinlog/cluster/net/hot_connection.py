@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from twinlog.cluster.net import framing
 from twinlog.cluster.net.connection import Connection
 from twinlog.cluster.net.frame_pool import FramePool
 from twinlog.errors import CorruptData, Disconnected
@@ -164,7 +165,7 @@ class HotConnection:
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 return False
             except OSError as error:
-                raise self._broken(str(error)) from error
+                raise self._broken(framing.reason(error)) from error
             while out and sent >= len(out[0]):
                 sent -= len(out.popleft())
             if sent:
@@ -239,7 +240,7 @@ class HotConnection:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return -1
         except OSError as error:
-            raise self._broken(str(error)) from error
+            raise self._broken(framing.reason(error)) from error
         if not got:
             raise self._broken("the broker closed the connection")
         return got

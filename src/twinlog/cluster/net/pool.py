@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from twinlog.cluster.net.connection import Connection
@@ -13,9 +14,11 @@ from twinlog.cluster.net.retry import CHANCE, Clock
 from twinlog.cluster.net.settings import ClusterSettings, format_address
 from twinlog.errors import (
     BrokerRefused,
+    ClusterError,
     CorruptData,
     Disconnected,
     Fate,
+    Refused,
     TwinlogError,
     Unreachable,
 )
@@ -32,9 +35,11 @@ SESSION_MARGIN_S: Final = 5.0
 class ConnectionPool:
     """Connections by broker, made when they are asked for."""
 
-    def __init__(self, settings: ClusterSettings, clock: Clock) -> None:
+    def __init__(self, settings: ClusterSettings, clock: Clock, most_s: float = math.inf) -> None:
+        """`most_s`: no search for a broker that answers takes longer."""
         self._settings = settings
         self._clock = clock
+        self._most_s = most_s
         self.brokers: Mapping[int, Broker] = {}
         self._by_node: dict[int, Connection] = {}
         self._first: Connection | None = None
@@ -91,15 +96,18 @@ class ConnectionPool:
         for connection in sorted(kept, key=lambda one: one.muted_s):
             if connection.is_usable(SESSION_MARGIN_S):
                 return connection
-        failures: list[TwinlogError] = []
+        failures: dict[str, TwinlogError] = {}
+        began = self._clock()
         for host, port in self._addresses():
+            if failures and self._clock() - began >= self._most_s:
+                break
             try:
                 self._first = self._open_any(host, port)
             except TwinlogError as error:
                 if not isinstance(error, Unreachable | Disconnected) and error.code != "NOT_KAFKA":
                     raise
                 self._failed_at[host, port] = self._clock()
-                failures.append(error)
+                failures[format_address(host, port)] = error
             else:
                 self._failed_at.pop((host, port), None)
                 return self._first
@@ -120,17 +128,21 @@ class ConnectionPool:
                 look()
             raise
 
-    def _all_failed(self, failures: Sequence[TwinlogError]) -> TwinlogError:
+    def _all_failed(self, failures: Mapping[str, TwinlogError]) -> TwinlogError:
         """Trying again can help, unless something else than Kafka is behind every address."""
         alias = self._settings.alias
-        message = (
-            f"cluster {alias} cannot be reached at {self._settings.addresses}: "
-            f"{'; '.join(failure.message for failure in failures)}: check "
-            f"{alias}.bootstrap.servers and "
-        )
-        if all(failure.code == "NOT_KAFKA" for failure in failures):
+        reasons: dict[str, list[str]] = {}
+        given = [format_address(host, port) for host, port in self._settings.bootstrap]
+        for address in dict.fromkeys([*(one for one in given if one in failures), *failures]):
+            failure = failures[address]
+            why = failure.reason if isinstance(failure, ClusterError) else ""
+            reasons.setdefault(why or failure.message, []).append(address)
+        said = "; ".join(f"{alias} ({', '.join(who)}): {why}" for why, who in reasons.items())
+        message = f"{said}; check {alias}.bootstrap.servers and "
+        if all(failure.code == "NOT_KAFKA" for failure in failures.values()):
             return CorruptData(f"{message}{alias}.security.protocol", code="NOT_KAFKA")
-        return Unreachable(f"{message}the network")
+        is_refused = all(isinstance(failure, Refused) for failure in failures.values())
+        return (Refused if is_refused else Unreachable)(f"{message}the network", reason=said)
 
     def _addresses(self) -> list[tuple[str, int]]:
         """The given addresses in random order, those the cluster told us of, those that failed."""
@@ -143,7 +155,7 @@ class ConnectionPool:
     def _open(
         self, host: str, port: int, if_silent: Callable[[], None] = lambda: None
     ) -> Connection:
-        timeout_s = min(CONNECT_TIMEOUT_S, self._settings.request_timeout_ms / 1000)
+        timeout_s = min(CONNECT_TIMEOUT_S, self._settings.request_timeout_ms / 1000, self._most_s)
         address = format_address(host, port)
         log.debug("connecting cluster=%s address=%s", self._settings.alias, address)
         return Connection.open(host, port, self._settings, timeout_s=timeout_s, if_silent=if_silent)

@@ -243,6 +243,8 @@ class MirrorConfig:
     file: str
     clusters: tuple[ClusterConfig, ...]
     flows: tuple[FlowConfig, ...]
+    elsewhere: tuple[FlowConfig, ...] = ()
+    """Enabled flows that `--clusters` leaves to other processes: not run here, but shown."""
     http_listener: HostPort | None = None
     """Of `listeners`: where monitoring is served when the command line names no address."""
     rest: RestConfig = OPEN
@@ -254,6 +256,11 @@ class MirrorConfig:
     """All that was read, in the order of the file."""
     more_files: tuple[str, ...] = ()
     """Those behind the first one, where one process runs several."""
+
+    @property
+    def every_flow(self) -> tuple[FlowConfig, ...]:
+        """Those that this process runs, and those that others do."""
+        return (*self.flows, *self.elsewhere)
 
     def cluster(self, alias: str) -> ClusterConfig:
         return next(cluster for cluster in self.clusters if cluster.alias == alias)

@@ -30,6 +30,7 @@ class WarningCode(StrEnum):
     CUSTOM_CODE = "CUSTOM_CODE"
     BACKSLASH_DROPPED = "BACKSLASH_DROPPED"
     NO_PROTOCOL = "NO_PROTOCOL"
+    NOT_SHOWN = "NOT_SHOWN"
     SECRET_IN_FILE = "SECRET_IN_FILE"  # noqa: S105 (a code)
 
 

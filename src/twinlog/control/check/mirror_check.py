@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.cluster.certificates import Ending, certificate_ends, urgent
-from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.client import REFUSED_FOR_S, ClusterClient
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
@@ -98,7 +98,9 @@ def _clients(
 ) -> dict[ClusterSettings, ClusterClient]:
     distinct = dict.fromkeys(one for setup in setups for one in setup.clusters())
     return {
-        settings: closing.enter_context(ClusterClient(settings, api_timeout_s=gives_up_s))
+        settings: closing.enter_context(
+            ClusterClient(settings, api_timeout_s=gives_up_s, refused_s=REFUSED_FOR_S)
+        )
         for settings in distinct
     }
 
@@ -146,7 +148,7 @@ def _flow(
     report = FlowReport(flow=setup.name)
     silent = sorted({seen[one].alias for one in setup.clusters() if seen[one].problem is not None})
     if silent:
-        report.notes.append(f"not checked: no connection to {', '.join(silent)}")
+        report.notes.append(f"not checked: {', '.join(silent)} cannot be asked")
         return report
     source, target, lane_source, lane_target = (clients[one] for one in setup.clusters())
     try:

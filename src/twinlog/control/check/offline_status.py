@@ -8,7 +8,8 @@ which may be some seconds old.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 
 from twinlog.cluster.client import ClusterClient
@@ -17,12 +18,14 @@ from twinlog.cluster.logs.start_offsets import Begin
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics import admin
 from twinlog.codes import FlowState, PartitionState
-from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.config.flow.schema import MirrorConfig
+from twinlog.control.check.asked_clusters import AskedClusters
 from twinlog.control.check.last_run import last_run
 from twinlog.control.check.starts import begins_now
 from twinlog.control.check.told_status import Rows, of_now, state_rows, status_rows
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.flow.setups import flow_setup
+from twinlog.control.lanes.wanted import kept
 from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.verified import Verified
@@ -47,23 +50,41 @@ MARKERS_AT_MOST = 20
 MARKER_BYTES = 16_384
 
 
-def offline_status(config: MirrorConfig) -> list[FlowSnapshot]:
-    """Every flow; one whose clusters cannot be asked is UNKNOWN with the reason."""
-    return [_flow(flow) for flow in config.flows]
+def offline_status(
+    config: MirrorConfig, gives_up_s: float | None = None, *, without_source: bool = False
+) -> list[FlowSnapshot]:
+    """Every flow; one whose clusters cannot be asked is UNKNOWN with the reason.
+
+    `without_source`: where the source alone cannot be asked, what the target tells of the run, with
+    `source_problem` and without partitions.
+    """
+    setups = [flow_setup(flow) for flow in config.flows]
+    with ExitStack() as closing:
+        clusters = AskedClusters(closing, GIVES_UP_S if gives_up_s is None else gives_up_s)
+        clusters.ask(setup.target for setup in setups)
+        looks = [_look(setup, clusters) for setup in setups]
+        clusters.ask(look.setup.source for look in looks if isinstance(look, _Look))
+        return [
+            look.flow(clusters.problem(look.setup.source), without_source=without_source)
+            if isinstance(look, _Look)
+            else look
+            for look in looks
+        ]
 
 
-def _flow(config: FlowConfig) -> FlowSnapshot:
-    setup = flow_setup(config)
+def _look(setup: FlowSetup, clusters: AskedClusters) -> _Look | FlowSnapshot:
+    problem = clusters.problem(setup.target)
+    if problem is not None:
+        return _unknown(setup, problem)
     try:
-        with (
-            ClusterClient(setup.source, api_timeout_s=GIVES_UP_S) as source,
-            ClusterClient(setup.target, api_timeout_s=GIVES_UP_S) as target,
-        ):
-            look = _Look(setup, source, target)
-            return look.snapshot() if look.promotion is None else look.fenced(look.promotion)
+        return _Look(setup, clusters.client(setup.source), clusters.client(setup.target))
     except TwinlogError as error:
-        said = str(error).removeprefix(f"{setup.name}: ")
-        return replace(_snapshot(setup.name, FlowState.UNKNOWN, said, None, ()), code=error.code)
+        return _unknown(setup, error)
+
+
+def _unknown(setup: FlowSetup, error: TwinlogError) -> FlowSnapshot:
+    said = str(error.without_flow())
+    return replace(_snapshot(setup.name, FlowState.UNKNOWN, said, None, ()), code=error.code)
 
 
 def _snapshot(
@@ -101,40 +122,52 @@ class _Ends:
 
 
 class _Look:
-    """One flow and its two clusters."""
+    """One flow and its two clusters; the source is not asked before `flow`."""
 
     def __init__(self, setup: FlowSetup, source: ClusterClient, target: ClusterClient) -> None:
-        self._setup = setup
+        self.setup = setup
         self._source = source
         self._target = target
         self._there = target.metadata(None)
         self._history, self._intents = self._state()
         self._flow = replace(setup.config, released=self._intents.released)
 
-    @property
-    def promotion(self) -> Intent | None:
-        """Why nothing is copied any more."""
-        return self._intents.promotion
+    def flow(self, problem: TwinlogError | None, *, without_source: bool) -> FlowSnapshot:
+        """`problem`: why the source cannot be asked."""
+        if self._intents.promotion is not None:
+            return self._fenced(self._intents.promotion)
+        try:
+            if problem is None:
+                return self._snapshot()
+            if without_source:
+                return replace(self._run(()), code=problem.code, source_problem=str(problem))
+        except TwinlogError as error:
+            problem = error
+        return _unknown(self.setup, problem)
 
-    def fenced(self, promotion: Intent) -> FlowSnapshot:
+    def _fenced(self, promotion: Intent) -> FlowSnapshot:
         """Of a flow that was promoted: its source may be gone, and is not asked."""
-        reason = promoted(self._setup.name, promotion)
+        reason = promoted(self.setup.name, promotion)
         history = self._history
         if history is not None and history.latest is not None and not history.is_closed:
             reason = f"{reason}; generation {history.latest.generation} was not closed"
-        return _snapshot(self._setup.name, FlowState.FENCED, reason, self._history, ())
+        return _snapshot(self.setup.name, FlowState.FENCED, reason, self._history, ())
 
-    def snapshot(self) -> FlowSnapshot:
-        found = discover(self._flow, self._setup.policy, self._source, self._target, create=False)
+    def _snapshot(self) -> FlowSnapshot:
+        found = discover(self._flow, self.setup.policy, self._source, self._target, create=False)
         ends = self._ends(found.plans)
         maps = self._maps()
         now_ms = int(time.time() * 1000)
         parts = [self._partition(plan, ends, maps, now_ms) for plan in found.plans]
         parts += self._new(set(found.missing))
-        parts.sort(key=lambda part: (part.topic, part.partition))
-        told, problem = None, ""
+        parts += self._kept(maps)
+        return self._run(sorted(parts, key=lambda part: (part.topic, part.partition)))
+
+    def _run(self, parts: Iterable[PartitionSnapshot]) -> FlowSnapshot:
+        """With who runs it, or ran it last, as the target has it."""
+        now_ms, told, problem = int(time.time() * 1000), None, ""
         try:
-            told = published_status(self._setup.name, self._status_rows(now_ms))
+            told = published_status(self.setup.name, self._status_rows(now_ms))
         except CorruptData as error:
             problem = str(error)
         tells = bool(self._flow.status_interval_seconds) and may(
@@ -143,7 +176,7 @@ class _Look:
         state, ran = last_run(self._history, told, now_ms, tells=tells)
         paused = "" if self._intents.pause is None else f"paused {self._intents.pause}"
         reason = "; ".join(filter(None, (paused, ran, problem)))
-        seen = _snapshot(self._setup.name, state, reason, self._history, tuple(parts))
+        seen = _snapshot(self.setup.name, state, reason, self._history, tuple(parts))
         now = of_now(told, self._history, now_ms)
         return seen if now is None else _overlaid(seen, now)
 
@@ -169,7 +202,7 @@ class _Look:
         if STATE_TOPIC not in self._there.topics:
             return None, FlowIntents()
         rows = state_rows(self._target)
-        return winning_claims(rows).get(self._setup.name), flow_intents(self._setup.name, rows)
+        return winning_claims(rows).get(self.setup.name), flow_intents(self.setup.name, rows)
 
     def _status_rows(self, now_ms: int) -> Rows:
         """What processes that led the flow, on whatever host, wrote in the last minutes."""
@@ -177,7 +210,7 @@ class _Look:
 
     def _new(self, missing: set[str]) -> Iterator[PartitionSnapshot]:
         """Partitions of topics without a remote topic."""
-        policy, alias = self._setup.policy, self._flow.source_alias
+        policy, alias = self.setup.policy, self._flow.source_alias
         remote = {
             TopicPartition(name, one.partition): policy.format_remote_topic(alias, name)
             for name, topic in mirrored_topics(self._flow, self._source.metadata(None)).items()
@@ -201,6 +234,31 @@ class _Look:
             return _part(tp, remote, PartitionState.NEW)
         return _part(tp, remote, PartitionState.NEW, lag=max(0, end.offset - start))
 
+    def _kept(self, maps: Mapping[PartitionKey, PartitionMap]) -> Iterator[PartitionSnapshot]:
+        """Copies of topics that the source does not show any more."""
+        here = self._source.metadata(None).topics
+        names = {topic.topic_id: name for name, topic in self._there.topics.items()}
+        lost: dict[TopicPartition, PartitionMap] = {}
+        for key, known in maps.items():
+            if known.topic in here or key.branches or key.target_topic_id not in names:
+                continue
+            target = TopicPartition(names[key.target_topic_id], key.partition)
+            before = lost.get(target)
+            if before is None or before.term < known.term:
+                lost[target] = known
+        for target, end in admin.log_ends(self._target, lost).items() if lost else ():
+            copied = None
+            if not isinstance(end, TwinlogError):
+                is_shared = self.setup.is_identity
+                copied = position(lost[target], end.end_offset, is_shared=is_shared)
+            part = _part(
+                TopicPartition(lost[target].topic, target.partition),
+                target.topic,
+                PartitionState.SOURCE_DELETED,
+                records=-1 if copied is None else copied[0],
+            )
+            yield replace(part, message=kept(target.topic))
+
     def _partition(
         self,
         plan: PartitionPlan,
@@ -217,7 +275,7 @@ class _Look:
         if plan.targets:
             copied = fan_position(key, plan.targets, maps)
         else:
-            copied = position(maps.get(key), there.end_offset, is_shared=self._setup.is_identity)
+            copied = position(maps.get(key), there.end_offset, is_shared=self.setup.is_identity)
         if copied is None:
             start = ends.first[plan.source]
             return self._never_copied(plan.source, plan.target.topic, start, here)
@@ -344,6 +402,7 @@ def _part(  # noqa: PLR0913 (what is known of it)
         loss_records=lag,
         loss_ms=lag_ms,
         records=records,
+        copied=records,
         upstream=upstream,
         bytes=0,
         code="" if error is None else error.code,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,11 +10,14 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import Operation
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.check.report import FlowReport, Plan
+from twinlog.control.check.told_status import status_rows
 from twinlog.control.duties.acl_sync import OFF_KEY, find_acl_changes
 from twinlog.control.duties.config_sync import closed_configs, find_drift, lowered
 from twinlog.errors import BrokerRefused, Unauthorized
+from twinlog.mirror.state.published import published_status
 from twinlog.quantities import first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.rights import may
@@ -29,12 +33,34 @@ def check_syncs(
         return
     refused = {problem.topic for problem in report.problems}
     named = copies_by_name(flow, source, target)
-    remotes = {name: its for name, its in named.items() if name not in refused}
+    left_alone = _left_alone(flow, target)
+    remotes = {
+        name: its for name, its in named.items() if name not in refused and name not in left_alone
+    }
+    report.notes += [
+        f"{flow.flow}: configs and ACLs of {named[name]} are left as they are: it stood with "
+        f"{code} when the flow ran last"
+        for name, code in sorted(left_alone.items())
+        if name in named
+    ]
     if flow.config_sync.enabled:
         _configs(flow, remotes, source, target, report)
     if flow.acl_sync.enabled:
         made = {one.topic: one.remote_topic for one in report.topics if one.plan is Plan.CREATE}
         _acls(flow, remotes | made, source, target, report)
+
+
+def _left_alone(flow: FlowConfig, target: ClusterClient) -> dict[str, str]:
+    """Source topics whose copies are not the flow's to change, as its leader said in the last
+    minutes, and why. What was not said is found at the start of each partition.
+    """
+    rows = status_rows(target, target.metadata(None), int(time.time() * 1000))
+    told = published_status(str(flow.flow), rows)
+    return {
+        one.topic: one.code or one.state
+        for one in (() if told is None else told.unusual)
+        if one.state == PartitionState.TAKEN_OVER or has(one.code, Trait.NOT_OURS)
+    }
 
 
 def _configs(

@@ -12,6 +12,7 @@ from typing import Any, Final
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.codes import FlowState
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.fence import fenced_topics, shut_out
 from twinlog.control.cutover.groups import GroupPlan
@@ -104,7 +105,7 @@ class Gates:
                 for one in told.unusual
                 if one.code and self._scope.covers(one.topic)
             ]
-            if told.state not in ("RUNNING", "THROTTLED"):
+            if told.state not in (FlowState.RUNNING, FlowState.THROTTLED):
                 problems.append(f"the mirror is {told.state}: {told.reason}")
         if not self._copies:
             problems.append("the flow mirrors no topic that is chosen here")

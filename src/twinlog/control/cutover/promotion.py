@@ -22,7 +22,7 @@ from twinlog.cluster.groups.membership import Membership
 from twinlog.cluster.topics import admin
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.scope import Say, Scope
-from twinlog.control.flow.leading import SetupWaiting, take_part, wait_to_lead
+from twinlog.control.leading.lead import SetupWaiting, take_part, wait_to_lead
 from twinlog.errors import Fate, FlowError, NotLeader, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.mirror.state.generations import FlowHistory

@@ -46,9 +46,16 @@ class Scope:
     """One flow and the topics of it that go over; for one thread, to be closed."""
 
     def __init__(
-        self, setup: FlowSetup, topics: NamePattern | None = None, *, reason: str = ""
+        self,
+        setup: FlowSetup,
+        topics: NamePattern | None = None,
+        *,
+        reason: str = "",
+        source_problem: TwinlogError | None = None,
     ) -> None:
-        """`topics`: None is the whole flow, and every topic that its source may get later."""
+        """`topics`: None is the whole flow, and every topic that its source may get later.
+        `source_problem`: it was asked a moment ago, and did not answer.
+        """
         self.setup = setup
         self.config = setup.config
         self.policy = policy_of(setup.config)
@@ -58,7 +65,7 @@ class Scope:
         self.source = ClusterClient(setup.source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
         self.target = ClusterClient(setup.target, api_timeout_s=GIVES_UP_S)
         self.steering = FlowSteering(setup.config, setup.source, setup.target, reason)
-        self.source_problem = self._look_at_source()
+        self.source_problem = source_problem or self._look_at_source()
         intents = self.intents()
         self._released = {*intents.topics(IntentKind.RELEASE)}
         self._promoted = {*intents.topics(IntentKind.PROMOTE)} if self.is_whole else set()

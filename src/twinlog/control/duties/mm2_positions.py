@@ -2,8 +2,12 @@
 from then on, so that MirrorMaker 2 can take its work back.
 
 A position is the last upstream record that is on the target. Written are those that changed, every
-few seconds and once more when the copy has drained: so after a stop in order MirrorMaker 2 goes on
+few seconds and once more when the copy has drained: so after a stop in order MirrorMaker 2 resumes
 behind the last record, and after a crash some seconds before it.
+
+A MirrorMaker 2 that has its work back notes positions of its own, and resumes by the newest. So a
+round is for the leader alone. The last one comes after a pause or a promotion as well: it leaves
+alone what somebody else has noted since.
 """
 
 from __future__ import annotations
@@ -44,10 +48,13 @@ class Mm2Positions:
         self._refused_until = 0.0
 
     def round(self) -> None:
+        self._tried()
+
+    def _tried(self, *, is_last: bool = False) -> None:
         if time.monotonic() < self._refused_until:
             return
         try:
-            self._round()
+            self._round(is_last=is_last)
         except Unauthorized as error:
             self._refused_until = time.monotonic() + REFUSED_PAUSE_S
             self._flow.tell_once(
@@ -55,7 +62,7 @@ class Mm2Positions:
                 f"work back: {error}"
             )
 
-    def _round(self) -> None:
+    def _round(self, *, is_last: bool = False) -> None:
         views = [
             view
             for view in self._flow.partitions()
@@ -70,12 +77,17 @@ class Mm2Positions:
                 self._partitions, self._written = found.partitions, found.noted
             moved = [v for v in views if self._written.get(v.source) != v.next_upstream - 1]
             due = {view.source: view.next_upstream - 1 for view in confirmed(moved, source, target)}
+            if due and is_last:
+                now = read_positions(target, self._storage).noted
+                due = {tp: at for tp, at in due.items() if now.get(tp) == self._written.get(tp)}
+            elif due:
+                self._flow.confirm()
             self._write(target, due)
         self._written |= due
 
     def last_round(self) -> None:
         """The copy has drained: what is written now is exact."""
-        self.round()
+        self._tried(is_last=True)
 
     def _write(self, target: ClusterClient, due: Mapping[TopicPartition, int]) -> None:
         now_ms = int(time.time() * 1000)

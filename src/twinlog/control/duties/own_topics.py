@@ -73,6 +73,7 @@ class OwnTopics:
         ]
         if rows:
             self._said_in = None  # until it is written
+            self._flow.confirm()  # who leads now may know of more
             append_rows(self._target, STATE, rows, int(time.time() * 1000))
         self._said, self._said_in = dict(self._mapped), topic_id
 

@@ -80,6 +80,8 @@ class ProducerQuota:
             return
         if time.monotonic() < self._refused_until:
             return
+        if wanted != self._flow.held_rate.bytes_per_second:
+            self._flow.confirm()  # after a promotion nobody would let them go
         self._may_be_held = True
         try:
             theirs = self._hold.hold(wanted)

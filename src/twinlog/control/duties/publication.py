@@ -160,6 +160,8 @@ def published(snapshot: FlowSnapshot, *, every_ms: int) -> PublishedStatus:
         lag_unknown=snapshot.lag_unknown,
         rpo_ms=snapshot.rpo_ms,
         rpo_excess=snapshot.rpo_excess[:LONGEST_TEXT],
+        p50_ms=-1 if snapshot.latency is None else snapshot.latency.p50_ms,
+        p99_ms=-1 if snapshot.latency is None else snapshot.latency.p99_ms,
         proof=None if snapshot.verified is None else _proof(snapshot.verified),
     )
 

@@ -56,6 +56,7 @@ class GroupCommits:
             }
             if not wanted:
                 return
+            self._flow.confirm()  # a MirrorMaker 1 that has its work back commits more than we know
             found = commit_offsets(Coordinators(source), {self._group: wanted})[self._group]
         errors = [found] if isinstance(found, TwinlogError) else [e for e in found.values() if e]
         if any(map(is_refused_as_active, errors)):

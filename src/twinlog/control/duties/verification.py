@@ -9,6 +9,10 @@ The budget is CPU: that of this thread may be at most SHARE of what the driver a
 used. A section that is begun is ended, and the next one waits until the budget has caught up; their
 size follows what the last one cost, so none takes long.
 
+What brokers let us read belongs to the copy. Where a limit of the flow or a quota of either side
+holds the copy back, nothing is verified, nor for HELD_S after that was last seen: a quota counts
+what the flow's clients read together, so each section would take from what is copied.
+
 What differs is compared once more, with what people decided meanwhile and by a map that is read
 anew, before it is said: once, with COPY_DIFFERS. Nothing is repaired, and the copy runs on.
 
@@ -28,6 +32,7 @@ from weakref import WeakSet
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
 from twinlog.cluster.topics.internal_log import read_to_end
+from twinlog.codes import FlowState
 from twinlog.config.flow.schema import PolicyKind, VerifyMode
 from twinlog.control.duties.rounds import REFUSED_PAUSE_S, Duty, LedFlow, PartitionView
 from twinlog.control.watch.verified import CODE, Verified
@@ -49,12 +54,15 @@ log = logging.getLogger(__name__)
 
 SHARE: Final = 0.03
 ROUND_S: float = 10.0
-FIRST_OFFSETS: Final = 500
+FIRST_OFFSETS: Final = 50
 LEAST_OFFSETS: Final = 10
 MOST_OFFSETS: Final = 50_000
 SECTION_MS: Final = 50
 """Of CPU: a section that costs more is followed by a smaller one."""
+SECTION_BYTES: Final = 4 << 20
+"""Of the source: nothing ends a section that is begun, and a quota may begin to bind in it."""
 READ_BYTES: Final = 1 << 20
+HELD_S: Final = 60.0
 CLEANED_KNOWN_S: Final = 600.0
 GIVES_UP_S: Final = 30.0
 SECTIONS_A_ROUND: Final = 50
@@ -97,6 +105,8 @@ class Verification:
         """The partition of the section before."""
         self._lacking: dict[tuple[str, str], tuple[float, bool]] = {}
         self._refused_until = 0.0
+        self._held_until = 0.0
+        """Monotonic: until then what brokers let us read is the copy's."""
         flow.verified.last = Verified(mode=flow.config.verify.value)
         self._of_process.add(self)
 
@@ -124,7 +134,12 @@ class Verification:
             is_all = self._is_full and 0 < len(views) == len(every)
             self._flow.verified.complete(is_complete=is_all)
             return
-        lanes_s = self._flow.snapshot().lane_cpu_ms / 1000
+        snapshot, began = self._flow.snapshot(), time.monotonic()
+        if snapshot.state is FlowState.THROTTLED:
+            self._held_until = began + HELD_S
+        if began < self._held_until:
+            return
+        lanes_s = snapshot.lane_cpu_ms / 1000
         mirror_s = time.process_time() / len(self._of_process) + lanes_s
         maps = self._flow.read_map()  # behind the views: it has all that is copied
         for _ in range(SECTIONS_A_ROUND):
@@ -135,6 +150,9 @@ class Verification:
                 return
             self._flow.verified.complete(is_complete=False)
             self._do(section)
+            if max(self._source.muted_until, self._target.muted_until) > began:
+                self._held_until = time.monotonic() + HELD_S
+                return
 
     def _choose(self, views: Sequence[PartitionView], maps: Maps) -> _Section | None:
         """Of the next partition in turn that has something to compare."""
@@ -173,6 +191,8 @@ class Verification:
         self._note(section.view, found)
         cpu_ms = int(1000 * (time.thread_time() - before_s))
         wanted = self._offsets * SECTION_MS // max(1, cpu_ms)
+        if found.bytes:
+            wanted = min(wanted, self._offsets * SECTION_BYTES // found.bytes)
         self._offsets = min(max(wanted, LEAST_OFFSETS), MOST_OFFSETS, 2 * self._offsets)
 
     def _note(self, view: PartitionView, found: Compared) -> None:

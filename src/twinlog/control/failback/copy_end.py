@@ -131,9 +131,11 @@ class CopyEnds:
         history = self._scope.history()
         if history is None:
             return
-        oldest = self._batch_from(target, *log)
-        is_ours = oldest is not None and oldest.producer_id in self._scope.producers()
-        if is_ours or not self._has_map or topic_id in self._scope.mapped().lost:
+        oldest, ours = self._batch_from(target, *log), self._scope.producers()
+        is_ours = oldest is not None and oldest.producer_id in ours
+        is_ours |= not ours.isdisjoint(self._writers.get(target, {}))
+        had_row = self._scope.mapped().was_copied_to(topic_id, target.partition)
+        if is_ours or had_row or not self._has_map:
             raise self._unknown(
                 target,
                 "the offset map has no row of it, as if its topic had been deleted; where nobody "

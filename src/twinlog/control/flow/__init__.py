@@ -1,6 +1,6 @@
 """The life of a flow in the driver: set up, led, run, stopped, begun again.
 
-Read `supervisor` (all flows), `managed_flow` (one, between tries), `flow_setup` (how it comes up),
-`flow_run` (leases and lanes while it runs, and the wait after one was lost); `leading` and
-`sharing` say which process leads.
+Read `phases` (the table of its life), `managed_flow` (the steps), `flow_setup` (how it comes up),
+`generation` (what goes while it is led), then `control.running`. `steering` follows what people
+want; `trouble`, `snapshots` and `shown` are what is seen.
 """

@@ -23,46 +23,41 @@ from typing import Final
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.membership import Membership
-from twinlog.cluster.net.metadata import Operation
-from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics.internal_log import ensure_compacted_topic, read_to_end
-from twinlog.cluster.topics.producer_expiry import producer_expiry
+from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.config.flow.offset_storage import OffsetStorage
-from twinlog.config.flow.schema import FlowConfig, PolicyKind
 from twinlog.config.flow.start import Starts
 from twinlog.control.adopt.take_over import TakeOver
 from twinlog.control.duties.acl_sync import acls_of_new
 from twinlog.control.duties.handed_topics import HandedTopics
-from twinlog.control.flow.claims import FlowClaims
-from twinlog.control.flow.leading import Fenced, SetupWaiting, take_part, wait_to_lead
 from twinlog.control.lanes.fan_producers import with_fan_producers
+from twinlog.control.leading.claims import FlowClaims
+from twinlog.control.leading.ends import FlowClients, FlowEnds
+from twinlog.control.leading.lead import Fenced, SetupWaiting, take_part, wait_to_lead
+from twinlog.control.leading.target_facts import TargetFacts
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
 from twinlog.control.risk.source_questions import SourceQuestions
-from twinlog.errors import FlowError, TwinlogError, Unauthorized
-from twinlog.flow_log import FlowLog
+from twinlog.errors import FlowError, TwinlogError
 from twinlog.lane import late_requests
 from twinlog.lane.messages import Work
 from twinlog.mirror.map.offset_map import MAP_PARTITIONS
-from twinlog.mirror.names.naming import STATE_TOPIC, ReplicationPolicy, offset_map_topic
+from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import Claim, producer_of
 from twinlog.mirror.state.intents import Intent, promoted
 from twinlog.mirror.state.mapped import MappedCopies
 from twinlog.model import Isolation
-from twinlog.survey.capabilities import UNTRIED, Capabilities, ensure_probe_topic, probe
+from twinlog.survey.capabilities import Capabilities
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.map_presence import is_lost, require_nothing_copied
 from twinlog.survey.map_reader import MapReader, Maps
 from twinlog.survey.newcomers import Newcomers
-from twinlog.survey.rights import denied, may
 from twinlog.survey.source_ends import with_ends
 from twinlog.survey.state_reader import StateNews, StateReader, has_state, with_rows
 
 log = logging.getLogger(__name__)
 
 REACHED_WITHIN_S: Final = 5.0
-STATE_WITHIN_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,16 +103,10 @@ class PreparedFlow:
         self.setup.rest(self.generation if drained else None, successor)
 
 
-@dataclass(slots=True, kw_only=True)
-class FlowSetup:
+@dataclass(slots=True, kw_only=True, eq=False)
+class FlowSetup(FlowEnds):
     """How one flow is brought up; kept between tries."""
 
-    config: FlowConfig
-    policy: ReplicationPolicy
-    source: ClusterSettings
-    target: ClusterSettings
-    lane_source: ClusterSettings
-    lane_target: ClusterSettings
     neighbours: Neighbours = field(default_factory=Neighbours)
     """The flows beside it in this process, itself among them."""
     adopts: OffsetStorage | None = None
@@ -129,19 +118,18 @@ class FlowSetup:
     handed: HandedTopics | None = None  # what lanes copy; None: this is the only look
     claims: FlowClaims = field(init=False)
     questions: SourceQuestions = field(init=False)
-    _source_client: ClusterClient | None = None
-    _target_client: ClusterClient | None = None
-    _map_client: ClusterClient | None = None
-    _state_client: ClusterClient | None = None
+    clients: FlowClients = field(init=False)
+    facts: TargetFacts = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _mapped: MappedCopies = field(default_factory=MappedCopies)
-    _probed: Capabilities | None = None
     _told: set[str] = field(default_factory=set)
     _is_let_in: bool = False
     _take_over: TakeOver | None = None
 
     def __post_init__(self) -> None:
         self.questions = SourceQuestions(self.source, self.config)
+        self.clients = FlowClients(self)
+        self.facts = TargetFacts(ends=self, tell_once=self.tell_once)
         self.claims = FlowClaims(
             config=self.config, claimant=uuid.uuid4().hex, tell_once=self.tell_once
         )
@@ -158,35 +146,15 @@ class FlowSetup:
             judges_topics=self.adopts is None,  # else what MirrorMaker 2 copied is ours, too
         )
 
-    @property
-    def name(self) -> str:
-        return str(self.config.flow)
-
-    def clusters(self) -> tuple[ClusterSettings, ...]:
-        """As which clients it enters both clusters: the admin's, and those of the lanes."""
-        return self.source, self.target, self.lane_source, self.lane_target
-
-    @property
-    def is_identity(self) -> bool:
-        return self.config.policy.kind is PolicyKind.IDENTITY
-
-    @property
-    def refresh_s(self) -> float:
-        return float(self.config.refresh.interval_seconds)
-
-    @property
-    def refresh_enabled(self) -> bool:
-        return self.config.refresh.enabled
-
     # -- steps
 
     def prepare(self, *, once: bool) -> PreparedFlow:
         """All steps; raises what keeps the flow from starting."""
         with self._lock:
-            source, target = self._clients()
+            source, target = self.clients.both()
             self.handed = None if once else HandedTopics()
             self.questions = SourceQuestions(self.source, self.config)
-            news_of = StateReader(self._fresh_state_client(), self.name)
+            news_of = StateReader(self.clients.of_state, self.name)
             # before the source is asked: who was promoted may have none any more
             if has_state(target, within_s=REACHED_WITHIN_S):
                 self._stay_fenced(news_of.read(), once=once)
@@ -196,8 +164,7 @@ class FlowSetup:
             if not self._is_let_in:
                 self.guard.before_anything(source, target)
                 self._is_let_in = True  # a standby asks no more; each look for topics does
-            factor = self.config.state_topic_replication_factor
-            self._ensure_own_topic(target, STATE_TOPIC, 1)
+            self.facts.own_topic(target, STATE_TOPIC, 1)
             self._lead(once=once)
             news = news_of.read()
             pause, self.released = news.intents.pause, news.intents.released
@@ -209,10 +176,10 @@ class FlowSetup:
             if is_lost(target, map_topic, history):
                 known = discover(self.config, self.policy, source, target, create=False)
                 require_nothing_copied(target, map_topic, known.plans)
-            map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
-            map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
+            map_partitions = self.facts.own_topic(target, map_topic, MAP_PARTITIONS)
+            map_reader = MapReader(self.clients.of_map, map_topic, map_partitions)
             take_over = self._take_over = TakeOver(
-                flow=self.config, storage=self.adopts, clients=self._clients,
+                flow=self.config, storage=self.adopts, clients=self.clients.both,
                 map_reader=map_reader, tell_once=self.tell_once, once=once,
             )  # fmt: skip
             left = [] if self.adopts is None else self._discover(source, target).plans
@@ -226,7 +193,7 @@ class FlowSetup:
             ended = claim.generation if clean else None
             self._stay_fenced(news_of.read(), once=once, ended=ended)
             take_over.write(adoption, claim)
-            capabilities = self._capabilities(target, factor)
+            capabilities = self.facts.capabilities(target)
             found = self._discover(source, target, create=pause is None)
             if once:
                 found.fail_absent(self.config)
@@ -247,87 +214,20 @@ class FlowSetup:
                 read_news=news_of.read,
             )
 
-    def _clients(self) -> tuple[ClusterClient, ClusterClient]:
-        if self._source_client is None:
-            self._source_client = ClusterClient(self.source)
-        if self._target_client is None:
-            self._target_client = ClusterClient(self.target)
-        return self._source_client, self._target_client
-
-    def _fresh_map_client(self) -> ClusterClient:
-        if self._map_client is None:
-            self._map_client = ClusterClient(self.target)
-        return self._map_client
-
-    def _fresh_state_client(self) -> ClusterClient:
-        if self._state_client is None:
-            self._state_client = ClusterClient(self.target, api_timeout_s=STATE_WITHIN_S)
-        return self._state_client
-
     def tell_once(self, line: str) -> None:
         """What is left out and stops nothing: said once in the life of this process."""
         if line not in self._told:
             self._told.add(line)
             log.warning("%s", line, extra={"flow": self.name})
 
-    def _ensure_own_topic(self, target: ClusterClient, name: str, partitions: int) -> int:
-        def unseen(error: Unauthorized) -> None:
-            self.tell_once(
-                f"{self.name}: whether {name} has cleanup.policy=compact is not known, and without "
-                f"it the flow's state would be deleted in time: {error}"
-            )
-
-        count = ensure_compacted_topic(
-            target,
-            name,
-            partitions=partitions,
-            replication_factor=self.config.state_topic_replication_factor,
-            on_unseen=unseen,
-        )
-        # while it is empty it could be started with, and never be started with again
-        found = target.metadata([name])
-        for right in (Operation.READ, Operation.WRITE):
-            is_ours = right is Operation.READ or name == STATE_TOPIC or self._lanes_are_us
-            if is_ours and not may(found, name, right):
-                raise denied(self.config.flow.target, right.name, name)
-        return count
-
-    @property
-    def _lanes_are_us(self) -> bool:
-        """The lanes enter the target as the same user."""
-        own_time = self.target.request_timeout_ms
-        return replace(self.lane_target, request_timeout_ms=own_time) == self.target
-
     def _lead(self, *, once: bool) -> None:
         self.membership = take_part(self.membership, self.target, self.config)
         wait_to_lead(self.membership, self.config, once=once)
 
-    def _capabilities(self, target: ClusterClient, factor: int) -> Capabilities:
-        if self._probed is None:
-            self._probed = self._probe(target, factor)
-            if self._probed is not UNTRIED and self._probed.missing:
-                FlowLog(log, self.name).warning(
-                    "the target lacks %s: the guarantee is '%s'",
-                    ", ".join(self._probed.missing),
-                    self._probed.guarantee,
-                )
-        return self._probed
-
-    def _probe(self, target: ClusterClient, factor: int) -> Capabilities:
-        try:
-            ensure_probe_topic(target, factor)
-            return probe(target)
-        except Unauthorized as error:
-            self.tell_once(
-                f"{self.name}: what the target can do is not tried, so the guarantee is "
-                f"'{UNTRIED.guarantee}' and every partition counts as unprotected: {error}"
-            )
-            return UNTRIED
-
     def discover(self) -> Discovery:
         """Look for topics now."""
         with self._lock:
-            source, target = self._clients()
+            source, target = self.clients.both()
             return self._discover(source, target)
 
     def set_released(self, topics: frozenset[str]) -> None:
@@ -339,7 +239,7 @@ class FlowSetup:
         if promotion is None:
             return
         if ended is not None:
-            self.claims.end(self._clients()[1], ended)
+            self.claims.end(self.clients.target, ended)
         if self.membership is not None:
             self.membership.leave()
             self.membership = None
@@ -362,7 +262,7 @@ class FlowSetup:
             source,
             target,
             create=create,
-            lanes_are_us=self._lanes_are_us,
+            lanes_are_us=self.lanes_are_us,
             guard=self.guard if create else None,
         )
         made = (plan for plan in found.plans if plan.target.topic in found.created)
@@ -386,7 +286,7 @@ class FlowSetup:
         found: Discovery,
         capabilities: Capabilities,
     ) -> Work:
-        expiry = self._expiry(target) if capabilities.producers_listed else None
+        expiry = self.facts.expiry_ms(target) if capabilities.producers_listed else None
         rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
         known = {one for row in rows if (one := producer_of(*row)) is not None}
         return Work(
@@ -410,26 +310,12 @@ class FlowSetup:
             silence_ms=late_requests.SILENCE_MS,
         )
 
-    def _expiry(self, target: ClusterClient) -> int | None:
-        """The smallest expiry of all brokers; the configured one where they may not be asked."""
-        try:
-            found = producer_expiry(target)
-        except Unauthorized as error:
-            if self.config.producer_id_expiration_ms is None:
-                self.tell_once(
-                    f"{self.name}: {error}: every partition counts as unprotected (slower for a "
-                    "minute after trouble); set twinlog.target.producer.id.expiration.ms to the "
-                    "brokers' producer.id.expiration.ms"
-                )
-            return self.config.producer_id_expiration_ms
-        return self.config.producer_id_expiration_ms if found is None else found
-
     def close(self, generation: int | None) -> None:
         """Note the end of a generation that drained, leave the group, close the connections."""
         with self._lock:
             try:
                 if generation is not None:
-                    self.claims.end(self._clients()[1], generation)
+                    self.claims.end(self.clients.target, generation)
             finally:
                 if self.membership is not None:
                     self.membership.leave()
@@ -441,7 +327,7 @@ class FlowSetup:
         with self._lock:
             try:
                 if generation is not None:
-                    self.claims.end(self._clients()[1], generation)
+                    self.claims.end(self.clients.target, generation)
             finally:
                 self._disconnect()
                 if successor is not None:
@@ -460,10 +346,5 @@ class FlowSetup:
 
     def _disconnect(self) -> None:
         self.questions.close()
-        used = self._source_client, self._target_client, self._map_client, self._state_client
-        for client in used:
-            if client is not None:
-                client.close()
-        self._source_client = self._target_client = None
-        self._map_client = self._state_client = None
+        self.clients.close()
         self._is_let_in = False  # addresses may lead elsewhere when they are dialled again

@@ -1,279 +1,357 @@
-"""What the supervisor keeps of one flow."""
+"""One flow from its set-up to its end; `phases` has the table of its steps, which are the methods
+here. What may block is done in the background, and comes back as a step.
+
+    tried -> (background: set up) -> led -> ... -> drained -> (background: note the end) -> closed
+"""
 
 from __future__ import annotations
 
 import logging
-import time
-from collections import Counter
-from dataclasses import dataclass, field, replace
+import threading
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from twinlog.codes import FlowState
-from twinlog.control.duties.background import Background
-from twinlog.control.duties.producer_rate import HeldRate
 from twinlog.control.duties.rounds import Duties
-from twinlog.control.flow.flow_run import FlowRun
+from twinlog.control.flow.duty_catalogue import duties_of, led_flow
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
-from twinlog.control.flow.leading import APART_S, SetupWaiting, StandingBy
-from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
+from twinlog.control.flow.generation import Generation, views_of
+from twinlog.control.flow.phases import LED, Life, Phase, Step
+from twinlog.control.flow.process import Process, RunHost
+from twinlog.control.flow.shown import Shown
 from twinlog.control.flow.steering import Steering
-from twinlog.control.flow.trouble import WRONG, FlowTrouble
-from twinlog.control.lanes.partitions import Partition
-from twinlog.control.lanes.wanted import see_source
-from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
+from twinlog.control.flow.topic_look import TopicLook
+from twinlog.control.flow.tries import Tries
+from twinlog.control.flow.trouble import FlowTrouble
+from twinlog.control.lanes.pacing import pacer_of
+from twinlog.control.leading.lead import APART_S, SetupWaiting, StandingBy
 from twinlog.control.risk.source_watch import SourceWatch
-from twinlog.control.watch.groups_report import GroupsReport
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot
-from twinlog.control.watch.state_since import FlowSince
-from twinlog.control.watch.verified import VerifiedReport, with_differences
-from twinlog.errors import TwinlogError
+from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
-from twinlog.quantities import first_few, plural
-
-LOOK_AGAIN_S: Final = 0.5
-MAX_SETUP_PAUSE_S: Final = 30.0
+from twinlog.mirror.state.intents import FlowIntents
 
 log = logging.getLogger(__name__)
 
+ONCE_GIVES_UP_S: Final = 60.0
 
-@dataclass(slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A process that leads fewer flows, and since when it is to have this one."""
+
+    process: str
+    since: float
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class ManagedFlow:
-    """One flow from its set-up to its end."""
+    """In the supervisor's thread."""
 
     setup: FlowSetup
-    run: FlowRun | None = None
-    prepared: PreparedFlow | None = None
-    duties: Duties | None = None
-    steering: Steering | None = None
-    source_watch: SourceWatch | None = None
-    groups: GroupsReport = field(default_factory=GroupsReport)
-    held_rate: HeldRate = field(default_factory=HeldRate)
-    verified: VerifiedReport = field(default_factory=VerifiedReport)
+    process: Process
+    life: Life = field(default_factory=Life)
+    generation: Generation | None = None
+    """While it is led, and while its end is noted."""
+    tries: Tries = field(init=False)
     trouble: FlowTrouble = field(init=False)
+    shown: Shown = field(init=False)
     error: TwinlogError | None = None
     """Why the flow was given up."""
-    errors: Counter[str] = field(default_factory=Counter)
-    """How often each code came up outside the present run."""
-    began: float = field(default_factory=time.monotonic)
-    since: FlowSince = field(default_factory=FlowSince)
-    pause_s: float = LOOK_AGAIN_S
-    next_try: float = 0.0
-    is_trying: bool = False
-    next_refresh: float = 0.0
-    is_refreshing: bool = False
-    refresh_failed: bool = False
-    """The next one waits for its time, though topics may be waited for."""
-    lost_lead: bool = False
-    """Its run ends since another process may lead: it is set up again, and stands by."""
-    hands_over_to: str = ""
-    """A process that leads fewer flows: our run ends in order, and it leads."""
-    handing_over_since: float = 0.0
     successor: FlowSetup | None = None
-    """The configuration changed: its run ends, and it is set up again with this."""
-    is_removed: bool = False
-    """The configuration does not have it any more."""
-    former: list[Partition] = field(default_factory=list)
-    """Partitions of earlier runs: those that are not wanted any more are kept for show."""
-    _shown: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
-    """The last snapshot, and the run that it is of."""
-    is_told_to_end: bool = False
-    """The process ends."""
-    closing: bool = False
-    closed: bool = False
+    """Its set-up under the configuration that replaces this one."""
+    offer: Offer | None = None
 
     def __post_init__(self) -> None:
-        self.trouble = FlowTrouble(flow=self.setup.name, log=self.log)
+        clock = self.process.clock
+        self.tries, self.shown = Tries(clock=clock), Shown(clock=clock)
+        self.trouble = FlowTrouble(flow=self.setup.name, log=self.log, clock=clock)
 
     @property
-    def is_standing_by(self) -> bool:
-        """Another process leads it."""
-        trouble = self.trouble.now
-        return trouble is not None and trouble.state is FlowState.STANDBY
+    def phase(self) -> Phase:
+        return self.life.phase
 
     @property
-    def is_ending(self) -> bool:
-        """A run must not begin, or must end."""
-        is_left = self.lost_lead or bool(self.hands_over_to) or self.is_promoted
-        return is_left or self.is_removed or self.successor is not None
-
-    @property
-    def is_promoted(self) -> bool:
-        """Its run ends since nothing is to be copied any more: it is set up again, and is told."""
-        return self.run is not None and self.run.intents.promotion is not None
-
-    def hurry(self) -> None:
-        """What failed may work now: the next try is due."""
-        if not self.is_standing_by:
-            self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic()
-        if self.setup.membership is not None:
-            self.setup.membership.hurry()
-
-    def begin_again(self, heir: FlowSetup | None) -> None:
-        """As if it had never run. `heir`: the successor that has our membership."""
-        if self.successor is not None and self.successor is not heir:  # it changed once more
-            (heir or self.setup).hand_on(self.successor)
-        if self.run is not None:
-            self.errors.update(self.run.errors)
-            self.former = [*self.run.partitions.values()]
-        self.run = self.prepared = self.steering = self.source_watch = None
-        if not self.lost_lead:
-            self.trouble.forget()
-        apart_s = 0.0
-        if self.hands_over_to:
-            # back in the group at once we might be chosen again
-            apart_s = APART_S
-            said = "standing by: handed over to a process that leads fewer flows"
-            self.trouble.rests(FlowState.STANDBY, StandingBy(said))
-        self.lost_lead = self.closing = self.is_refreshing = self.refresh_failed = False
-        self.hands_over_to = ""
-        self.pause_s, self.next_try = LOOK_AGAIN_S, time.monotonic() + apart_s
-        self.take_over()
-
-    def follow(self, run: FlowRun, duties: Duties, prepared: PreparedFlow, *, once: bool) -> None:
-        """What people want of the run, and what would be lost without the source."""
-        self.steering = Steering(
-            config=self.setup.config,
-            run=run,
-            duties=duties,
-            read=prepared.read_news,
-            release=self.setup.set_released,
-            log=self.log,
-        )
-        self.steering.begin(prepared.news)
-        if not once:
-            self.source_watch = SourceWatch(run=run, source=self.setup.questions, log=self.log)
-
-    def tend(self, background: Background) -> None:
-        """Look where it is time."""
-        if self.run is not None and not self.run.is_stopping:
-            self.trouble.see_lanes(self.run.lanes())
-        if self.steering is not None:
-            self.steering.tend(background)
-        if self.source_watch is not None:
-            self.source_watch.tend(background)
-
-    def has_looked(self, run: FlowRun, *, failed: bool) -> bool:
-        """A look for topics has ended; False: it was an earlier run's."""
-        if self.run is run:
-            self.is_refreshing, self.refresh_failed = False, failed
-        return self.run is run
-
-    def has_failed(self, error: TwinlogError, *, is_final: bool) -> None:
-        """It could not be set up now: when it is tried again, and why it was not."""
-        self.is_trying = False
-        if is_final:
-            self.error = error
-        if isinstance(error, SetupWaiting):
-            pause_s = LOOK_AGAIN_S  # a free lead must not wait for us
-        else:
-            self.errors[error.code] += 1
-            pause_s, self.pause_s = self.pause_s, min(self.pause_s * 2, MAX_SETUP_PAUSE_S)
-        self.next_try = time.monotonic() + pause_s
-        if not is_final:
-            self.trouble.set_up_failed(error)
-
-    def see_source(self, run: FlowRun) -> None:
-        """A look for topics has ended: those that the source does not show any more are told."""
-        topics = frozenset() if self.prepared is None else self.prepared.source_topics
-        gone = see_source(run.partitions.values(), topics, run.intents.released)
-        if gone:
-            self.log.warning(
-                "%s (%s) deleted at %s, or not visible any more (DESCRIBE); kept on %s: %s",
-                plural(len(gone), "topic"),
-                first_few(gone),
-                self.setup.config.flow.source,
-                self.setup.config.flow.target,
-                first_few(gone.values()),
-            )
-
-    def has_lost_lead(self) -> None:
-        """Another process may lead: the run ends, and it is set up again."""
-        membership = self.setup.membership
-        self.lost_lead = True
-        self.trouble.lead_lost(None if membership is None else membership.state.problem)
-
-    def take_over(self) -> None:
-        """Go on with the changed configuration, where there is one and nothing runs."""
-        if self.successor is not None:
-            self.setup, self.successor, self.error = self.successor, None, None
-            self.trouble.forget()  # it may be of other clusters now
-            self.next_try = time.monotonic()
-
-    @property
-    def is_over(self) -> bool:
-        return self.closed or (self.error is not None and self.run is None)
+    def run(self) -> FlowRun | None:
+        return None if self.generation is None else self.generation.run
 
     @property
     def log(self) -> FlowLog:
         """For lines about it."""
         return FlowLog(log, self.setup.name)
 
+    # -- what time asks for
+
+    def tend(self) -> None:
+        """About ten times a second."""
+        if self.phase is Phase.WAITING and self.tries.is_due:
+            self.tried()
+        elif self.phase in LED and self.generation is not None:
+            self._tend(self.generation)
+
+    def _tend(self, generation: Generation) -> None:
+        run, once = generation.run, self.process.once
+        if self.process.can_lead or run.is_stopping:
+            run.tick()
+        if run.is_stopping and self.phase is not Phase.ENDING:
+            self.life.take(Step.DONE)
+        if run.is_stopping and not once:
+            generation.duties.stop()
+        if run.is_finished:
+            self._drained(generation)
+            return
+        if not run.is_stopping:
+            self.trouble.see_lanes(run.lanes())
+        generation.tend(self.process.background)
+        if generation.prepared.lost_lead and not run.is_stopping:
+            self.lost()
+
+    # -- the set-up
+
+    def tried(self) -> None:
+        self.life.take(Step.TRIED)
+        job = partial(self.setup.prepare, once=self.process.once)
+        self.process.background(job, self.led, self.failed)
+
+    def failed(self, error: TwinlogError) -> None:
+        """It could not be set up: when it is tried again, or that it is not."""
+        once = self.process.once
+        hopeless = error.fate is not Fate.RETRIABLE and not isinstance(error, SetupWaiting)
+        is_final = once and self.tries.lasted_s > ONCE_GIVES_UP_S
+        is_final = is_final or (hopeless and (once or error.exit_code == 2))
+        self.life.take(Step.GIVEN_UP if is_final else Step.FAILED)
+        if not isinstance(error, SetupWaiting):
+            self.shown.errors[error.code] += 1
+        self.tries.failed(error)
+        if is_final:
+            self.error = error
+        else:
+            self.trouble.set_up_failed(error)
+        if Step.REMOVED in self.life.why:
+            leave(self.setup)
+        elif self.phase is Phase.WAITING:
+            self._renew()
+
+    def led(self, prepared: PreparedFlow) -> None:
+        """A generation is ours."""
+        self.life.take(Step.LED)
+        self.trouble.is_over()
+        generation = self.generation = self._generation(prepared)
+        generation.topics.begin()
+        generation.steering.begin(prepared.news)
+        if not self.process.once:
+            generation.duties.start()
+        if self.phase is Phase.ENDING:
+            generation.run.stop()
+
+    def _generation(self, prepared: PreparedFlow) -> Generation:
+        process, setup = self.process, self.setup
+        lease_s, first_s = process.lease_s(setup)
+        run = FlowRun(
+            name=setup.name,
+            host=RunHost(process, prepared.read_map),
+            work=prepared.work,
+            generation=prepared.generation,
+            plans=prepared.plans,
+            lane_count=partial(process.lane_count, setup),
+            lease_s=lease_s,
+            first_change_s=first_s,
+            start=prepared.start,
+            once=process.once,
+            clean=prepared.clean,
+            pacer=pacer_of(setup.config),
+            clock=process.clock,
+        )
+        run.go_on_from(self.shown.former)
+        led = led_flow(
+            prepared,
+            partitions=lambda: process.ask(lambda: views_of(run)),
+            snapshot=lambda: process.ask(self.last_snapshot),
+            intents=lambda: run.intents,
+        )
+
+        def count(error: TwinlogError) -> None:
+            process.call(lambda: self.shown.errors.update([error.code]))
+
+        duties = Duties(led.name, duties_of(led), on_error=count)
+        steering = Steering(
+            config=setup.config,
+            run=run,
+            duties=duties,
+            read=prepared.read_news,
+            release=setup.set_released,
+            followed=self.follows,
+            log=self.log,
+        )
+        watch = SourceWatch(run=run, source=setup.questions, log=self.log)
+        return Generation(
+            prepared=prepared,
+            run=run,
+            led=led,
+            duties=duties,
+            steering=steering,
+            topics=TopicLook(run=run, prepared=prepared, log=self.log),
+            source_watch=None if process.once else watch,
+        )
+
+    # -- while it is led
+
+    def follows(self, intents: FlowIntents) -> None:
+        """The run follows what people want now."""
+        if intents.promotion is not None:
+            self._ends(Step.PROMOTED)
+        elif self.phase is Phase.ENDING:
+            return
+        elif intents.pause is not None:
+            self.life.take(Step.PAUSED)
+            self.offer = None
+        elif self.phase is Phase.PAUSED:
+            self.life.take(Step.RESUMED)
+
+    def offered(self, process: str, now: float) -> None:
+        """To another process."""
+        self.life.take(Step.OFFERED)
+        self.offer = Offer(process, now)
+
+    def kept(self) -> None:
+        """The other process has gone."""
+        self.life.take(Step.KEPT)
+        self.offer = None
+
+    def handed_over(self) -> None:
+        """Nobody but the other process would lead it now."""
+        self._ends(Step.HANDED_OVER)
+
+    def lost(self) -> None:
+        """Another process may lead."""
+        self._ends(Step.LOST)
+        membership = self.setup.membership
+        self.trouble.lead_lost(None if membership is None else membership.state.problem)
+
+    # -- what may come at any time
+
+    def replaced(self, successor: FlowSetup) -> None:
+        """The configuration changed."""
+        if Step.REMOVED in self.life.why:
+            return  # another one has its name by now
+        self.successor = successor
+        self._ends(Step.REPLACED)
+        if self.phase is Phase.WAITING:
+            self._renew()
+
+    def removed(self) -> None:
+        """The configuration does not have it any more."""
+        ran = self.phase not in (Phase.WAITING, Phase.ABANDONED)
+        self._ends(Step.REMOVED)
+        if not ran:
+            leave(self.setup)
+
+    def stopped(self) -> None:
+        """The process ends."""
+        self._ends(Step.STOPPED)
+
+    def _ends(self, why: Step) -> None:
+        if self.life.take(why) is Phase.ENDING and self.run is not None:
+            self.run.stop()
+
+    def hurry(self) -> None:
+        """What failed may work now: the next try is due."""
+        if not self.trouble.is_standing_by:
+            self.tries.again()
+        if self.setup.membership is not None:
+            self.setup.membership.hurry()
+
+    # -- its end
+
+    def _drained(self, generation: Generation) -> None:
+        rests, why, successor = self.life.begins_again, self.life.why, self.successor
+        self.life.take(Step.RESTS if rests else Step.CLOSES)
+        hands_over = Step.HANDED_OVER in why and successor is None
+
+        def failed(error: TwinlogError) -> None:
+            self.log.warning("the end could not be noted on the target: %s", error)
+            self.closed(successor)
+
+        leads = Step.LOST not in why
+        end = partial(
+            generation.end,
+            # one that lost its lead is not closed: the cluster may be gone, the lead another's
+            drained=leads and generation.is_drained,
+            last_rounds=self.process.once and Step.STOPPED not in why,
+            leads=leads,
+            rests=rests and not hands_over,
+            successor=successor,
+        )
+        self.process.background(end, lambda _: self.closed(successor), failed)
+
+    def closed(self, heir: FlowSetup | None) -> None:
+        """Its end is noted. `heir`: the successor that has our membership."""
+        before, why = self.phase, self.life.why
+        self.life.take(Step.CLOSED)
+        if before is not Phase.RESTARTING or self.generation is None:
+            return
+        if self.successor is not None and self.successor is not heir:  # it changed once more
+            (heir or self.setup).hand_on(self.successor)
+        self.shown.has_ended(self.generation.run)
+        self.generation = self.offer = None
+        if Step.LOST not in why:
+            self.trouble.forget()
+        apart_s = 0.0
+        if Step.HANDED_OVER in why:
+            # back in the group at once we might be chosen again
+            apart_s = APART_S
+            said = "standing by: handed over to a process that leads fewer flows"
+            self.trouble.rests(FlowState.STANDBY, StandingBy(said))
+        self.tries.again(apart_s)
+        self._renew(is_handed_on=True)
+        if Step.REMOVED in why:
+            leave(self.setup)
+
+    def cut(self) -> None:
+        """The time for an end in order is over."""
+        if not self.life.is_over and self.run is not None:
+            self.log.warning("its lanes did not drain in time and are cancelled")
+            self.run.abort()
+        self.life.take(Step.CUT)
+
+    def _renew(self, *, is_handed_on: bool = False) -> None:
+        """Resume with the changed configuration, where there is one and nothing runs."""
+        if self.successor is None:
+            return
+        old, self.setup = self.setup, self.successor
+        self.successor = self.error = None
+        self.life.renewed()
+        self.trouble.forget()  # it may be of other clusters now
+        self.tries.due_at = self.process.clock.monotonic()
+        if not is_handed_on:
+            leave(old)
+
+    # -- showing
+
     def last_snapshot(self) -> FlowSnapshot:
-        """As it was shown last: with very many partitions it is not looked at for each who asks."""
-        run, shown = self._shown
-        is_old = run is not self.run or (run is not None and run.is_finished)
-        return self.snapshot() if shown is None or is_old else shown
+        """As it was shown last, where that is of now."""
+        return self.shown.last(self.run) or self.snapshot()
 
     def snapshot(self) -> FlowSnapshot:
         """The flow as it is now."""
-        shown = replace(self._snapshot(), taken_ms=int(time.time() * 1000))
-        self._shown = self.run, shown
-        return shown
+        trouble = self.trouble.now
+        if self.generation is not None:
+            return self.shown.of_run(self.generation, self.life.why, trouble)
+        next_ms = self.tries.due_ms if self.phase is Phase.WAITING else 0
+        return self.shown.without_run(self.setup, trouble, self.error, next_ms)
 
-    def _snapshot(self) -> FlowSnapshot:
-        if self.run is not None and self.prepared is not None:
-            running = flow_snapshot(
-                self.run,
-                self.prepared.guarantee,
-                None if self.is_told_to_end else self.trouble.now,
-                self.prepared.problems,
-                self.errors,
-                self.since,
-                self._limits(),
-            )
-            if self.source_watch is not None:
-                self.source_watch.see(running)
-            verified = self.verified.last
-            return replace(
-                running,
-                errors=with_differences(running.errors, verified),
-                skipped_groups=self.groups.left_alone,
-                groups_without_checkpoint=self.groups.without_checkpoint,
-                checkpoints=self.groups.timings,
-                clusters=self.setup.clusters,
-                held_rate=self.held_rate.bytes_per_second,
-                verified=verified,
-            )
-        return self._without_run()
 
-    def _without_run(self) -> FlowSnapshot:
-        trouble, state = self.trouble.now, FlowState.STARTING
-        if trouble is not None:
-            state = trouble.state
-        if self.error is not None:
-            state = FlowState.FAILED
-        error = self.error or (None if trouble is None else trouble.error)
-        waits = self.error is None and state in WRONG
-        now_ms = int(time.time() * 1000)
-        due_ms = now_ms + int(1000 * (self.next_try - time.monotonic()))
-        return FlowSnapshot(
-            flow=self.setup.name,
-            state=state,
-            reason="" if error is None else str(error.without_flow()),
-            guarantee="",
-            generation=-1,
-            lanes=0,
-            since_ms=self.since.flow.see(state, now_ms),
-            partitions=kept_rows(self.former, trouble, now_ms) if waits else (),
-            code=error.code if error is not None and state in WRONG else "",
-            next_try_ms=due_ms if waits and not self.is_trying else 0,
-            errors=dict(self.errors),
-            clusters=self.setup.clusters,
-        )
+def leave(setup: FlowSetup) -> threading.Thread:
+    """Leave its group, in the background; what fails then matters to nobody."""
 
-    def _limits(self) -> RiskLimits:
-        if self.source_watch is None:
-            return NO_LIMITS
-        return RiskLimits(
-            rpo_seconds=self.setup.config.rpo_seconds, retentions=self.source_watch.retentions
-        )
+    def close() -> None:
+        try:
+            setup.close(None)
+        except TwinlogError as error:
+            FlowLog(log, setup.name).info("could not leave in order: %s", error)
+
+    thread = threading.Thread(target=close, name="twinlog-leave", daemon=True)
+    thread.start()
+    return thread

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from twinlog.codes import FlowState, PartitionState
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.flow.trouble import Trouble
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.lanes.wanted import vanished
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.loss import excess, loss_ms_of, loss_of, loss_records_of
 from twinlog.control.risk.retention import outlook_of, warnings
+from twinlog.control.risk.throttle import throttle_of
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.state_since import FlowSince
 from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, promoted
@@ -86,6 +87,7 @@ def partition_snapshot(
         recoded=0 if progress is None else progress.recoded,
         poison=partition.poison,
         upstream=-1 if progress is None else progress.upstream,
+        copied=-1 if progress is None else progress.ordinal,
         age=partition.age.view(now),
         latency=partition.latency.view(now),
     )
@@ -162,10 +164,10 @@ def flow_snapshot(
     loss = loss_of(() if limits is NO_LIMITS else parts)
     too_much = excess(flow, loss, limits.rpo_seconds)
     risks = "; ".join(filter(None, (too_much, *warnings(parts).values())))
-    throttled = any(lane.throttle_ms for lane in lanes)
-    throttled = throttled or (flow.pacer is not None and flow.pacer.is_binding)
+    throttle = throttle_of(flow)
     is_held_up = trouble is not None or (bool(reason or risks) and not flow.is_stopping)
-    state = _flow_state(flow, parts, is_held_up=is_held_up, throttled=throttled)
+    state = _flow_state(flow, parts, is_held_up=is_held_up, throttled=bool(throttle))
+    reason = reason or (throttle if state is FlowState.THROTTLED else "")
     reason = reason or ("" if flow.has_work or parts else NOTHING_SELECTED)
     paused = flow.intents.pause if state is FlowState.PAUSED else None
     promotion = flow.intents.promotion
@@ -187,6 +189,7 @@ def flow_snapshot(
         rpo_ms=-1 if limits.rpo_seconds is None else limits.rpo_seconds * 1000,
         rpo_excess=too_much,
         lane_cpu_ms=flow.lane_cpu_ms,
+        latency=flow.spread.view(flow.clock.monotonic()),
     )
 
 

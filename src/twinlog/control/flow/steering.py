@@ -14,8 +14,8 @@ from typing import Final
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.background import Background
 from twinlog.control.duties.rounds import Duties
-from twinlog.control.flow.flow_run import FlowRun
 from twinlog.control.lanes.pacing import pacer_of
+from twinlog.control.running.flow_run import FlowRun
 from twinlog.errors import Fate, TwinlogError
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.state.intents import FlowIntents, IntentKind
@@ -39,6 +39,8 @@ class Steering:
     read: Callable[[], StateNews]
     release: Callable[[frozenset[str]], None]
     """Takes all topics that are released now, for whoever looks for topics."""
+    followed: Callable[[FlowIntents], None]
+    """What is wanted now, behind all that follows from it."""
     log: FlowLog
     _next_look: float = 0.0
     _is_looking: bool = False
@@ -61,7 +63,7 @@ class Steering:
     def _found(self, news: StateNews) -> None:
         self._is_looking, self._fails_since = False, None
         if self.run.holds_back:
-            self.log.warning("what is wanted of the flow can be read again")
+            self.log.news("what is wanted of the flow can be read again")
             self.run.hold_back(None)
         if self.run.is_stopping:
             return
@@ -112,6 +114,7 @@ class Steering:
             self.run.wants_discovery = True  # nobody has looked for these topics
         if before.limit != intents.limit:
             self._limit(intents.limit)
+        self.followed(intents)
 
     def _limit(self, wanted: int | None) -> None:
         """A lane that was begun without a budget never waits for one, and one that was begun with
@@ -139,8 +142,8 @@ class Steering:
             said.setdefault(what, []).append(topic or "the flow")
         for what, topics in said.items():
             verb = "is" if len(topics) == 1 else "are"
-            self.log.warning("%s %s %s", first_few(topics), verb, what)
+            self.log.news("%s %s %s", first_few(topics), verb, what)
         for skip in (one for one in intents.skips if one not in before.skips):
-            self.log.warning("is to be left out: %s", skip)
+            self.log.news("is to be left out: %s", skip)
         for one in (one for one in intents.accepted if one not in before.accepted):
-            self.log.warning("somebody else's records are accepted: %s", one)
+            self.log.news("somebody else's records are accepted: %s", one)

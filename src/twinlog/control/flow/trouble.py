@@ -14,8 +14,8 @@ from typing import Final
 
 from twinlog.clock import CLOCK, Clock
 from twinlog.codes import FlowState, Trait, has
-from twinlog.control.flow.leading import Fenced, SetupWaiting, StandingBy
 from twinlog.control.lanes.lanes import Lane
+from twinlog.control.leading.lead import Fenced, SetupWaiting, StandingBy
 from twinlog.errors import (
     ClusterError,
     Fate,
@@ -69,6 +69,11 @@ class FlowTrouble:
     _told: list[str] = field(default_factory=list)
     """Codes, since it began."""
     _told_at: float = 0.0
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Another process leads it."""
+        return self.now is not None and self.now.state is FlowState.STANDBY
 
     def set_up_failed(self, error: TwinlogError) -> None:
         """The flow cannot begin, or must not."""

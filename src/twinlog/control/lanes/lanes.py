@@ -12,7 +12,7 @@ from twinlog.clock import CLOCK, Clock
 from twinlog.control.lanes.credentials import credentials_of, with_credentials
 from twinlog.control.lanes.partitions import LaneKey, Partition
 from twinlog.errors import TwinlogError
-from twinlog.lane.messages import Away, Known, Renewed, Stop, Work
+from twinlog.lane.messages import NO_THROTTLE, Away, Known, Renewed, Stop, Throttle, Work
 from twinlog.model import TopicPartition
 
 WARM_UP_TIMEOUT_S: Final = 30.0
@@ -53,7 +53,7 @@ class Lane:
     """Why it does not reach a cluster; None: it does, or has not noticed."""
     reached_at: float = float("-inf")
     """Monotonic: when it came to reach both clusters."""
-    throttle_ms: int = 0
+    throttle: Throttle = NO_THROTTLE
     stop_sent: bool = False
     is_waiting: bool = False
     """An earlier attempt of this lane still lives: it gets no work, and nothing it says counts."""

@@ -53,7 +53,7 @@ class MapRetry:
         self._next_at = 0.0
         self._pause.reset()
         if self._problem:
-            FlowLog(log, self.flow).warning("the offset map can be read again")
+            FlowLog(log, self.flow).news("the offset map can be read again")
             self._problem = ""
 
 

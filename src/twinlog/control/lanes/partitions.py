@@ -20,6 +20,7 @@ from twinlog.codes import PartitionState, Trait, has
 from twinlog.config.values.times import in_iso
 from twinlog.control.lanes.recovery_point import RecoveryPoint
 from twinlog.control.lanes.retention_outlook import RetentionOutlook
+from twinlog.control.watch.spread import SpreadWindow
 from twinlog.control.watch.state_since import StateSince
 from twinlog.control.watch.timing_window import TimingWindow
 from twinlog.lane.messages import Away, Gap, HandOver, PartitionProgress
@@ -54,11 +55,11 @@ LEFT_OUT_S: Final = 30.0
 class Placement(StrEnum):
     """Where a partition is in its life."""
 
-    PENDING = "PENDING"
-    ASSIGNED = "ASSIGNED"
-    FAILED = "FAILED"
-    DONE = "DONE"
-    RELEASED = "RELEASED"
+    PENDING = "pending"
+    ASSIGNED = "assigned"
+    FAILED = "failed"
+    DONE = "done"
+    RELEASED = "released"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,8 @@ class Partition:
     reported_at: float = 0.0
     age: TimingWindow = field(default_factory=TimingWindow)
     latency: TimingWindow = field(default_factory=TimingWindow)
+    spread: SpreadWindow = field(default_factory=SpreadWindow)
+    """Shared by all partitions of a flow."""
     acked_ordinal: int = -1
     acked_epoch: int = -1
     begun: tuple[TopicId, TopicId] | None = None
@@ -237,6 +240,7 @@ class Partition:
         now = self.clock.monotonic()
         self.age.add(now, progress.age)
         self.latency.add(now, progress.latency)
+        self.spread.add(now, progress.latency)
         told = () if progress.gap is None else (self._tell(progress.gap),)
         return (*told, *self._tell_lost(progress.lost), *self._tell_left_out(progress.left_out))
 
@@ -418,8 +422,8 @@ class Partition:
     def reached(self, reason: Away | None) -> None:
         """Whether its lane reaches both clusters: no reason, or why not."""
         if reason is not None and self.failure is None:
-            known = reason.code == UNREACHABLE
-            self._fail(UNREACHABLE, reason.message if known else str(reason))
+            is_away = has(reason.code, Trait.AWAY)
+            self._fail(UNREACHABLE, reason.message if is_away else str(reason))
         elif reason is None and self.failure is not None and self.failure.code == UNREACHABLE:
             self.failure = None
 

@@ -82,7 +82,12 @@ def vanished(partition: Partition) -> str:
     """What became of one whose topic the source does not show any more; empty for all others."""
     if partition.placement is not Placement.RELEASED or not partition.vanished_ms:
         return ""
-    return f"deleted at the source, or not visible any more; {partition.plan.target.topic} is kept"
+    return kept(partition.plan.target.topic)
+
+
+def kept(copy: str) -> str:
+    """What is said of the copy of a topic that the source does not show any more."""
+    return f"deleted at the source, or not visible any more; {copy} is kept"
 
 
 def hold_back(partitions: Iterable[Partition], error: TwinlogError | None) -> None:

@@ -1,7 +1,7 @@
-"""Reads the configuration again while flows run: at a signal, or when the file has changed.
+"""Reads the configuration again while flows run: because somebody asks, or its files have changed.
 
 What cannot be read changes nothing. Of what can, only the flows whose effective values differ end
-their work early and go on with the new ones; the others do not notice.
+their work early and resume with the new ones; the others do not notice.
 """
 
 from __future__ import annotations
@@ -10,26 +10,39 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from twinlog.config.changes import changes_between
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
+from twinlog.control.duties.background import Background
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.supervisor import Supervisor
+from twinlog.control.process.commands import Asked, CommandPort, Reload, ending
 from twinlog.control.watch.service import reloading
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, UsageError
+from twinlog.flow_log import NEWS
 
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.2
-"""How soon a signal is noticed: its handler may only set an event."""
+NOT_RELOADED: Final = "the configuration was not reloaded, everything stays as it is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded:
+    """What a new reading changes: set-ups of flows that differ, and a line for each change."""
+
+    changed: tuple[FlowSetup, ...]
+    added: tuple[FlowSetup, ...]
+    removed: frozenset[str]
+    lines: tuple[str, ...]
 
 
 class Reloader:
-    """A thread that reads the file again and tells the supervisor what changed."""
+    """Reads the files again; one reading at a time."""
 
     def __init__(
         self,
@@ -37,19 +50,128 @@ class Reloader:
         *,
         read: Callable[[], MirrorConfig],
         setup: Callable[[FlowConfig], FlowSetup],
-        supervisor: Supervisor,
-        asked: threading.Event,
         adopted: Callable[[MirrorConfig], None] = lambda _: None,
     ) -> None:
-        """`adopted` is told what holds from now on, before any flow runs by it."""
+        """`adopted` gets what holds from now on, before any flow runs by it."""
         self._config = config
         self._read = read
         self._setup = setup
-        self._supervisor = supervisor
-        self._asked = asked
         self._adopted = adopted
-        self._stop = threading.Event()
         self._seen = self._digest()
+
+    @property
+    def interval_s(self) -> int:
+        """How often its files are to be compared; 0: never."""
+        asked = [flow.reload_interval_seconds for flow in self._config.flows]
+        return min((seconds for seconds in asked if seconds > 0), default=0)
+
+    def has_new_files(self) -> bool:
+        """They differ from when they were last read or compared."""
+        digest = self._digest()
+        if digest in (self._seen, b""):
+            return False
+        self._seen = digest
+        return True
+
+    def _digest(self) -> bytes:
+        """Of the files' bytes; empty while it cannot be read, as in the middle of a replacement."""
+        try:
+            files = (self._config.file, *self._config.more_files)
+            return hashlib.sha256(b"\0".join(Path(one).read_bytes() for one in files)).digest()
+        except OSError:
+            return b""
+
+    def read(self) -> Reloaded:
+        """It may block. Raises TwinlogError; then everything stays as it is."""
+        with reloading(os.environ):
+            self._seen = self._digest()
+            try:
+                return self._reloaded()
+            except TwinlogError as error:
+                log.warning("%s: %s", NOT_RELOADED, error)
+                raise
+            except Exception as error:
+                # what is wrong with the file must not end what runs with the one before
+                log.exception("%s: a bug", NOT_RELOADED)
+                raise TwinlogError(f"{NOT_RELOADED}: a bug, see the log") from error
+
+    def _reloaded(self) -> Reloaded:
+        config = self._read()
+        changes = changes_between(self._config, config)
+        # key files are read here: what is wrong with them must not stop a flow either
+        changed = tuple(self._setup(flow) for flow in changes.changed)
+        added = tuple(self._setup(flow) for flow in changes.added)
+        self._adopted(config)
+        self._config = config
+        for warning in config.warnings:
+            log.warning("%s", warning)
+        for line in changes.lines:
+            log.info("reloaded: %s", line, extra=NEWS)
+        if not changes:
+            log.info("the configuration was reloaded: no flow changes", extra=NEWS)
+        removed = frozenset(str(one.flow) for one in changes.removed)
+        return Reloaded(changed=changed, added=added, removed=removed, lines=changes.lines)
+
+
+@dataclass(slots=True, kw_only=True)
+class Reloads:
+    """Reloads that were asked for; in the supervisor's thread. Whoever asks while the files are
+    being read gets the next reading.
+    """
+
+    reloader: Reloader | None
+    """None: the configuration is read once."""
+    background: Background
+    change: Callable[[Reloaded], bool]
+    """Follows it; False: the process is ending."""
+    _waiting: list[Asked] = field(default_factory=list)
+    _reading: list[Asked] = field(default_factory=list)
+
+    def ask(self, asked: Asked) -> None:
+        if self.reloader is None:
+            asked.refuse(UsageError("this process reads its configuration once: it has --once"))
+            return
+        self._waiting.append(asked)
+        self._begin(self.reloader)
+
+    def _begin(self, reloader: Reloader) -> None:
+        if self._reading or not self._waiting:
+            return
+        self._reading, self._waiting = self._waiting, []
+
+        def followed(found: Reloaded) -> None:
+            is_followed = self.change(found)
+            for asked in self._ended(reloader):
+                if is_followed:
+                    asked.answer(*found.lines)
+                else:
+                    asked.refuse(ending())
+
+        def failed(error: TwinlogError) -> None:
+            for asked in self._ended(reloader):
+                asked.refuse(error)
+
+        self.background(reloader.read, followed, failed)
+
+    def _ended(self, reloader: Reloader) -> Iterable[Asked]:
+        ended, self._reading = self._reading, []
+        self._begin(reloader)
+        return ended
+
+    def end(self) -> None:
+        """The process has ended."""
+        for asked in (*self._reading, *self._waiting):
+            asked.refuse(ending())
+        self._reading, self._waiting = [], []
+
+
+class FileWatch:
+    """A thread that asks for a reload when the files have changed, where a flow wants that."""
+
+    def __init__(self, reloader: Reloader, commands: CommandPort) -> None:
+        self._reloader = reloader
+        self._commands = commands
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="twinlog-reload", daemon=True)
 
     def __enter__(self) -> Self:
@@ -69,54 +191,7 @@ class Reloader:
         waited = 0.0
         while not self._stop.wait(LOOK_S):
             waited += LOOK_S
-            if self._asked.is_set():
-                self._asked.clear()
-                self._seen = self._digest()
-                self._tell_and_reload()
-            elif 0 < self._interval_s <= waited:
+            if 0 < self._reloader.interval_s <= waited:
                 waited = 0.0
-                digest = self._digest()
-                if digest not in (self._seen, b""):
-                    self._seen = digest
-                    self._tell_and_reload()
-
-    @property
-    def _interval_s(self) -> int:
-        asked = [flow.reload_interval_seconds for flow in self._config.flows]
-        return min((seconds for seconds in asked if seconds > 0), default=0)
-
-    def _digest(self) -> bytes:
-        """Of the files' bytes; empty while it cannot be read, as in the middle of a replacement."""
-        try:
-            files = (self._config.file, *self._config.more_files)
-            return hashlib.sha256(b"\0".join(Path(one).read_bytes() for one in files)).digest()
-        except OSError:
-            return b""
-
-    def _tell_and_reload(self) -> None:
-        with reloading(os.environ):
-            self._reload()
-
-    def _reload(self) -> None:
-        try:
-            config = self._read()
-            changes = changes_between(self._config, config)
-            # key files are read here: what is wrong with them must not stop a flow either
-            changed = [self._setup(flow) for flow in changes.changed]
-            added = [self._setup(flow) for flow in changes.added]
-            self._adopted(config)
-        except TwinlogError as error:
-            log.warning("the configuration was not reloaded, everything stays as it is: %s", error)
-            return
-        except Exception:  # what is wrong with the file must not end what runs with the one before
-            log.exception("the configuration was not reloaded, everything stays as it is: a bug")
-            return
-        for warning in config.warnings:
-            log.warning("%s", warning)
-        self._config = config
-        if not changes:
-            log.warning("the configuration was reloaded: no flow changes")
-            return
-        for line in changes.lines:
-            log.warning("reloaded: %s", line)
-        self._supervisor.change(changed, added, [str(one.flow) for one in changes.removed])
+                if self._reloader.has_new_files():
+                    self._commands.put(Reload(who="this process", reason="its files have changed"))

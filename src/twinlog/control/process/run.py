@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,11 +22,12 @@ from twinlog.channel.server import ChannelServer
 from twinlog.config.flow.offset_storage import OffsetStorage
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.flow.setups import admins_of, flow_setup, lanes_of, neighbours_of
-from twinlog.control.flow.supervisor import Supervisor
 from twinlog.control.loops.neighbours import Neighbours
+from twinlog.control.process.commands import CommandPort
 from twinlog.control.process.key_files import KeyFileWatch
-from twinlog.control.process.reload import Reloader
+from twinlog.control.process.reload import FileWatch, Reloader
 from twinlog.control.process.slow_kernels import say_slow_kernels
+from twinlog.control.process.supervisor import Supervisor
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
 from twinlog.control.watch.vital import Vital
@@ -55,11 +56,9 @@ class MirrorOptions:
     """What executors of the master are sent; None where Twinlog is installed there."""
     may_be_open: bool = False
     """A Spark master without a secret is not refused."""
-    stop: threading.Event = field(default_factory=threading.Event)
-    reload: threading.Event | None = None
-    """Set when the configuration is to be read again; None where it never is."""
+    commands: CommandPort = field(default_factory=CommandPort)
     read_again: Callable[[], MirrorConfig] | None = None
-    """Reads it."""
+    """Reads the configuration; None: it is read once."""
     on_snapshot: Callable[[list[FlowSnapshot]], None] = lambda _: None
     on_turn: Callable[[], None] = lambda: None
     """The supervisor turns, and there are no new numbers yet."""
@@ -98,6 +97,7 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         key_files.update(snapshots)
         options.on_snapshot(snapshots)
 
+    reloader = _reloader(config, options, neighbours)
     supervisor = Supervisor(
         flows,
         once=options.once,
@@ -105,10 +105,13 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         lane_count=lambda setup, partitions: engine.lanes_for(
             setup.config, options.lanes, partitions, flows=supervisor.flow_count
         ),
+        commands=options.commands,
+        reloader=reloader,
         on_snapshot=show,
         on_turn=options.on_turn,
     )
     key_files = KeyFileWatch(on_renewed=supervisor.hurry)
+    watch = nullcontext() if reloader is None else FileWatch(reloader, options.commands)
     host = address_for_executors(options.master)
     server = ChannelServer(MessageCodec(MESSAGES), supervisor.deliver, host=host)
     with options.vital.guarding(supervisor.fail):
@@ -116,8 +119,8 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
         engine = _Engine(supervisor, server, options, room)
         engine.start()
         try:
-            with status.writing(), key_files, _reloading(config, options, supervisor, neighbours):
-                snapshots = supervisor.run(options.stop)
+            with status.writing(), key_files, watch:
+                snapshots = supervisor.run()
         finally:
             engine.stop()
             server.close()
@@ -126,11 +129,11 @@ def run_mirror(config: MirrorConfig, path: Path, options: MirrorOptions) -> Mirr
     )
 
 
-def _reloading(
-    config: MirrorConfig, options: MirrorOptions, supervisor: Supervisor, neighbours: Neighbours
-) -> AbstractContextManager[object]:
-    if options.read_again is None or options.reload is None:
-        return nullcontext()
+def _reloader(
+    config: MirrorConfig, options: MirrorOptions, neighbours: Neighbours
+) -> Reloader | None:
+    if options.read_again is None:
+        return None
 
     def adopted(now: MirrorConfig) -> None:
         neighbours.change(now.flows, admins_of(now.flows))
@@ -141,8 +144,6 @@ def _reloading(
         read=options.read_again,
         setup=lambda flow: flow_setup(flow, options.adopts(flow), neighbours),
         adopted=adopted,
-        supervisor=supervisor,
-        asked=options.reload,
     )
 
 
@@ -192,7 +193,7 @@ class _Engine:
         """Without its JVM no lease can begin, and a process that leads must not stand still."""
         self._engine.gateway.process.wait()
         # who stops us may have signalled all of our processes: that end is in order
-        if not self._is_stopping and not self._options.stop.is_set():
+        if not self._is_stopping and not self._options.commands.stopping.is_set():
             self._supervisor.fail(
                 TwinlogError(
                     "Spark's JVM ended by itself (out of memory, or killed?): look at the lines "

@@ -24,7 +24,7 @@ class Claimed:
     map_partitions: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class ClaimingSetup(FlowSetup):
     """A flow's set-up that goes as far as the claim."""
 
@@ -46,18 +46,18 @@ class ClaimingSetup(FlowSetup):
         `held`: the flow's target topics that ever held a record.
         """
         with self._lock:
-            source, target = self._clients()
+            source, target = self.clients.both()
             source_id = source.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
             target_id = target.metadata([], timeout_s=REACHED_WITHIN_S).cluster_id or ""
             self.guard.before_anything(source, target)
-            self._ensure_own_topic(target, STATE_TOPIC, 1)
+            self.facts.own_topic(target, STATE_TOPIC, 1)
             self._lead(once=True)
             map_topic = offset_map_topic(self.config.flow.source)
             history = self.claims.history(target)
             if history is not None and history.latest and is_lost(target, map_topic, history):
                 self.claims.note_lost_map(target, history.latest.generation, held)
-            map_partitions = self._ensure_own_topic(target, map_topic, MAP_PARTITIONS)
-            map_reader = MapReader(self._fresh_map_client(), map_topic, map_partitions)
+            map_partitions = self.facts.own_topic(target, map_topic, MAP_PARTITIONS)
+            map_reader = MapReader(self.clients.of_map, map_topic, map_partitions)
             claim, clean = self.claims.claim(
                 target, (source_id, target_id), map_reader, seen=history, anew=False
             )

@@ -31,7 +31,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.leading import SetupWaiting, StandingBy
+from twinlog.control.leading.lead import SetupWaiting, StandingBy
 from twinlog.control.rebuild.claiming import Claimed, ClaimingSetup
 from twinlog.control.rebuild.logs import Log, moved
 from twinlog.control.rebuild.partition import OnStep, Rebuild, Rebuilt

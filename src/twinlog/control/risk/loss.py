@@ -9,8 +9,9 @@ from typing import Final
 from twinlog.codes import PartitionState, Trait, has
 from twinlog.control.lanes.partitions import Partition, Placement
 from twinlog.control.risk.running_flow import RunningFlow
+from twinlog.control.risk.throttle import throttle_of
 from twinlog.control.watch.snapshot import PartitionSnapshot
-from twinlog.quantities import count, duration, plural, size
+from twinlog.quantities import count, duration, plural
 
 CODE: Final = "RPO_EXCEEDED"
 MOST_OF_IT: Final = 0.8
@@ -114,7 +115,7 @@ def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
     """What the partition waits for, by what is known of it."""
     lanes = [lane for lane in run.lanes() if lane.is_ready]
     away = next((str(lane.degraded) for lane in lanes if lane.degraded), "")
-    pacer = run.pacer
+    throttle = throttle_of(run)
     is_alone = worst.loss_records > MOST_OF_IT * records and len(run.partitions) > 1
     is_open = worst.is_held_back or worst.lag == 0 < worst.loss_records
     causes = (
@@ -122,13 +123,9 @@ def bottleneck(run: RunningFlow, worst: PartitionSnapshot, records: int) -> str:
         (worst.state is PartitionState.PAUSED, "it is paused"),
         (not lanes, "no lane runs"),
         (bool(away), away),
-        (
-            pacer is not None and pacer.is_binding,
-            f"the flow's limit of {size(0 if pacer is None else pacer.limit)}/s holds it back",
-        ),
         (worst.loss_records == 0, "the source does not say where it ends"),
         (is_open, "a transaction that is open at the source"),
-        (any(lane.throttle_ms for lane in lanes), "a quota of the brokers holds it back"),
+        (bool(throttle), throttle),
         (is_alone, "this partition alone is behind, and one lane copies it"),
     )
     rest = f"{plural(len(lanes), 'lane')}, the lines and the brokers carry no more"

@@ -82,6 +82,8 @@ class SourceQuestions:
                 raise Disconnected(f"cluster {self.settings.alias} is not asked any more")
             if self._client is None:
                 self._client = ClusterClient(self.settings, api_timeout_s=WITHIN_S)
+                # a flow may have very many partitions: `ids` is the one question about their topics
+                self._client.keep_leaders()
             try:
                 yield self._client
             finally:

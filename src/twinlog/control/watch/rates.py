@@ -28,10 +28,14 @@ class TopicRate:
     lag_ms: int
     records_per_s: float
     bytes_per_s: float
+    copied: int = -1
+    """Records of the copy, whichever processes wrote them; -1 while it is not known."""
+    left_s: float = -1.0
+    """Until nothing waits, as fast as what waits grew less; -1: it did not."""
 
     @property
     def known(self) -> int:
-        """Records copied and records that wait: the length of the way."""
+        """Records that this process has copied and records that wait: the length of its way."""
         return self.records + max(self.lag, 0)
 
 
@@ -40,6 +44,7 @@ class _Sample:
     at: float
     records: int
     bytes: int
+    lag: int
 
 
 class Rates:
@@ -67,13 +72,16 @@ class Rates:
     ) -> TopicRate:
         records = sum(p.records for p in partitions)
         size = sum(p.bytes for p in partitions)
+        lags = [p.lag for p in partitions if p.lag >= 0]
+        lag = sum(lags) if lags else -1
+        copies = [p.copied for p in partitions if p.copied >= 0]
         samples = self._samples.setdefault((flow, topic), deque())
-        samples.append(_Sample(at=now, records=records, bytes=size))
+        samples.append(_Sample(at=now, records=records, bytes=size, lag=lag))
         while len(samples) > 2 and samples[1].at <= now - WINDOW_S:
             samples.popleft()
         first = samples[0]
         seconds = now - first.at
-        lags = [p.lag for p in partitions if p.lag >= 0]
+        shrinks = (first.lag - lag) / seconds if seconds > 0 and min(lag, first.lag) >= 0 else 0.0
         return TopicRate(
             flow=flow,
             topic=topic,
@@ -81,9 +89,11 @@ class Rates:
             failed=sum(p.state is PartitionState.FAILED for p in partitions),
             records=records,
             bytes=size,
-            lag=sum(lags) if lags else -1,
+            lag=lag,
             lag_ms=max((p.lag_ms for p in partitions), default=-1),
             # a partition that moved to another lane may report less for a moment
             records_per_s=max(0.0, (records - first.records) / seconds) if seconds > 0 else 0.0,
             bytes_per_s=max(0.0, (size - first.bytes) / seconds) if seconds > 0 else 0.0,
+            copied=sum(copies) if copies else -1,
+            left_s=lag / shrinks if shrinks > 0 else -1.0,
         )

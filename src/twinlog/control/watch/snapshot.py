@@ -12,6 +12,7 @@ from typing import Any, Final
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.codes import FlowState, PartitionState
 from twinlog.control.watch.groups_report import CheckpointTiming
+from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.timing_window import TimingView
 from twinlog.control.watch.verified import Verified
 from twinlog.mirror.skips import Poison
@@ -52,6 +53,8 @@ class PartitionSnapshot:
     """How long the copy needs to catch up, 0 while that is not known; -1: it comes no nearer."""
     is_near_deletion: bool = False
     """Records will be deleted before they are copied, as things are."""
+    newest_ms: int = -1
+    """The timestamp of the newest record on the target, where the source cannot be asked."""
     batches: int = 0
     """Read by the lane that has it now, and not left out."""
     recoded: int = 0
@@ -60,6 +63,10 @@ class PartitionSnapshot:
     """The record that holds it up, where that is known exactly and it can be left out."""
     upstream: int = -1
     """The next upstream offset; -1 while it is not known."""
+    copied: int = -1
+    """Records of the copy, whichever processes wrote them; -1 while it is not known. `records`
+    counts what this process copied.
+    """
     age: TimingView | None = None
     """Of batches when they were read; None before the first."""
     latency: TimingView | None = None
@@ -69,6 +76,23 @@ class PartitionSnapshot:
     def is_held_back(self) -> bool:
         """By a transaction at the source: no lane can do anything about it."""
         return self.code == "OPEN_TRANSACTION"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """A group in one partition of the target; offsets are -1 where they are not known."""
+
+    group: str
+    topic: str
+    partition: int
+    at: int
+    """Where it stands; -1: it has committed nothing there."""
+    resumes_at: int
+    """By its newest checkpoint."""
+    end: int
+    """Of the copy."""
+    why_not_exact: str
+    """Why it would not resume at exactly the next record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +126,10 @@ class FlowSnapshot:
     """
     loss_unknown: int = 0
     """Partitions of which neither is known."""
+    source_problem: str = ""
+    """Why the source could not be asked, where the target alone was."""
+    groups: tuple[GroupPlace, ...] = ()
+    """Where groups stand on the target, where the source could not be asked."""
     where: str = ""
     """The host and process that told so, where that is not this one."""
     as_of_ms: int = 0
@@ -114,14 +142,19 @@ class FlowSnapshot:
     """Why it is not kept."""
     held_rate: int | None = None
     """Bytes per second that each user may write to each broker of the source; None: no quota."""
+    latency: Quantiles | None = None
+    """Of all batches of the last minute when they were acknowledged, by the newest timestamp in
+    each; None: there was none, or nobody leads it here."""
     lane_cpu_ms: int = 0
     """CPU that its lanes have used, as they say."""
     verified: Verified | None = None
     """What of the copy was compared with the source while it was made; None: twinlog.verify=off, or
     nobody leads it here."""
-    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = tuple
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Records per second by topic, over the last seconds; of others it is not known."""
+    checkpoints: Callable[[], tuple[CheckpointTiming, ...]] = field(default=tuple, repr=False)
     """How long they take, asked only for `/metrics`: there may be very many."""
-    clusters: Callable[[], tuple[ClusterSettings, ...]] = tuple
+    clusters: Callable[[], tuple[ClusterSettings, ...]] = field(default=tuple, repr=False)
     """How its clients enter both clusters; a question, so that no secret is in a value that is
     written.
     """

@@ -18,11 +18,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from twinlog.control.watch.rates import Rates
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.folders import named_folder, temporary_root, usable
 from twinlog.private_files import (
@@ -96,6 +97,7 @@ class StatusFile:
         self._path = folder / f"{os.getpid()}.json"
         self._is_failing = False
         self._pause_s = 0.0
+        self._rates = Rates()
         self._news: queue.SimpleQueue[Sequence[FlowSnapshot] | None] = queue.SimpleQueue()
 
     @contextmanager
@@ -133,7 +135,7 @@ class StatusFile:
     def write(self, flows: Iterable[FlowSnapshot]) -> None:
         """Write it now, in this thread."""
         at_ms, began = int(time.time() * 1000), time.thread_time()
-        texts = [_text(flow) for flow in flows]
+        texts = [_text(flow) for flow in self._with_rates([*flows])]
         cost_s = time.thread_time() - began
         self._pause_s = min(cost_s / SHARE_OF_TIME, LONGEST_PAUSE_S)
         head = {
@@ -155,6 +157,13 @@ class StatusFile:
             self._is_failing = True
         else:
             self._is_failing = False
+
+    def _with_rates(self, flows: Sequence[FlowSnapshot]) -> Iterator[FlowSnapshot]:
+        rates: dict[str, dict[str, float]] = {}
+        for one in self._rates.update(time.monotonic(), flows):
+            rates.setdefault(one.flow, {})[one.topic] = round(one.records_per_s, 1)
+        for flow in flows:
+            yield replace(flow, rates=rates.get(flow.flow, {}))
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
@@ -212,6 +221,11 @@ def _read(path: Path) -> dict[str, Any] | None:
             for kind in _GROUPS
             for why in flow[kind].values()
         )
+        and all(
+            isinstance(rate, int | float)
+            for flow in value["flows"]
+            for rate in flow["rates"].values()
+        )
     )
     return value if is_whole else None
 
@@ -230,6 +244,7 @@ _FLOW: Final = {
     "flow": str,
     "state": str,
     "reason": str,
+    "code": str,
     "guarantee": str,
     "lanes": int,
     "since_ms": int,
@@ -239,6 +254,7 @@ _FLOW: Final = {
     "where": str,
     "as_of_ms": int,
     "partitions": list,
+    "rates": dict,
     "skipped_groups": dict,
     "groups_without_checkpoint": dict,
 }
@@ -252,6 +268,7 @@ _PARTITION: Final = {
     "lag_ms": int,
     "loss_ms": int,
     "records": int,
+    "copied": int,
     "code": str,
     "message": str,
     "since_ms": int,
@@ -267,12 +284,15 @@ def _fill_in(flow: dict[str, Any]) -> None:
     flow.setdefault("groups_without_checkpoint", {})
     flow.setdefault("where", "")
     flow.setdefault("as_of_ms", 0)
+    flow.setdefault("rates", {})
+    flow.setdefault("code", "")
     for name, unknown in (("loss_records", -1), ("loss_ms", -1), ("loss_unknown", 0)):
         flow.setdefault(name, unknown)
     parts = flow.get("partitions")
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict):
             part.setdefault("loss_ms", -1)
+            part.setdefault("copied", -1)
 
 
 def _has(value: object, fields: dict[str, type]) -> bool:

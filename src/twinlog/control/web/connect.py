@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from enum import StrEnum
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -38,16 +39,27 @@ KINDS: Final = (SOURCE, CHECKPOINT, HEARTBEAT)
 """MirrorMaker 2 makes all three, whatever the flow emits."""
 PACKAGE: Final = "org.apache.kafka.connect.mirror."
 
+
+class ConnectState(StrEnum):
+    """Connect's words for connectors and tasks (`AbstractStatus.State`)."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+
 _STATES: Final = {
-    FlowState.PAUSED: "PAUSED",
-    FlowState.FENCED: "STOPPED",
-    FlowState.FAILED: "FAILED",
-    FlowState.NOT_RUNNING: "UNASSIGNED",
-    FlowState.UNKNOWN: "UNASSIGNED",
-    FlowState.STANDBY: "UNASSIGNED",
-    FlowState.STOPPED: "UNASSIGNED",
+    FlowState.PAUSED: ConnectState.PAUSED,
+    FlowState.FENCED: ConnectState.STOPPED,
+    FlowState.FAILED: ConnectState.FAILED,
+    FlowState.NOT_RUNNING: ConnectState.UNASSIGNED,
+    FlowState.UNKNOWN: ConnectState.UNASSIGNED,
+    FlowState.STANDBY: ConnectState.UNASSIGNED,
+    FlowState.STOPPED: ConnectState.UNASSIGNED,
 }
-"""In Connect's words; every other one is RUNNING."""
+"""Every other one is RUNNING."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -205,14 +217,16 @@ class _Connect:
         return {"name": name, "config": config, "tasks": tasks, "type": "source"}
 
     def _status(self, name: str, kind: str, told: answers.Flow) -> dict[str, Any]:
-        state = _STATES.get(told.state, "RUNNING")
+        state = _STATES.get(told.state, ConnectState.RUNNING)
         worker = self._worker if told.told_by == "here" else told.told_by
         where: dict[str, Any] = {"state": state, "worker_id": worker}
-        if state == "FAILED":
+        if state is ConnectState.FAILED:
             where["trace"] = told.reason
         tasks = [{"id": number, **where} for number in range(_tasks(kind, told))]
         if told.state is FlowState.PARTLY_FAILED:  # which lane has them changes: one stands for all
-            tasks[:1] = [{**one, "state": "FAILED", "trace": told.reason} for one in tasks[:1]]
+            tasks[:1] = [
+                {**one, "state": ConnectState.FAILED, "trace": told.reason} for one in tasks[:1]
+            ]
         return {"name": name, "connector": where, "tasks": tasks, "type": "source"}
 
 

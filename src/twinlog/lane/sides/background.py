@@ -35,7 +35,7 @@ class Kind(StrEnum):
 THREADS: Final = {
     Kind.METADATA: 2,  # each side asks once at a time, as does each watch
     Kind.CONNECTION: 16,
-    Kind.LOOK: 6,
+    Kind.LOOK: 9,  # three of each sort (`lane.cold_starts`)
     Kind.WATCH: 5,
 }
 """The most of each kind; a thread begins with the first job that finds none idle."""

@@ -118,6 +118,8 @@ class ClusterSide:
     _next_doubt: float = 0.0
     _muted: list[float] = field(default_factory=list)
     """When brokers read on that throttle us."""
+    _muted_until: float = 0.0
+    _longest_mute_ms: int = 0
     _next_look: float = 0.0
     _next_suspicion: float = 0.0
     _refreshing: bool = False
@@ -140,11 +142,6 @@ class ClusterSide:
             if self.background.is_closed:
                 client.close()
             self._idle.append(client)
-
-    @property
-    def jobs_muted_until(self) -> float:
-        """Monotonic: some job waits until then for a broker that throttles us."""
-        return max((client.muted_until for client in self._clients), default=0.0)
 
     def renew(self, security: SecuritySettings | None) -> None:
         """Open new connections with this; who was refused with the old tries again at once."""
@@ -308,8 +305,22 @@ class ClusterSide:
     def throttled(self, connection: HotConnection, ms: int) -> None:
         """This broker will not read from us for so long."""
         connection.throttled(ms)
+        self._longest_mute_ms = max(self._longest_mute_ms, ms)
         if ms > 0:
             self._muted.append(time.monotonic() + ms / 1000)
+
+    def muted_ms(self) -> int:
+        """For how long a broker reads nothing from us; a mute that is over since the last call
+        counts in full."""
+        now = time.monotonic()
+        longest_ms, self._longest_mute_ms = self._longest_mute_ms, 0
+        # a broker that mutes us for seconds says so once, with the answer before
+        self._muted_until = max(
+            self._muted_until,
+            now + longest_ms / 1000,
+            *(client.muted_until for client in self._clients),
+        )
+        return max(0, int(1000 * (self._muted_until - now)))
 
     def muted_s(self) -> float:
         """How long until a muted connection may send again; 0: none is muted."""

@@ -7,7 +7,7 @@ A view is for one look. A partition whose leader did not answer once is not aske
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.per_leader import has_no_leader
@@ -15,12 +15,10 @@ from twinlog.cluster.logs.start_offsets import begin_offsets
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import fetch_records
 from twinlog.errors import Fate, PartitionError, TwinlogError, Unauthorized, Unsupported
-from twinlog.mirror.ports import LogEnds, ProducerTail, RawRecords
+from twinlog.mirror.ports import READ_BYTES, LogEnds, ProducerTail, RawRecords
 from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 
 T = TypeVar("T")
-
-READ_BYTES: Final = 1 << 20
 
 
 class ClusterLogView:
@@ -86,8 +84,10 @@ class ClusterLogView:
                 out[tp] = answer
         return out
 
-    def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
-        wanted = {tp: (offsets[tp], READ_BYTES) for tp in self._asked(offsets)}
+    def read(
+        self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
+    ) -> Mapping[TopicPartition, RawRecords]:
+        wanted = {tp: (offsets[tp], size) for tp in self._asked(offsets)}
         found = self._good(fetch_records(self._client, wanted))
         return {
             tp: RawRecords(records=answer.records, high_watermark=answer.high_watermark)

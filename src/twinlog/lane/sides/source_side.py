@@ -93,7 +93,6 @@ class SourceSide:
     pace: TopicBuckets
     tuning: Tuning
     partitions: dict[TopicPartition, SourceState] = field(default_factory=dict)
-    throttle_ms: int = 0
     _brokers: dict[int, SourceBroker] = field(default_factory=dict)
     _homes: dict[TopicPartition, int] = field(default_factory=dict)
     _homeless: set[TopicPartition] = field(default_factory=set)
@@ -280,7 +279,6 @@ class SourceSide:
             too_late, broker.too_late = broker.too_late, set()
             broker.answered_at = time.monotonic()
             answer = broker.session.parse(view)
-            self.throttle_ms = max(self.throttle_ms, answer.throttle_ms)
             self.side.throttled(connection, answer.throttle_ms)
             broker.adapt(is_throttled=answer.throttle_ms > 0)
             if answer.error and answer.error not in SESSION_ERRORS:

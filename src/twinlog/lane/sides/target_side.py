@@ -71,7 +71,6 @@ class TargetSide:
     """A request is closed when it holds so much; one batch may be larger."""
     copies: set[PartitionCopy] = field(default_factory=set)
     """Several may write to one target partition."""
-    throttle_ms: int = 0
     in_flight_bytes: int = 0
     """Of record batches that are not answered."""
     _looked_for: dict[TopicPartition, int] = field(default_factory=dict)
@@ -277,11 +276,6 @@ class TargetSide:
                 code="TARGET_RECREATED",
                 fate=Fate.RETRIABLE,
             )
-
-    def on_throttled(self, connection: HotConnection, muted_ms: int) -> None:
-        """A quota binds: nothing goes to this broker for so long."""
-        self.throttle_ms = max(self.throttle_ms, muted_ms)
-        self.side.throttled(connection, muted_ms)
 
     def on_disconnected(
         self, node: int, unanswered: list[Sent], error: TwinlogError, now_ms: int

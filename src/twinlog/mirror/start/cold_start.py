@@ -12,13 +12,22 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from twinlog.errors import Fate, PartitionError, TwinlogError
-from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, RawRecords, answer_of
+from twinlog.mirror.ports import (
+    READ_BYTES,
+    LogEnds,
+    LogView,
+    ProducerTail,
+    RawRecords,
+    answer_of,
+)
 from twinlog.mirror.start.both_logs import tail_source, tail_start
 from twinlog.mirror.start.first_start import check_former, former_targets
+from twinlog.mirror.start.our_end import last_known
 from twinlog.mirror.start.position import Look
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
 from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.wire.record_batch import read_headers
 
 T = TypeVar("T")
 
@@ -49,18 +58,30 @@ class ReadAhead:
     ) -> Mapping[TopicPartition, int]:
         return self._view.begins(starts, read_committed=read_committed)
 
-    def read(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, RawRecords]:
+    def read(
+        self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
+    ) -> Mapping[TopicPartition, RawRecords]:
         out: dict[TopicPartition, RawRecords] = {}
         missing: dict[TopicPartition, int] = {}
         for tp, offset in offsets.items():
-            found = self._read.get(tp) if self._offsets.get(tp) == offset else None
+            found = self._known(tp, offset)
             if found is None:
                 missing[tp] = offset
             else:
                 out[tp] = found
         if missing:
-            out.update(self._view.read(missing))
+            out.update(self._view.read(missing, size=size))
         return out
+
+    def _known(self, tp: TopicPartition, offset: int) -> RawRecords | None:
+        """What was read, from the batch on that holds the offset, or follows it."""
+        found, begin = self._read.get(tp), self._offsets.get(tp, offset + 1)
+        if found is None or offset <= begin:
+            return found if offset == begin else None
+        for header, at in read_headers(found.records):
+            if header.next_offset > offset:
+                return replace(found, records=found.records[at:])
+        return None
 
     def producers(
         self, tps: set[TopicPartition], producer_id: int
@@ -104,12 +125,9 @@ def starts_in_groups(
     if out:
         yield out
     there_still.sort(key=lambda one: moment.last_written_ms(one.target), reverse=True)
-    # in a shared topic our end is searched, not known: nothing is read ahead
-    for group in batched(there_still, AT_ONCE if rules.is_ours_alone else 1):
+    for group in batched(there_still, AT_ONCE):
         out = {}
-        here_view, there_view = source, target
-        if rules.is_ours_alone:
-            here_view, there_view = _tails(group, source, target, moment)
+        here_view, there_view = _tails(group, source, target, moment, rules)
         for one in group:
             try:
                 check_former(one, moment.there, target)
@@ -131,19 +149,29 @@ def starts_in_groups(
 
 
 def _tails(
-    group: Sequence[StartRequest], source: LogView, target: LogView, moment: Moment
+    group: Sequence[StartRequest],
+    source: LogView,
+    target: LogView,
+    moment: Moment,
+    rules: StartRules,
 ) -> tuple[ReadAhead, ReadAhead]:
-    """Both logs, with what the tail checks of these partitions will read first already read."""
+    """Both logs, with what these partitions will read first already read: for the tail check, or
+    in a shared topic from our last record at the mark on.
+    """
     here: dict[TopicPartition, int] = {}
     there: dict[TopicPartition, int] = {}
     for one in group:
         mine, its = moment.here.get(one.source), moment.there.get(one.target)
         if mine is None or its is None:
             continue
-        upstream = tail_source(one.runs, its)
+        if rules.is_ours_alone:
+            upstream, begin = tail_source(one.runs, its), tail_start(its)
+        else:
+            upstream, begin = last_known(one)
         if upstream is None:
             continue
-        there[one.target] = tail_start(its)
+        if its.log_start <= begin < its.high_watermark:
+            there[one.target] = begin
         if max(upstream, mine.log_start) < mine.high_watermark:
             here[one.source] = max(upstream, mine.log_start)
     return ReadAhead(source, here), ReadAhead(target, there)

@@ -16,6 +16,9 @@ where the offset is known and its batch cannot be gone: by the map, up to the ma
 is not compacted; and not where the record that lies there is the one that the source has. Such a
 one was there before us: a flow back begins behind the records that both sides have.
 
+What others wrote since the mark may be any amount. A look of many partitions reads little of it:
+where that is not enough (`LongSearch`), the partition gets a look of its own.
+
 A Fetch ends at the high watermark. What is ours above it was sent, and is neither missing nor there
 to stay: a walk that could not read so far has no answer yet (`TARGET_UNDER_MIN_ISR`).
 
@@ -29,15 +32,18 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.errors import Fate, PartitionError
+from twinlog.errors import Fate, PartitionError, TwinlogError
 from twinlog.mirror.copy.fan_out import is_record
 from twinlog.mirror.findings import LogFinding, Span
 from twinlog.mirror.map.offset_map import Mark, Run, run_at
-from twinlog.mirror.ports import LogEnds, LogView, ProducerTail, answer_of
+from twinlog.mirror.ports import READ_BYTES, LogEnds, LogView, ProducerTail, answer_of
 from twinlog.mirror.start.request import StartRequest
 from twinlog.model import TopicPartition, sequence_of, sequences_ahead
 from twinlog.wire.record_batch import BatchHeader, read_headers
 from twinlog.wire.records import Record, decode_batch
+
+MOST_BYTES: Final = 16 << 20
+"""Of one Fetch of a long search: brokers may be far, and each takes a round trip."""
 
 READS_FOR_STRANGERS: Final = 4
 """Fetches behind our last batch that look for a stranger's, where other flows of ours write, too:
@@ -99,6 +105,10 @@ def find_end(
     return walk.end(expected)
 
 
+class LongSearch(TwinlogError):
+    """Our end lies further on than may be read here (`StartRequest.most_reads`)."""
+
+
 class _Walk:
     """The headers from the mark on, and what they say so far."""
 
@@ -137,10 +147,12 @@ class _Walk:
     def run(self, expected: int | None) -> None:
         """Read on until nothing of ours can follow; `expected`: the ordinal at which that is so."""
         tp, end, reads = self.request.target, self.there.log_end, -1
-        headers = Headers(self._target, tp, self.begin, end)
+        headers = Headers(self._target, tp, self.begin, end, self.request.most_reads)
         for header in headers:
             if self.ordinal == expected:
-                reads = headers.reads if reads < 0 else reads
+                if reads < 0:
+                    reads = headers.reads
+                    headers.search_is_over()
                 if self._foreign is not None or self.request.is_branch:
                     return
                 if self._known and headers.reads - reads > READS_FOR_STRANGERS:
@@ -216,6 +228,17 @@ class _Walk:
             has_company=self._has_company,
             jumps=tuple(self._jumps),
         )
+
+
+def last_known(request: StartRequest) -> tuple[int | None, int]:
+    """Upstream and target offset of our last record at the mark, where a start begins to read;
+    the former is None where there is none.
+    """
+    mark = request.mark
+    run = None if mark is None else run_at(request.runs, mark.ordinal - 1)
+    if mark is None or run is None:
+        return None, -1
+    return run.upstream_of(mark.ordinal - 1), run.downstream_of(mark.ordinal - 1)
 
 
 def _offset_of(request: StartRequest, ordinal: int) -> int | None:
@@ -329,9 +352,18 @@ def with_jumps(runs: Sequence[Run], jumps: Sequence[Run], end: int) -> tuple[Run
 class Headers:
     """The headers of all batches of a log between two offsets, as far as a consumer may read."""
 
-    def __init__(self, view: LogView, tp: TopicPartition, begin: int, end: int) -> None:
+    def __init__(
+        self,
+        view: LogView,
+        tp: TopicPartition,
+        begin: int,
+        end: int,
+        most_reads: int | None = None,
+    ) -> None:
         self._view, self._tp, self._end = view, tp, end
         self._offset = begin
+        self._most_reads, self._size = most_reads, READ_BYTES
+        self._is_search = True
         self.reads = 0
         """Fetches so far."""
         self.high_watermark = end
@@ -339,7 +371,14 @@ class Headers:
 
     def __iter__(self) -> Iterator[BatchHeader]:
         while self._offset < self._end:
-            answer = answer_of(self._view.read({self._tp: self._offset}), self._tp, self._view)
+            if self.reads == self._most_reads:
+                if not self._is_search:
+                    return
+                raise LongSearch(f"{self._tp}: [{self._offset}, {self._end}) is still to be read")
+            found = self._view.read({self._tp: self._offset}, size=self._size)
+            answer = answer_of(found, self._tp, self._view)
+            if self._is_search and self._most_reads is None:
+                self._size = min(2 * self._size, MOST_BYTES)
             before, self.high_watermark = self._offset, answer.high_watermark
             self.reads += 1
             for header, _ in read_headers(answer.records):
@@ -348,6 +387,10 @@ class Headers:
                     self._offset = header.next_offset
             if self._offset == before:
                 return  # cleaned up to the end, or up to the high watermark
+
+    def search_is_over(self) -> None:
+        """What is sought was found: what is read from now on is a sample."""
+        self._is_search, self._size = False, READ_BYTES
 
     def check_all_read(self) -> None:
         """Raises TARGET_UNDER_MIN_ISR where the last Fetch ended at a high watermark that is lower

@@ -56,6 +56,9 @@ class StartRequest(Pairing):
     """Upstream records that are left out since somebody wants it."""
     accepted: tuple[Accepted, ...] = ()
     """Records of somebody else in the target's log that stay there."""
+    most_reads: int | None = None
+    """Fetches behind the mark of a shared topic, where others wait for the same look; None: as many
+    as it takes."""
     accept_source_loss: bool = False
     """Go on behind records that the source deleted before they were copied."""
 

@@ -10,7 +10,7 @@ outlives every process, and to write one twice is to write it once:
   the rules of the lead, as without it;
 - two people want different things: the later row counts, for all;
 - a row cannot be read, or is of a newer release: what it wants is not known. Nothing that runs is
-  stopped for it, and nothing begins (`FlowRun.holds_back`).
+  stopped for it, and nothing begins (`RunState.holds_back`).
 """
 
 from __future__ import annotations

@@ -48,6 +48,11 @@ class MappedCopies:
         """Whether this partition of the copy between the two topics had a row."""
         return target in self.lost or partition in self.partitions.get((source, target), ())
 
+    def was_copied_to(self, target: TopicId, partition: int) -> bool:
+        """Whether a copy of any source topic had a row for this partition of it."""
+        noted = (some for (_, there), some in self.partitions.items() if there == target)
+        return target in self.lost or any(partition in some for some in noted)
+
 
 def noting_rows(flow: str, copy: Copy, partitions: Collection[int]) -> tuple[bytes, bytes]:
     """The record that says: these partitions of the copy have rows."""

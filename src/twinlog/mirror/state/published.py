@@ -111,6 +111,10 @@ class PublishedStatus:
     rpo_excess: str = ""
     """Why it is not kept."""
     proof: Proof | None = None
+    p50_ms: int = -1
+    """So long half of the batches of the last minute were on their way; -1: there was none."""
+    p99_ms: int = -1
+    """So long 99 of 100 of them."""
 
     @property
     def where(self) -> str:
@@ -196,7 +200,7 @@ def _status(flow: str, values: dict[str, Any]) -> PublishedStatus:
     return found
 
 
-_LATER: Final = frozenset(("lag", "lag_unknown", "rpo_ms", "rpo_excess"))
+_LATER: Final = frozenset(("lag", "lag_unknown", "rpo_ms", "rpo_excess", "p50_ms", "p99_ms"))
 """What rows of earlier releases do not say."""
 
 

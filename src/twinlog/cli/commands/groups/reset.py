@@ -313,5 +313,5 @@ def _done(plans: Sequence[GroupReset], *, dry_run: bool) -> Iterator[RenderableT
     done = [one for one in plans if one.is_done]
     if done:
         offsets = sum(len(one.offsets) for one in done)
-        what = f"set: {plural(len(done), 'group')}, {plural(offsets, 'partition')}"
+        what = f"{plural(offsets, 'offset')} of {plural(len(done), 'group')} set"
         yield text(what, style="green")

@@ -83,6 +83,12 @@ class _Series:
         ages = [part.lag_ms for part in looked_at if part.lag_ms >= 0]
         if ages:
             self._add(metrics.FLOW_LAG_SECONDS, labels, max(ages) / 1000)
+        kept = [part.left_ms for part in looked_at if part.left_ms >= 0]
+        if kept:
+            self._add(metrics.FLOW_KEPT_SECONDS, labels, min(kept) / 1000)
+        if flow.latency is not None:
+            for quantile, ms in (("0.5", flow.latency.p50_ms), ("0.99", flow.latency.p99_ms)):
+                self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
 
     def _certificates(self) -> None:
         """The earliest by cluster: several flows, and several clients of one, may enter it."""

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from twinlog.codes import FlowState, PartitionState
 from twinlog.codes.condition import Retry
+from twinlog.codes.states import Severity
 from twinlog.config.keys.key_table import DEFINITIONS
 from twinlog.mirror.state.intents import IntentKind
 
@@ -59,6 +60,31 @@ class Loss(Value):
     """twinlog.rpo.seconds"""
     excess: str
     """Why the objective is not kept; empty where it is."""
+
+
+class Latency(Value):
+    """How long the batches of the last minute were on their way, by the newest timestamp of each.
+
+    The edges of buckets: never less than it was, and a quarter more at most.
+    """
+
+    p50_ms: int
+    """Half of them."""
+    p99_ms: int
+    """99 of 100."""
+
+
+class Retention(Value):
+    """How soon the source deletes what waits to be copied."""
+
+    kept_ms: int | None
+    """For how long at least the next record is kept where that is shortest; null: no end is in
+    sight."""
+    topic: str | None
+    """Where that is."""
+    near_deletion: list[str]
+    """Topics of which records will be deleted before they are copied, as things are; the first of
+    them."""
 
 
 class Verified(Value):
@@ -112,6 +138,10 @@ class Flow(Value):
     lag_unknown_partitions: int | None
     """Of which `lag` knows nothing."""
     loss: Loss
+    latency: Latency | None
+    """null: nothing came lately, nobody leads the flow, or its leader is of an earlier release."""
+    retention: Retention | None
+    """null where another process leads the flow: its partitions tell it."""
     verified: Verified | None
     """null: twinlog.verify is off, or nobody leads the flow."""
     wanted: list[Wanted]
@@ -234,10 +264,21 @@ class Code(Value):
     retry: Retry
 
 
+class State(Value):
+    """What a state of a flow or partition means."""
+
+    state: str
+    meaning: str
+    severity: Severity
+    """good: as it should be; warn: to know of; bad: somebody has to act."""
+
+
 class Codes(Value):
     """The whole catalogue."""
 
     codes: list[Code]
+    flow_states: list[State]
+    partition_states: list[State]
 
 
 class Cluster(Value):

@@ -146,7 +146,7 @@ async def _events(asked: Asked) -> answers.Events:
 
 
 async def _codes(_: Asked) -> answers.Codes:
-    return answers.Codes(codes=[shown.code(name) for name in sorted(CONDITIONS)])
+    return shown.catalogue()
 
 
 async def _code(asked: Asked) -> answers.Code:
@@ -247,8 +247,13 @@ def _get(
 
 
 ENDPOINTS: Final = (
-    _get("/api/v1/flows", "All flows, by whoever leads them.", answers.Flows, _flows),
-    _get(_FLOW, "One flow.", answers.Flow, _flow),
+    _get("/api/v1/flows", "All flows of the file, by whoever leads them.", answers.Flows, _flows),
+    _get(
+        _FLOW,
+        "One flow: state, loss, latency, retention, and what people want of it.",
+        answers.Flow,
+        _flow,
+    ),
     _get(
         f"{_FLOW}/partitions",
         "Partitions of a flow. Where another process leads it, both clusters are asked.",
@@ -288,10 +293,21 @@ ENDPOINTS: Final = (
         answers.CutoverPlan,
         _planned(lambda scope: Failover(scope).plan()),
     ),
-    _get("/api/v1/events", "Events of this process.", answers.Events, _events, answers.EventQuery),
+    _get(
+        "/api/v1/events",
+        "The last lines of this process's log, numbered; not of others.",
+        answers.Events,
+        _events,
+        answers.EventQuery,
+    ),
     _get("/api/v1/codes", "What every code means, and what to do.", answers.Codes, _codes),
     _get("/api/v1/codes/{code}", "What a code means, and what to do.", answers.Code, _code),
-    _get("/api/v1/clusters", "The clusters of the configuration.", answers.Clusters, _clusters),
+    _get(
+        "/api/v1/clusters",
+        "The clusters, and nothing of how they are entered.",
+        answers.Clusters,
+        _clusters,
+    ),
     _wish("pause", "Stop the copy of a flow until it is resumed.", lambda one, _: one.pause()),
     _wish("resume", "Take the pause of a flow back.", lambda one, _: one.resume()),
     _wish(

@@ -14,6 +14,9 @@ from twinlog.control.web.api.endpoints import ENDPOINTS, Endpoint
 
 PATH: Final = "/api/v1/openapi.json"
 STREAM: Final = "/api/v1/stream"
+STREAM_SUMMARY: Final = (
+    "Server-sent events: `flows` when a number changed, `event` for each new event."
+)
 _REF: Final = "#/components/schemas/{model}"
 _JSON: Final = "application/json"
 
@@ -108,7 +111,7 @@ def _of_query(query: type[BaseModel] | None) -> list[dict[str, Any]]:
 
 def _stream() -> dict[str, Any]:
     return {
-        "summary": "Server-sent events: `flows` when a number changed, `event` for each new event.",
+        "summary": STREAM_SUMMARY,
         "operationId": "get_stream",
         "parameters": [],
         "responses": {

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from twinlog.codes import CONDITIONS, FlowState
+from twinlog.codes import CONDITIONS, FlowState, PartitionState
+from twinlog.codes.states import FLOW_STATES, PARTITION_STATES, severity_of
 from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.duties.publication import USUAL
 from twinlog.control.watch.events import NumberedEvent
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
+from twinlog.control.watch.spread import Quantiles
 from twinlog.control.watch.verified import Verified
 from twinlog.control.web.api import answers
 from twinlog.control.web.api.leaders import Heard
@@ -20,6 +22,7 @@ from twinlog.mirror.state.intents import FlowIntents
 from twinlog.mirror.state.published import Proof, PublishedStatus
 
 HERE: Final = "here"
+MOST_NAMED: Final = 20
 
 
 def leads(snapshot: FlowSnapshot | None) -> bool:
@@ -77,6 +80,8 @@ def _seen(seen: FlowSnapshot, now_ms: int, age_s: float) -> dict[str, Any]:
             objective_ms=_known(seen.rpo_ms),
             excess=seen.rpo_excess,
         ),
+        "latency": _latency(seen.latency),
+        "retention": _retention(seen),
         "verified": None if found is None else _verified(found),
         "told_by": HERE,
         "as_of_ms": now_ms - int(age_s * 1000),
@@ -106,6 +111,8 @@ def _told(told: PublishedStatus, now_ms: int) -> dict[str, Any]:
             objective_ms=_known(told.rpo_ms),
             excess=told.rpo_excess,
         ),
+        "latency": _latency(_quantiles(told)),
+        "retention": None,
         "verified": None if told.proof is None else _verified(told.proof),
         "told_by": told.where,
         "as_of_ms": told.at_ms,
@@ -120,6 +127,27 @@ def _verified(found: Verified | Proof) -> answers.Verified:
         records=found.records,
         differences=found.differences,
         is_complete=found.is_complete,
+    )
+
+
+def _latency(found: Quantiles | None) -> answers.Latency | None:
+    return None if found is None else answers.Latency(p50_ms=found.p50_ms, p99_ms=found.p99_ms)
+
+
+def _quantiles(told: PublishedStatus) -> Quantiles | None:
+    return None if told.p50_ms < 0 else Quantiles(p50_ms=told.p50_ms, p99_ms=told.p99_ms)
+
+
+def _retention(seen: FlowSnapshot) -> answers.Retention | None:
+    if not leads(seen):
+        return None
+    ending = [part for part in seen.partitions if part.left_ms >= 0]
+    first = min(ending, key=lambda part: part.left_ms, default=None)
+    near = dict.fromkeys(part.topic for part in ending if part.is_near_deletion)
+    return answers.Retention(
+        kept_ms=None if first is None else first.left_ms,
+        topic=None if first is None else first.topic,
+        near_deletion=[*near][:MOST_NAMED],
     )
 
 
@@ -142,6 +170,8 @@ def _unknown() -> dict[str, Any]:
         "loss": answers.Loss(
             records=None, ms=None, unknown_partitions=0, objective_ms=None, excess=""
         ),
+        "latency": None,
+        "retention": None,
         "verified": None,
         "told_by": HERE,
         "as_of_ms": None,
@@ -246,9 +276,22 @@ def code(name: str) -> answers.Code:
     return answers.Code(code=name, meaning=found.meaning, advice=found.advice, retry=found.retry)
 
 
+def catalogue() -> answers.Codes:
+    """All codes and states."""
+    return answers.Codes(
+        codes=[code(name) for name in sorted(CONDITIONS)],
+        flow_states=[_state(one, text) for one, text in FLOW_STATES.items()],
+        partition_states=[_state(one, text) for one, text in PARTITION_STATES.items()],
+    )
+
+
+def _state(state: FlowState | PartitionState, meaning: str) -> answers.State:
+    return answers.State(state=state, meaning=meaning, severity=severity_of(state))
+
+
 def clusters(config: MirrorConfig) -> answers.Clusters:
     """Where they are and what they are for; how they are entered is told nobody."""
-    names = [one.flow for one in config.flows]
+    names = [one.flow for one in config.every_flow]
     return answers.Clusters(
         clusters=[
             answers.Cluster(

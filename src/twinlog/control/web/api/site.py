@@ -71,25 +71,26 @@ class Site:
 
     def flow_config(self, name: str) -> FlowConfig:
         """Raises NothingThere."""
-        for one in self.config.flows:
+        for one in self.config.every_flow:
             if str(one.flow) == name:
                 return one
-        known = ", ".join(str(one.flow) for one in self.config.flows)
+        known = ", ".join(str(one.flow) for one in self.config.every_flow)
         raise NothingThere(f"no flow {name[:200]} in {self.config.file}; there are {known}")
 
     def alone(self, name: str) -> MirrorConfig:
         """The configuration of this flow and no other."""
-        return replace(self.config, flows=(self.flow_config(name),))
+        return replace(self.config, flows=(self.flow_config(name),), elsewhere=())
 
     async def flows(self) -> answers.Flows:
-        """All of them."""
-        heard = await self.leaders.hear(self.config.flows)
-        return answers.Flows(flows=[self._flow(one, heard) for one in self.config.flows])
+        """All of them, also those that `--clusters` leaves to others."""
+        flows = self.config.every_flow
+        heard = await self.leaders.hear(flows)
+        return answers.Flows(flows=[self._flow(one, heard) for one in flows])
 
     async def flow(self, name: str) -> answers.Flow:
         """One of them."""
         config = self.flow_config(name)
-        return self._flow(config, await self.leaders.hear(self.config.flows))
+        return self._flow(config, await self.leaders.hear(self.config.every_flow))
 
     def _flow(self, config: FlowConfig, heard: dict[str, Heard]) -> answers.Flow:
         name = str(config.flow)

@@ -29,7 +29,7 @@ export async function ask(path, body = undefined, withinMs = LONGEST_MS) {
     });
     text = await answer.text(); // it may be cut off in the middle
   } catch {
-    throw new Refused(0, { code: "UNREACHABLE", what: "this process does not answer", do: "look whether the mirror runs" });
+    throw new Refused(0, { code: "UNREACHABLE", what: "this process does not answer", do: "check that the mirror runs" });
   }
   let found = {};
   try {

@@ -1,4 +1,4 @@
-// A change: a reason, a look at what it would do, and then the word for it.
+// A change: a reason, what it would do, and then the order.
 
 import { ask, flowPath } from "./api.js";
 import { failure } from "./told.js";

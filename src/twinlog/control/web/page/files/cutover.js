@@ -8,12 +8,12 @@ export function cutover({ main, flow }) {
   const body = h("div");
   const button = (verb, text) => h("button", { class: "do", click: () => load(verb) }, text);
   main.append(h("h1", {}, `Cut-over of ${flow}`),
-    h("p", {}, "A plan looks at both clusters and changes nothing."),
+    h("p", {}, "A plan reads both clusters and changes nothing."),
     h("div", { class: "bar" }, button("switchover", "Plan a switchover"), button("failover", "Plan a failover")), body);
   let isOpen = true;
 
   async function load(verb) {
-    body.replaceChildren(h("p", { class: "soft", role: "status" }, "Looking at both clusters ..."));
+    body.replaceChildren(h("p", { class: "soft", role: "status" }, "Reading both clusters ..."));
     try {
       const { plan } = await ask(`${flowPath(flow)}/${verb}`);
       if (isOpen) body.replaceChildren(...(verb === "switchover" ? switchover(flow, plan) : failover(flow, plan)).filter(Boolean));
@@ -41,7 +41,7 @@ function switchover(flow, plan) {
     plan.fenced.length ? h("p", { class: "warn" }, `Producers of ${plural(plan.fenced.length, "topic")} are fenced off already.`) : null,
     table("Gates", [
       { name: "Gate", cell: (gate) => gate.gate },
-      { name: "", cell: (gate) => h("span", { class: `badge ${gate.is_open ? "good" : "bad"}` }, gate.is_open ? "open" : "CLOSED") },
+      { name: "State", cell: (gate) => h("span", { class: `badge ${gate.is_open ? "good" : "bad"}` }, gate.is_open ? "open" : "CLOSED") },
       { name: "Evidence", wrap: true, cell: (gate) => gate.evidence.map((line) => h("div", {}, line)) },
     ], plan.gates),
     h("p", {}, `${count(left)} offsets of ${plural(plan.partitions.length, "partition")} are to be drained${dark ? `; of ${plural(dark, "partition")} it is not known` : ""}.`),
@@ -74,6 +74,6 @@ function places(groups) {
       { name: "On the target", cell: (p) => p.target_topic },
       { name: "To", number: true, cell: (p) => (p.to < 0 ? "?" : count(p.to)) },
       { name: "Now", number: true, cell: (p) => (p.now < 0 ? "nowhere" : count(p.now)) },
-      { name: "", wrap: true, cell: (p) => [p.outcome, p.why_not_exact && h("div", { class: "small warn" }, p.why_not_exact)] },
+      { name: "Outcome", wrap: true, cell: (p) => [p.outcome, p.why_not_exact && h("div", { class: "small warn" }, p.why_not_exact)] },
     ], one.places.slice(0, 300)))));
 }

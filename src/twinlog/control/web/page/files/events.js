@@ -2,11 +2,11 @@
 
 import { ask } from "./api.js";
 import { advice, failure } from "./told.js";
-import { h, plural, table } from "./view.js";
+import { h, plural, put, table } from "./view.js";
 
-export function events({ state, main }) {
+export function events({ state, main, query, noted }) {
   const body = h("div");
-  const field = h("input", { type: "search", input: () => show() });
+  const field = h("input", { type: "search", value: query.get("contains"), input: () => (noted({ contains: field.value }), show()) });
   main.append(h("h1", {}, "Events of this process"), h("div", { class: "bar" }, h("label", {}, "Contains", field)), body);
   let [last, rows, isOpen] = [0, [], true];
 
@@ -24,7 +24,7 @@ export function events({ state, main }) {
   function show() {
     const word = field.value.toLowerCase();
     const some = rows.filter((one) => !word || `${one.flow} ${one.code} ${one.message}`.toLowerCase().includes(word)).reverse();
-    body.replaceChildren(table(`${plural(some.length, "event")}, the newest first`, [
+    put(body, table(`${plural(some.length, "event")}, the newest first`, [
       { name: "Time", cell: (one) => one.time },
       { name: "Level", cell: (one) => h("span", { class: one.level === "ERROR" ? "bad" : one.level === "WARNING" ? "warn" : "" }, one.level) },
       { name: "Flow", cell: (one) => (one.flow ? h("a", { href: `#/flow/${encodeURIComponent(one.flow)}` }, one.flow) : "") },

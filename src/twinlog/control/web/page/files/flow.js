@@ -3,7 +3,7 @@
 import { ask, flowPath } from "./api.js";
 import { caughtUp, lagUnknown, loss, proof, speed } from "./overview.js";
 import { advice, failure, missing } from "./told.js";
-import { badge, card, clock, count, duration, h, plural, rate, spark, table } from "./view.js";
+import { badge, card, clock, count, duration, h, plural, put, rate, spark, table } from "./view.js";
 import { changing } from "./change.js";
 
 export function flowScreen({ state, main, flow }) {
@@ -36,7 +36,7 @@ export function flowScreen({ state, main, flow }) {
     try {
       const { events } = await ask(`/events?limit=8&flow=${encodeURIComponent(flow)}`);
       marks = events.map((one) => Date.parse(one.time)).filter((at) => !Number.isNaN(at));
-      last.replaceChildren(events.length
+      put(last, events.length
         ? h("ul", { class: "plain small" }, events.reverse().map((one) => h("li", {}, h("span", { class: "soft" }, `${one.time} `), one.message, advice(state, one.code))))
         : h("p", { class: "soft" }, "None in this process since it started."));
     } catch (error) {
@@ -50,27 +50,29 @@ export function flowScreen({ state, main, flow }) {
     close: () => clearInterval(timer),
     update() {
       const one = state.flows.find((each) => each.flow === flow);
-      if (!one) return head.replaceChildren(missing(state, flow));
+      if (!one) return put(head, missing(state, flow));
       const seen = state.history.get(flow) || [];
-      head.replaceChildren(
+      put(head,
         state.problem ? failure(state.problem) : "",
         h("h1", {}, `${flow} `, badge(one.state)),
         h("p", {}, `since ${clock(one.sinceMs)} UTC`, one.reason && `: ${one.reason}`, advice(state, one.code)),
         one.problem && h("p", { class: "warn" }, one.problem));
-      numbers.replaceChildren(h("div", { class: "cards" },
+      put(numbers, h("div", { class: "cards" },
         card("lost if the source died now", loss(one), one.loss.excess || (one.loss.objectiveMs ? `the objective is ${duration(one.loss.objectiveMs)}` : "")),
         card("records that wait", `${count(one.lag)}${lagUnknown(one)}`, one.lag === null ? "see Topics" : `caught up: ${caughtUp(state, one)}`),
         card("speed", rate(speed(state, flow)), `${count(Math.round(speed(state, flow, "recordsPerS") ?? 0))} records/s`),
+        card("latency, p50", one.latency ? duration(one.latency.p50Ms) : "?", one.latency ? `p99 ${duration(one.latency.p99Ms)}, of batches of the last minute` : "no batch in the last minute"),
+        card("source retention", kept(one), retention(one)),
         card("copied by this process", count(one.records), "records"),
         card("partitions", count(one.partitions), one.unusualPartitions ? `${plural(one.unusualPartitions, "partition")} not simply copied` : ""),
         card("last proof", proof(one)),
         card("guarantee", one.guarantee || "?"),
         card("lanes", count(one.lanes), one.generation === null ? "" : `generation ${one.generation}`),
-        card("told by", one.toldBy, one.ageMs === null ? "" : state.problem ? `at ${clock(one.asOfMs)} UTC` : `${duration(one.ageMs)} ago`)));
+        card("reported by", one.toldBy, one.ageMs === null ? "" : state.problem ? `at ${clock(one.asOfMs)} UTC` : `${duration(one.ageMs)} ago`)));
       const line = (label, field) => h("div", { class: "card" }, h("span", { class: "small soft" }, label),
         spark(seen.map((row) => [row.at, row[field]]), label, marks));
-      lines.replaceChildren(h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));
-      wanted.replaceChildren(one.wanted.length
+      put(lines, h("div", { class: "cards" }, line("bytes/s", "bytesPerS"), line("records/s", "recordsPerS"), line("lag", "lag"), line("latency p50, ms", "p50"), line("latency p99, ms", "p99"), line("records that would be lost", "loss"), line("time that would be lost", "lossMs")));
+      put(wanted, one.wanted.length
         ? table("Rows of the state", [
           { name: "What", cell: (row) => row.intent },
           { name: "Topic", cell: (row) => row.topic || "the flow" },
@@ -82,4 +84,17 @@ export function flowScreen({ state, main, flow }) {
         : h("p", { class: "soft" }, "Nothing: it copies as its file says."));
     },
   };
+}
+
+/** For how long the source keeps what waits, of the partition where that is shortest. */
+function kept(one) {
+  if (!one.retention) return "see Topics";
+  return h("span", { class: one.retention.nearDeletion.length ? "bad" : "" }, one.retention.keptMs === null ? "no end in sight" : duration(one.retention.keptMs));
+}
+
+function retention({ flow, retention: found }) {
+  if (!found) return "another process leads it";
+  const near = found.nearDeletion;
+  if (near.length) return h("a", { href: `#/flow/${encodeURIComponent(flow)}/topics?sort=keptMs` }, `will lose records of ${plural(near.length, "topic")}: ${near.slice(0, 3).join(", ")}`);
+  return found.topic ? `until records of ${found.topic} are deleted` : "nothing that waits will be deleted";
 }

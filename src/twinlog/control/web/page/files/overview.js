@@ -1,6 +1,6 @@
 // Is it all right? One sentence first, then a picture, then each flow.
 
-import { badge, clock, count, duration, h, kind, plural, rate, spark, svg, table } from "./view.js";
+import { badge, clock, count, duration, h, kind, plural, put, rate, spark, svg, table } from "./view.js";
 
 export function overview({ state, main }) {
   const verdict = h("p", { class: "verdict", role: "status", id: "verdict" });
@@ -12,8 +12,8 @@ export function overview({ state, main }) {
       const [text, look] = sentence(state);
       if (verdict.textContent !== text) verdict.textContent = text;
       verdict.className = `verdict ${look}`;
-      picture.replaceChildren(map(state.flows));
-      list.replaceChildren(flows(state));
+      put(picture, map(state.flows));
+      put(list, flows(state));
     },
   };
 }
@@ -22,8 +22,8 @@ const OLD_MS = 45000; // as long as the row of a leader holds
 
 /** What speaks against a flow though nothing of it is broken; empty where nothing does. */
 function doubt(one) {
-  if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "nothing was told yet" : `told ${duration(one.ageMs)} ago`;
-  if (one.state === "STANDBY") return "STANDBY, and no leader is heard of";
+  if (one.ageMs === null || one.ageMs > OLD_MS) return one.ageMs === null ? "no report yet" : `last report ${duration(one.ageMs)} ago`;
+  if (one.state === "STANDBY") return "STANDBY, and no leader reports";
   if (one.problem && one.toldBy !== "here") return one.problem;
   if (one.verified?.differences) return "its copy differs";
   return kind(one.state) === "warn" || one.loss.excess || one.unusualPartitions ? one.state : "";
@@ -45,7 +45,7 @@ export function sentence({ flows, problem }) {
   const hidden = [unknown && unknown < flows.length && plural(unknown, "flow"), dark && plural(dark, "partition")].filter(Boolean);
   const rest = hidden.length ? ` (of ${hidden.join(" and ")} it is not known)` : "";
   if (bad.length) return [`No: ${bad.map((one) => `${one.flow} is ${one.state}`).join(", ")}; ${loss}${rest}.`, "bad"];
-  if (odd.length) return [`Look at ${odd.map((one) => `${one.flow} (${doubt(one)})`).join(", ")}; ${loss}${rest}.`, "warn"];
+  if (odd.length) return [`Check ${odd.map((one) => `${one.flow} (${doubt(one)})`).join(", ")}; ${loss}${rest}.`, "warn"];
   return [`Yes: ${flows.length === 1 ? "the flow copies" : `all ${flows.length} flows copy`}; ${loss}${rest}.`, "good"];
 }
 
@@ -60,7 +60,7 @@ function flows(state) {
     { name: "Caught up in", number: true, cell: (one) => caughtUp(state, one) },
     { name: "Last proof", cell: (one) => proof(one) },
     { name: "Guarantee", cell: (one) => one.guarantee || "?" },
-    { name: "Told", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, one.ageMs === null ? "never" : `${duration(one.ageMs)} ago`)] },
+    { name: "Reported by", cell: (one) => [one.toldBy, h("div", { class: "small soft" }, one.ageMs === null ? "never" : `${duration(one.ageMs)} ago`)] },
   ], state.flows, { note: (one) => [one.loss.excess, one.reason, one.problem].filter(Boolean).join("; ") });
 }
 

@@ -1,7 +1,7 @@
 // The router, what is asked every two seconds, and what was seen since the page was opened.
 
 import { Refused, ask, setToken } from "./api.js";
-import { duration, h } from "./view.js";
+import { duration, h, learn, put } from "./view.js";
 import { overview } from "./overview.js";
 import { flowScreen } from "./flow.js";
 import { topics } from "./topics.js";
@@ -11,11 +11,11 @@ import { compare } from "./compare.js";
 import { events } from "./events.js";
 
 const EVERY_MS = 2000;
-const WITHIN_MS = 10000; // a process that hangs is told of, as one that is gone
+const WITHIN_MS = 10000; // a process that hangs is shown as one that is gone
 const KEPT = 450; // a quarter of an hour
 
-/** What all screens share: flows as last told, and their history. */
-const state = { flows: [], history: new Map(), codes: new Map(), problem: null, askedMs: 0 };
+/** What all screens share: flows as last reported, and their history. */
+const state = { flows: [], history: new Map(), codes: new Map(), states: [], problem: null, askedMs: 0 };
 
 const OF_FLOW = { "": flowScreen, topics, groups, cutover, compare };
 const NAMES = { "": "Flow", topics: "Topics", groups: "Groups", cutover: "Cut-over", compare: "Compare" };
@@ -24,10 +24,21 @@ let screen = null;
 let isAsked = false; // who it is: no screen is opened meanwhile
 
 function place() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").map(decoded);
+  return { ...screenOf(parts), query: new URLSearchParams(query || "") };
+}
+
+function screenOf(parts) {
   if (parts[0] === "flow" && parts[1]) return { make: OF_FLOW[parts[2] || ""] || flowScreen, flow: parts[1], name: parts[2] || "" };
   if (parts[0] === "events") return { make: events, flow: "", name: "events" };
   return { make: overview, flow: "", name: "overview" };
+}
+
+/** Keep what a screen was asked for in its address, so that it can be sent to somebody. */
+function noted(values) {
+  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value));
+  history.replaceState(null, "", `${location.hash.split("?")[0] || "#/"}${query.size ? `?${query}` : ""}`);
 }
 
 function decoded(text) {
@@ -48,14 +59,14 @@ function links(here) {
       found.push(link(`#/flow/${encodeURIComponent(flow)}${name && `/${name}`}`, text, here.flow === flow && here.name === name));
   }
   found.push(link("#/events", "Events", here.name === "events"));
-  document.getElementById("screens").replaceChildren(...found);
+  put(document.getElementById("screens"), found);
 }
 
 function open() {
   const here = place();
   screen?.close?.();
   main.replaceChildren();
-  screen = here.make({ state, main, flow: here.flow });
+  screen = here.make({ state, main, flow: here.flow, query: here.query, noted });
   links(here);
   document.title = `${here.flow || "Twinlog"} ${NAMES[here.name] || here.name} - Twinlog`;
   screen.update?.();
@@ -70,7 +81,7 @@ function remember(flows) {
     const isOn = before && one.bytes >= before.bytes && one.generation === before.generation;
     const row = {
       at: now, lag: one.lag, loss: one.loss.records, lossMs: one.loss.ms, bytes: one.bytes, records: one.records,
-      generation: one.generation, state: one.state,
+      generation: one.generation, state: one.state, p50: one.latency?.p50Ms ?? null, p99: one.latency?.p99Ms ?? null,
       bytesPerS: isOn && seconds ? (one.bytes - before.bytes) / seconds : null,
       recordsPerS: isOn && seconds ? (one.records - before.records) / seconds : null,
     };
@@ -83,12 +94,17 @@ function remember(flows) {
 
 async function poll() {
   try {
+    if (!state.codes.size) {
+      const found = await ask("/codes", undefined, WITHIN_MS);
+      state.states = found.partitionStates.map((one) => one.state);
+      learn([...found.flowStates, ...found.partitionStates]);
+      for (const one of found.codes) state.codes.set(one.code, one);
+    }
     const { flows } = await ask("/flows", undefined, WITHIN_MS);
     state.problem = null;
     state.flows = flows;
     state.askedMs = Date.now();
     remember(flows);
-    if (!state.codes.size) for (const one of (await ask("/codes", undefined, WITHIN_MS)).codes) state.codes.set(one.code, one);
   } catch (error) {
     state.problem = error;
     if (error.status === 401) return login(error);

@@ -3,15 +3,17 @@
 import { ask, flowPath } from "./api.js";
 import { changing } from "./change.js";
 import { advice, failure } from "./told.js";
-import { badge, clock, count, duration, h, plural, table } from "./view.js";
+import { badge, clock, count, duration, h, plural, put, table } from "./view.js";
 
 const PAGE = 200;
-const STATES = ["", "AT_END", "COPYING", "STARTING", "PAUSED", "RETRYING", "FAILED", "TAKEN_OVER", "RELEASED", "SOURCE_DELETED", "PENDING", "NEW", "BEHIND", "DONE"];
+const USUAL = { topic: "", state: "", code: "", sort: "-lag", offset: 0 };
 
-export function topics({ state, main, flow }) {
-  const wish = { topic: "", state: "", sort: "-lag", offset: 0 };
-  const field = h("input", { type: "search", placeholder: "press / to come here", input: () => soon() });
-  const chosen = h("select", { change: () => again({ state: chosen.value, offset: 0 }) }, STATES.map((name) => h("option", { value: name }, name || "any")));
+export function topics({ state, main, flow, query, noted }) {
+  const wish = { ...USUAL, ...Object.fromEntries([...query].filter(([name]) => name in USUAL)) };
+  wish.offset = Math.max(0, Math.round(Number(wish.offset)) || 0);
+  const field = h("input", { type: "search", value: wish.topic, placeholder: "press / to come here", input: () => soon() });
+  const option = (name) => h("option", { value: name, selected: name === wish.state }, name || "any");
+  const chosen = h("select", { change: () => again({ state: chosen.value, offset: 0 }) }, option(""), state.states.map(option));
   const list = h("div");
   const pages = h("div", { class: "bar" });
   main.append(h("h1", {}, `Topics of ${flow}`),
@@ -27,16 +29,18 @@ export function topics({ state, main, flow }) {
 
   function again(change) {
     Object.assign(wish, change);
+    noted(Object.fromEntries(Object.entries(wish).filter(([name, value]) => value !== USUAL[name])));
     return load();
   }
 
   async function load() {
-    const query = new URLSearchParams({ sort: wish.sort, offset: wish.offset, limit: PAGE });
-    if (wish.topic) query.set("topic", wish.topic);
-    if (wish.state) query.set("state", wish.state);
+    const asked = new URLSearchParams({ sort: wish.sort, offset: wish.offset, limit: PAGE });
+    if (wish.topic) asked.set("topic", wish.topic);
+    if (wish.state) asked.set("state", wish.state);
+    if (wish.code) asked.set("code", wish.code);
     const mine = ++number;
     try {
-      const found = await ask(`${flowPath(flow)}/partitions?${query}`);
+      const found = await ask(`${flowPath(flow)}/partitions?${asked}`);
       if (isOpen && mine === number) show(found);
     } catch (error) {
       if (isOpen && mine === number) list.replaceChildren(failure(error));
@@ -45,17 +49,15 @@ export function topics({ state, main, flow }) {
 
   function show(found) {
     const to = found.offset + found.partitions.length;
-    const caption = `${plural(found.total, "partition")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; told by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
-    const scrolled = list.firstChild?.scrollLeft || 0;
-    list.replaceChildren(table(caption, COLUMNS(state, flow), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }) }));
-    list.firstChild.scrollLeft = scrolled;
-    pages.replaceChildren(
+    const caption = `${plural(found.total, "partition")}, ${count(found.total ? found.offset + 1 : 0)} to ${count(to)}; reported by ${found.toldBy === "here" ? "this process" : "both clusters"} at ${clock(found.asOfMs)} UTC`;
+    put(list, table(caption, COLUMNS(state, flow), found.partitions, { sorted: wish.sort, onSort: (sort) => again({ sort, offset: 0 }), note: (one) => (one.message || one.code) && [one.message, advice(state, one.code)] }));
+    put(pages,
       h("button", { class: "do", disabled: found.offset === 0, click: () => again({ offset: Math.max(0, wish.offset - PAGE) }) }, "Before"),
       h("button", { class: "do", disabled: to >= found.total, click: () => again({ offset: wish.offset + PAGE }) }, "Next"));
   }
 
   load();
-  const timer = setInterval(() => !document.hidden && !list.contains(document.activeElement) && load(), 5000);
+  const timer = setInterval(() => !document.hidden && load(), 5000);
   return { close: () => ((isOpen = false), clearInterval(timer), clearTimeout(waits)) };
 }
 
@@ -63,15 +65,15 @@ const COLUMNS = (state, flow) => [
   { name: "Topic", sort: "topic", cell: (one) => `${one.topic}-${one.partition}` },
   { name: "State", cell: (one) => badge(one.state) },
   { name: "Lag", sort: "lag", number: true, cell: (one) => count(one.lag) },
-  { name: "Lag", number: true, cell: (one) => (one.lagMs === null ? "?" : duration(one.lagMs)) },
+  { name: "Lag, time", number: true, cell: (one) => (one.lagMs === null ? "?" : duration(one.lagMs)) },
   { name: "Would be lost", sort: "lossRecords", number: true, cell: (one) => count(one.lossRecords) },
   { name: "Kept by the source for", sort: "keptMs", number: true, cell: (one) => h("span", { class: one.isNearDeletion && "bad" }, one.keptMs === null ? "no end in sight" : duration(one.keptMs)) },
   { name: "Next offset", number: true, cell: (one) => count(one.nextOffset) },
   { name: "On the target", cell: (one) => one.targetTopic },
+  { name: "Catches up in", number: true, cell: (one) => (one.keptMs === null ? "" : one.catchesUpMs === null ? "no nearer" : one.catchesUpMs ? duration(one.catchesUpMs) : "?") },
   { name: "Copied", sort: "records", number: true, cell: (one) => count(one.records) },
   { name: "Since", sort: "sinceMs", cell: (one) => (one.sinceMs === null ? "?" : new Date(one.sinceMs).toISOString().slice(11, 19)) },
-  { name: "What to do", wrap: true, cell: (one) => [one.message, advice(state, one.code)] },
-  { name: "", cell: (one) => act(state, flow, one.topic) },
+  { name: "Steer", cell: (one) => act(state, flow, one.topic) },
 ];
 
 /** What was named is resumed; of a flow that is paused as a whole no topic can be, but each may be named besides. */

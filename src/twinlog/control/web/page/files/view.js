@@ -52,13 +52,35 @@ export function rate(bytes) {
 export const clock = (ms) =>
   ms === null || ms === undefined ? "?" : new Date(ms).toISOString().replace("T", " ").slice(0, 19);
 
-const GOOD = new Set(["RUNNING", "COPYING", "AT_END", "DONE", "STANDBY"]);
-const BAD = new Set(["FAILED", "PARTLY_FAILED", "NOT_RUNNING", "TAKEN_OVER", "STOPPED"]);
+const STATES = new Map(); // by name: the catalogue's row
+
+/** Take the catalogue of the server: what states there are, and how each is shown. */
+export const learn = (states) => states.forEach((one) => STATES.set(one.state, one));
 
 /** good, warn or bad. */
-export const kind = (state) => (GOOD.has(state) ? "good" : BAD.has(state) ? "bad" : "warn");
+export const kind = (state) => STATES.get(state)?.severity || "warn";
 
-export const badge = (state) => h("span", { class: `badge ${kind(state)}` }, state);
+export const badge = (state) => h("span", { class: `badge ${kind(state)}`, title: STATES.get(state)?.meaning }, state);
+
+const USED = "a, button, summary, input, select, [tabindex]";
+const namesOf = (one) => `${one.tagName} ${one.getAttribute("href") || ""} ${one.getAttribute("aria-label") || one.textContent}`;
+
+/** Put children into a container in place of what it has. What is equal stays; of what is not, the
+ * element with the keyboard's focus, unfolded details and how far a table is scrolled are as before. */
+export function put(container, ...children) {
+  const fresh = h("div", {}, children);
+  const of = (root, selector) => [...root.querySelectorAll(selector)];
+  const opened = new Set(of(container, "details[open]").map((one) => one.firstChild.textContent));
+  for (const one of of(fresh, "details")) if (opened.has(one.firstChild.textContent)) one.open = true;
+  const [before, after] = [[...container.childNodes], [...fresh.childNodes]];
+  if (before.length === after.length && before.every((one, n) => one.isEqualNode(after[n]))) return;
+  const scrolled = of(container, ".scroll").map((one) => one.scrollLeft);
+  const held = container.contains(document.activeElement) && document.activeElement;
+  const nth = held && of(container, USED).filter((one) => namesOf(one) === namesOf(held)).indexOf(held);
+  container.replaceChildren(...after);
+  of(container, ".scroll").forEach((one, n) => (one.scrollLeft = scrolled[n] || 0));
+  if (held) of(container, USED).filter((one) => namesOf(one) === namesOf(held))[nth]?.focus({ preventScroll: true });
+}
 
 export function card(label, value, note = "") {
   return h("div", { class: "card" }, h("span", { class: "small soft" }, label), h("b", {}, value), note && h("span", { class: "small soft" }, note));

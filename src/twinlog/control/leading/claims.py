@@ -20,7 +20,7 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.leading import SetupWaiting
+from twinlog.control.leading.lead import SetupWaiting
 from twinlog.control.loops.refusals import cluster_changed
 from twinlog.lane import late_requests
 from twinlog.mirror.names.naming import STATE_TOPIC

@@ -39,6 +39,7 @@ from twinlog.cluster.groups.member import (
 from twinlog.cluster.groups.membership import Membership, Role
 from twinlog.cluster.net.retry import CHANCE
 from twinlog.control.flow.managed_flow import ManagedFlow
+from twinlog.control.flow.phases import Phase
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class Sharing:
             self._leads, self._leads_since = leads, now
         for flow in known:
             self._tell(flow, now, can_lead=can_lead)
-        moving = [flow for flow in known if flow.hands_over_to]
+        moving = [flow for flow in known if flow.offer is not None]
         for flow in moving:
             self._go_on(flow, now)
         if not moving:
@@ -125,14 +126,14 @@ class Sharing:
         if membership is None:
             return
         told = membership.metadata
-        if successor_of(told) and not flow.hands_over_to:
+        if successor_of(told) and flow.offer is None:
             membership.announce(with_successor(told, ""))  # it came to nothing
             return
         pause_s = self._settle_s * TELL_AFTER
         is_due = now - max(self._leads_since, self._told_at.get(flow.setup.name, 0.0)) >= pause_s
         if flow.run is not None or membership.state.role is not Role.STANDBY or not is_due:
             return
-        is_ready = can_lead and flow.is_standing_by
+        is_ready = can_lead and flow.trouble.is_standing_by
         share = Share(process=self.process, leads=self._leads, is_ready=is_ready)
         if share_of(told) != share:
             self._told_at[flow.setup.name] = now
@@ -150,7 +151,7 @@ class Sharing:
         room = AT_ONCE
         for process, found in due.items():
             self._uneven_since[process] = now + self._settle_s
-            free = [flow for flow in found.flows if not flow.hands_over_to]
+            free = [flow for flow in found.flows if flow.offer is None]
             count = min(part - found.leads, room, len(free))
             if count <= 0:
                 continue
@@ -158,7 +159,7 @@ class Sharing:
             until = now + ARRIVES_WITHIN * self._settle_s
             self._given[process] = (found.leads + count, until)
             for flow in free[-count:]:
-                flow.log.warning(
+                flow.log.news(
                     "handing over to %s, which leads %d flows and this process %d",
                     found.who,
                     found.leads,
@@ -186,22 +187,22 @@ class Sharing:
         return found
 
     def _begin(self, flow: ManagedFlow, process: str, now: float) -> None:
-        flow.hands_over_to, flow.handing_over_since = process, now
+        flow.offered(process, now)
         membership = flow.setup.membership
         if membership is not None and len(membership.state.others) > 1:
             membership.announce(with_successor(membership.metadata, process))
         self._go_on(flow, now)
 
     def _go_on(self, flow: ManagedFlow, now: float) -> None:
-        membership = flow.setup.membership
-        if flow.run is None or flow.run.is_stopping or membership is None:
+        membership, offer = flow.setup.membership, flow.offer
+        if flow.phase is not Phase.HANDING_OVER or membership is None or offer is None:
             return
         others = membership.state.others
         shares = [share_of(other) for other in others]
-        if not any(share is not None and share.process == flow.hands_over_to for share in shares):
-            flow.hands_over_to = ""  # it has gone
-        elif len(others) == 1 or now - flow.handing_over_since > OTHERS_LEAVE_WITHIN_S:
-            flow.run.stop()
+        if not any(share is not None and share.process == offer.process for share in shares):
+            flow.kept()
+        elif len(others) == 1 or now - offer.since > OTHERS_LEAVE_WITHIN_S:
+            flow.handed_over()
 
 
 def _leads(flow: ManagedFlow) -> bool:
@@ -211,6 +212,5 @@ def _leads(flow: ManagedFlow) -> bool:
 
 def _may_go(flow: ManagedFlow, membership: Membership) -> bool:
     run = flow.run
-    if run is None or run.is_stopping or flow.is_ending or run.current is None:
-        return False
-    return membership.is_leading
+    has_lanes = run is not None and not run.is_stopping and run.current is not None
+    return has_lanes and flow.phase is Phase.RUNNING and membership.is_leading

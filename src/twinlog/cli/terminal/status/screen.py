@@ -1,0 +1,205 @@
+"""What `twinlog status` prints: a line for each flow, a row for each topic, totals.
+
+As wide as the terminal: what does not fit is left out by rank, beginning with what the flow's line
+or another column says as well. Where a program reads, everything is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from twinlog.cli.terminal.status.group_table import group_table
+from twinlog.cli.terminal.status.rows import Row, Totals, rows, totals, troubles
+from twinlog.cli.terminal.status.topic_table import GAP, since, state_style, table
+from twinlog.cli.terminal.tables import Piece, text
+from twinlog.codes import FlowState
+from twinlog.quantities import count, duration, first_few, plural
+
+STALE_MS: Final = 10_000
+"""Beyond the time after which a mirror writes its numbers again: it hangs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What of it is shown."""
+
+    width: int
+    most_rows: int | None = None
+    """Rows of topics in all; None: however many."""
+    lagging: bool = False
+    """Only topics that are behind."""
+
+
+def screen(
+    mirrors: Sequence[Mapping[str, Any]], wanted: Wanted, now_ms: int
+) -> Iterator[RenderableType]:
+    """All that is said of these mirrors."""
+    flows = [flow for one in mirrors for flow in one["flows"]]
+    left = wanted.most_rows
+    number = 0
+    for one in mirrors:
+        yield _mirror_line(one, now_ms)
+        for flow in one["flows"]:
+            yield from _flow_lines(flow, wanted.width, now_ms)
+            found = [each for each in rows(flow) if each.is_behind or not wanted.lagging]
+            number += len(found)
+            shown = found if left is None else _most_urgent(found, left)
+            left = None if left is None else left - len(shown)
+            if shown:
+                yield table(shown, wanted.width, now_ms)
+            if len(shown) < len(found):
+                yield text(f"  and {plural(len(found) - len(shown), 'more row')}", style="dim")
+            for alike in troubles(flow, shown):
+                yield _trouble_line(alike)
+            if flow.get("groups"):
+                yield group_table(flow["groups"], wanted.width)
+            yield from _group_lines("left alone on the target", flow["skipped_groups"])
+            yield from _group_lines("without a checkpoint", flow["groups_without_checkpoint"])
+    if number > 1 or len(flows) > 1:
+        yield from packed(_total(totals(flows)), wanted.width)
+
+
+def _most_urgent(found: list[Row], most: int) -> list[Row]:
+    """What something is said of, then the longest lags; in the order of topics."""
+    if len(found) <= most:
+        return found
+    urgent = sorted(found, key=lambda one: (not one.message, -one.lag, -one.records_per_s))
+    kept = {id(one) for one in urgent[: max(most, 0)]}
+    return [one for one in found if id(one) in kept]
+
+
+def _mirror_line(one: Mapping[str, Any], now_ms: int) -> Text:
+    if one["pid"] is None:
+        return text(
+            f"{one['config']}: no mirror of this user runs it here; as the clusters have it",
+            style="dim",
+        )
+    age_ms = now_ms - one["written_ms"]
+    line: list[Piece] = [f"{one['config']}: process {one['pid']}"]
+    if age_ms > STALE_MS + one["every_ms"]:
+        line.append((f", silent for {duration(age_ms / 1000)}", "yellow"))
+    return text(*line, style="dim")
+
+
+def _flow_lines(flow: Mapping[str, Any], width: int, now_ms: int) -> Iterator[RenderableType]:
+    from twinlog.control.watch.snapshot import with_next_try
+
+    pieces: list[Piece] = [(flow["flow"], "bold"), (flow["state"], state_style(flow["state"]))]
+    if flow["since_ms"]:
+        # what the clusters tell is when it began, not how long it has stood still
+        word = "started" if flow["state"] == FlowState.NOT_RUNNING else "since"
+        pieces.append(f"{word} {since(flow['since_ms'], now_ms)}")
+    if flow["guarantee"]:
+        pieces.append(flow["guarantee"])
+    if flow["partitions"]:
+        pieces += _figures(totals([flow]))
+    yield from packed(pieces, width)
+    if flow["where"]:
+        ago = duration(max(0, now_ms - flow["as_of_ms"]) / 1000)
+        yield _indented(f"on {flow['where']}, as of {ago} ago", "dim")
+    if flow.get("source_problem"):
+        yield _indented(f"not asked: {flow['source_problem']}", "yellow")
+    if flow["reason"]:
+        # a process of an earlier release does not say when it tries again
+        reason = with_next_try(flow["reason"], flow.get("next_try_ms", 0), now_ms)
+        yield _indented(reason, "yellow")
+    is_said = "RPO_EXCEEDED" in flow["reason"]
+    if not is_said and (flow["loss_ms"] >= 0 or flow["loss_unknown"]):
+        yield _indented(loss_line(flow))
+    if flow.get("verified"):  # a process of an earlier release does not say it
+        yield from _verified_lines(flow["verified"], now_ms)
+
+
+def _figures(of: Totals) -> Iterator[str]:
+    if of.lag == 0:
+        yield "lag 0"
+    elif of.lag > 0:
+        age = "" if of.lag_ms < 0 else f" / {duration(of.lag_ms / 1000)}"
+        yield f"lag {count(of.lag)}{age}"
+    else:
+        yield "lag not known"
+    if of.records_per_s >= 0:
+        yield f"{count(of.records_per_s)} records/s"
+
+
+def packed(pieces: Iterable[Piece], width: int) -> Iterator[Text]:
+    """Pieces in as few lines as they need; none is broken that fits on a line."""
+    line = text()
+    for piece in pieces:
+        one = text(piece)
+        if line.cell_len and line.cell_len + GAP + one.cell_len > width:
+            yield line
+            line = text("  ")
+        elif line.cell_len:
+            line.append(" " * GAP)
+        line.append_text(one)
+    yield line
+
+
+def _indented(line: str, style: str = "") -> Padding:
+    return Padding(text(line, style=style), (0, 0, 0, 2), expand=False)
+
+
+def _verified_lines(verified: Mapping[str, Any], now_ms: int) -> Iterator[RenderableType]:
+    """What the mirror has compared of its own copy."""
+    if not verified["at_ms"]:
+        return
+    ago = duration(max(0, now_ms - verified["at_ms"]) / 1000)
+    line = f"verified: {count(verified['records'])} records are equal, the last {ago} ago"
+    if verified["is_complete"]:
+        line += ", all that is copied"
+    number = verified["differences"]
+    if not number:
+        yield _indented(line)
+        return
+    yield _indented(f"{line}; {plural(number, 'range')} differ [COPY_DIFFERS]", "red")
+    for one in verified["first_differences"]:
+        yield _indented(f"  {one}", "red")
+
+
+def loss_line(flow: Mapping[str, Any]) -> str:
+    """What would be lost if the source were gone now."""
+    records, ago = flow["loss_records"], duration(flow["loss_ms"] / 1000)
+    if flow["loss_ms"] < 0:
+        return "what would be lost without the source is not known"
+    if records < 0:
+        line = f"without the source, records of the last {ago} would be lost"
+    elif records > 0:
+        line = f"without the source, {count(records)} records of the last {ago} would be lost"
+    else:
+        line = f"without the source, nothing that it had {ago} ago would be lost"
+    unknown = flow["loss_unknown"]
+    return f"{line}; of {plural(unknown, 'partition')} it is not known" if unknown else line
+
+
+def _trouble_line(alike: Sequence[Row]) -> RenderableType:
+    first = alike[0]
+    where = f"{first.topic}, {first.partitions}"
+    if len(alike) > 1:
+        where = f"{plural(len(alike), 'row')} ({first_few(one.topic for one in alike)})"
+    style = "red" if state_style(first.state) == "red" else "yellow"
+    return _indented(f"{where}: {first.trouble}", style)
+
+
+def _group_lines(what: str, reasons: Mapping[str, str]) -> Iterator[RenderableType]:
+    """Groups with the same to say share a line; `reasons`: by group."""
+    by_reason: dict[str, list[str]] = {}
+    for group, reason in sorted(reasons.items()):
+        by_reason.setdefault(reason, []).append(group)
+    for reason, groups in by_reason.items():
+        number = plural(len(groups), "group")
+        yield _indented(f"{number} {what} ({first_few(groups)}): {reason}")
+
+
+def _total(of: Totals) -> Iterator[Piece]:
+    numbers = ((of.flows, "flow"), (of.topics, "topic"), (of.partitions, "partition"))
+    yield (f"total: {', '.join(plural(number, word) for number, word in numbers)}", "bold")
+    yield from _figures(of)
+    if of.copied >= 0:
+        yield f"{count(of.copied)} records copied"

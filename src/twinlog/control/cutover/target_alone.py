@@ -1,0 +1,79 @@
+"""What the target alone knows of a flow whose source does not answer: how far each partition was
+copied and until when, and where groups stand. What waited at the source is known to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from twinlog.codes import PartitionState
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.control.cutover.copies import UNKNOWN, Copy, copies
+from twinlog.control.cutover.groups import GroupPlan, Groups
+from twinlog.control.cutover.scope import Scope
+from twinlog.control.flow.setups import flow_setup
+from twinlog.control.watch.snapshot import FlowSnapshot, GroupPlace, PartitionSnapshot
+from twinlog.errors import TwinlogError
+from twinlog.mirror.map.runs import k_at
+
+
+def with_copies(config: FlowConfig, seen: FlowSnapshot) -> FlowSnapshot:
+    """`seen`, whose source cannot be asked, with the copies that the target has; what cannot be
+    read of it is in the reason.
+    """
+    problem = TwinlogError(seen.source_problem, code=seen.code)
+    setup = flow_setup(config)
+    try:
+        with Scope(setup, source_problem=problem) as scope:
+            found = copies(scope)
+            parts = tuple(_partition(one, is_shared=setup.is_identity) for one in found)
+            groups = tuple(_places(Groups(scope).plan(found), found))
+    except TwinlogError as error:
+        reason = "; ".join(filter(None, (seen.reason, str(error.without_flow()))))
+        return replace(seen, reason=reason)
+    known = {(one.topic, one.partition): one for one in seen.partitions}
+    kept = tuple(_with_trouble(one, known.get((one.topic, one.partition))) for one in parts)
+    return replace(seen, partitions=kept, groups=groups)
+
+
+def _partition(copy: Copy, *, is_shared: bool) -> PartitionSnapshot:
+    copied = UNKNOWN
+    if copy.known is not None and copy.is_copied and not is_shared:
+        copied = copy.log[1] - k_at(copy.known.runs, copy.log[1])
+    return PartitionSnapshot(
+        topic=copy.source.topic,
+        partition=copy.source.partition,
+        target_topic=copy.target.topic,
+        state=PartitionState.SOURCE_AWAY,
+        lag=-1,
+        lag_ms=-1,
+        records=max(0, copied),
+        copied=copied,
+        bytes=0,
+        upstream=copy.upstream,
+        newest_ms=copy.newest_ms,
+        message=copy.problem,
+    )
+
+
+def _with_trouble(part: PartitionSnapshot, told: PartitionSnapshot | None) -> PartitionSnapshot:
+    """With what the process that leads the flow says of it."""
+    if told is None or not (told.code or told.message):
+        return part
+    return replace(part, state=told.state, code=told.code, message=told.message)
+
+
+def _places(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPlace]:
+    ends = {copy.target: copy.log[1] for copy in found if copy.is_copied}
+    for plan in plans:
+        for one in plan.places:
+            yield GroupPlace(
+                group=plan.group,
+                topic=one.target.topic,
+                partition=one.target.partition,
+                at=one.now,
+                resumes_at=one.to,
+                end=ends.get(one.target, UNKNOWN),
+                why_not_exact=plan.problem or one.why_not_exact,
+            )

@@ -1,0 +1,81 @@
+"""One generation of a flow while this process leads it: the run, and what goes beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.control.duties.background import Background
+from twinlog.control.duties.rounds import Duties, LedFlow, PartitionView
+from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
+from twinlog.control.flow.steering import Steering
+from twinlog.control.flow.topic_look import TopicLook
+from twinlog.control.lanes.views import view_of
+from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
+from twinlog.control.risk.source_watch import SourceWatch
+from twinlog.control.running.flow_run import FlowRun
+
+DUTIES_END_WITHIN_S: Final = 2.0
+
+
+def views_of(run: FlowRun) -> tuple[PartitionView, ...]:
+    """Its partitions as duties see them; one that was released has positions until its lane has
+    given it back.
+    """
+    every = run.partitions.values()
+    return tuple(view_of(p) for p in every if p.is_wanted or p.lane is not None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Generation:
+    """In the supervisor's thread, but for `end`."""
+
+    prepared: PreparedFlow
+    run: FlowRun
+    led: LedFlow
+    duties: Duties
+    steering: Steering
+    topics: TopicLook
+    source_watch: SourceWatch | None
+    """None with `--once`."""
+
+    def tend(self, background: Background) -> None:
+        """Look where it is time."""
+        self.steering.tend(background)
+        if self.source_watch is not None:
+            self.source_watch.tend(background)
+            self.topics.tend(background)
+
+    @property
+    def is_drained(self) -> bool:
+        """Nothing of ours, or of those before us, is on its way any more."""
+        return not any(partition.waits_s() for partition in self.run.partitions.values())
+
+    def limits(self) -> RiskLimits:
+        """What may be lost."""
+        if self.source_watch is None:
+            return NO_LIMITS
+        return RiskLimits(
+            rpo_seconds=self.prepared.setup.config.rpo_seconds,
+            retentions=self.source_watch.retentions,
+        )
+
+    def end(
+        self,
+        *,
+        drained: bool,
+        last_rounds: bool,
+        leads: bool,
+        rests: bool,
+        successor: FlowSetup | None,
+    ) -> None:
+        """No lane is left; may block, and raises TwinlogError where the end could not be noted.
+        `last_rounds`: `--once` is done; `rests`: our membership stays, or goes to the successor.
+        """
+        if last_rounds:
+            self.duties.run_once()
+        self.duties.end(DUTIES_END_WITHIN_S, is_last=leads)
+        if rests:
+            self.prepared.rest(drained=drained, successor=successor)
+        else:
+            self.prepared.close(drained=drained)

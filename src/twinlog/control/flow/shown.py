@@ -1,0 +1,129 @@
+"""What people see of one flow, over all its runs and between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from twinlog.clock import Clock
+from twinlog.codes import FlowState
+from twinlog.control.flow.flow_setup import FlowSetup
+from twinlog.control.flow.generation import Generation
+from twinlog.control.flow.phases import Step
+from twinlog.control.flow.snapshots import flow_snapshot, kept_rows
+from twinlog.control.flow.trouble import WRONG, Trouble
+from twinlog.control.lanes.partitions import Partition
+from twinlog.control.running.flow_run import FlowRun
+from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.control.watch.state_since import FlowSince
+from twinlog.control.watch.verified import with_differences
+from twinlog.errors import TwinlogError
+
+ENDING: Final = {
+    Step.STOPPED: "this process was told to end",
+    Step.REMOVED: "the configuration does not have it any more",
+    Step.REPLACED: "the configuration changed: it begins again with the new one",
+    Step.HANDED_OVER: "it is handed over to a process that leads fewer flows",
+    Step.LOST: "another process may lead it",
+    Step.DONE: "all that was asked for is done",
+}
+"""Why a run ends in order; the first that is so counts. Its trouble, and a promotion, say more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Shown:
+    """Of one flow; in the supervisor's thread."""
+
+    clock: Clock
+    errors: Counter[str] = field(default_factory=Counter)
+    """How often each code came up outside the present run."""
+    former: list[Partition] = field(default_factory=list)
+    """Partitions of earlier runs: those that are not wanted any more are kept for show."""
+    _since: FlowSince = field(default_factory=FlowSince)
+    _last: tuple[FlowRun | None, FlowSnapshot | None] = (None, None)
+    """And the run that it is of."""
+
+    def has_ended(self, run: FlowRun) -> None:
+        """Another one may follow."""
+        self.errors.update(run.errors)
+        self.former = [*run.partitions.values()]
+
+    def last(self, run: FlowRun | None) -> FlowSnapshot | None:
+        """As it was shown last: with very many partitions it is not looked at for each who asks.
+        None: that would be of another run, or its end is not in it.
+        """
+        seen, shown = self._last
+        is_old = seen is not run or (run is not None and run.is_finished)
+        return None if is_old else shown
+
+    def of_run(
+        self, generation: Generation, why: frozenset[Step], trouble: Trouble | None
+    ) -> FlowSnapshot:
+        """While it is led; `why` it ends, if it does."""
+        run, prepared, led = generation.run, generation.prepared, generation.led
+        running = flow_snapshot(
+            run,
+            prepared.guarantee,
+            None if Step.STOPPED in why else trouble,
+            prepared.problems,
+            self.errors,
+            self._since,
+            generation.limits(),
+        )
+        if generation.source_watch is not None:
+            generation.source_watch.see(running)
+        verified = led.verified.last
+        is_ending = running.state in (FlowState.STOPPING, FlowState.STOPPED)
+        ending = next((said for step, said in ENDING.items() if step in why), "")
+        return self._taken(
+            run,
+            replace(
+                running,
+                reason=running.reason or (ending if is_ending else ""),
+                errors=with_differences(running.errors, verified),
+                skipped_groups=led.groups.left_alone,
+                groups_without_checkpoint=led.groups.without_checkpoint,
+                checkpoints=led.groups.timings,
+                clusters=prepared.setup.clusters,
+                held_rate=led.held_rate.bytes_per_second,
+                verified=verified,
+            ),
+        )
+
+    def without_run(
+        self,
+        setup: FlowSetup,
+        trouble: Trouble | None,
+        given_up: TwinlogError | None,
+        next_try_ms: int,
+    ) -> FlowSnapshot:
+        """`given_up`: why it is not tried again. `next_try_ms`: 0 while it is tried."""
+        state = FlowState.STARTING if trouble is None else trouble.state
+        if given_up is not None:
+            state = FlowState.FAILED
+        error = given_up or (None if trouble is None else trouble.error)
+        waits = given_up is None and state in WRONG
+        now_ms = self.clock.wall_ms()
+        return self._taken(
+            None,
+            FlowSnapshot(
+                flow=setup.name,
+                state=state,
+                reason="" if error is None else str(error.without_flow()),
+                guarantee="",
+                generation=-1,
+                lanes=0,
+                since_ms=self._since.flow.see(state, now_ms),
+                partitions=kept_rows(self.former, trouble, now_ms) if waits else (),
+                code=error.code if error is not None and state in WRONG else "",
+                next_try_ms=next_try_ms if waits else 0,
+                errors=dict(self.errors),
+                clusters=setup.clusters,
+            ),
+        )
+
+    def _taken(self, run: FlowRun | None, shown: FlowSnapshot) -> FlowSnapshot:
+        shown = replace(shown, taken_ms=self.clock.wall_ms())
+        self._last = run, shown
+        return shown

@@ -1,0 +1,101 @@
+"""Looks for topics while a flow runs: at the interval of the configuration, and sooner where a lane
+found that a topic is not what its plan says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from twinlog.control.duties.background import Background
+from twinlog.control.flow.flow_setup import PreparedFlow
+from twinlog.control.lanes.partitions import RETRY_FAILED_S
+from twinlog.control.lanes.views import handed
+from twinlog.control.lanes.wanted import see_source
+from twinlog.control.running.flow_run import FlowRun
+from twinlog.errors import TwinlogError
+from twinlog.flow_log import FlowLog
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.quantities import first_few, plural
+from twinlog.survey.discovery import may_pass
+
+AFTER_FAILURE_S: Final = 30.0
+"""At most."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicLook:
+    """Of one run of a flow; in the supervisor's thread."""
+
+    run: FlowRun
+    prepared: PreparedFlow
+    log: FlowLog
+    _next: float = 0.0
+    _is_looking: bool = False
+    _has_failed: bool = False
+    """The next one waits for its time, though topics may be waited for."""
+
+    def begin(self) -> None:
+        """The set-up has looked."""
+        self._due_after(may_come=bool(self.prepared.problems))
+        self._see_source()
+
+    def tend(self, background: Background) -> None:
+        """Look again where it is time."""
+        run, setup = self.run, self.prepared.setup
+        if self._is_looking or run.is_stopping or run.intents.pause is not None:
+            return
+        is_asked = run.wants_discovery and not self._has_failed
+        if run.clock.monotonic() < self._next and not is_asked:
+            return
+        is_wanted = run.wants_discovery or may_pass(self.prepared.problems)
+        if not setup.refresh_enabled and not is_wanted:
+            return
+        was_wanted, run.wants_discovery = run.wants_discovery, False
+        self._is_looking = True
+        setup.handed = handed(run.partitions.values())
+
+        def failed(error: TwinlogError) -> None:
+            run.wants_discovery = run.wants_discovery or was_wanted
+            self._failed(error)
+
+        background(self.prepared.discover, self._found, failed)
+
+    def _found(self, plans: list[PartitionPlan]) -> None:
+        self._is_looking = self._has_failed = False
+        if self.run.is_stopping:
+            return
+        self.run.set_plans(plans)
+        self._see_source()
+        lost_at, now = self.run.lost_topics_at, self.run.clock.monotonic()
+        # what is gone may be given back: for a while it is looked for more often
+        is_lost = lost_at is not None and now - lost_at < self.prepared.setup.refresh_s
+        self._due_after(may_come=bool(self.prepared.problems) or is_lost)
+
+    def _failed(self, error: TwinlogError) -> None:
+        self._is_looking, self._has_failed = False, True
+        pause_s = min(self.prepared.setup.refresh_s, AFTER_FAILURE_S)
+        self._next = self.run.clock.monotonic() + pause_s
+        if not self.run.is_stopping:
+            self.log.warning("topics could not be read: %s; trying again", error)
+
+    def _due_after(self, *, may_come: bool) -> None:
+        pause_s = self.prepared.setup.refresh_s
+        pause_s = min(pause_s, RETRY_FAILED_S) if may_come else pause_s
+        self._next = self.run.clock.monotonic() + pause_s
+
+    def _see_source(self) -> None:
+        """Topics that the source does not show any more are told."""
+        run, flow = self.run, self.prepared.setup.config.flow
+        gone = see_source(
+            run.partitions.values(), self.prepared.source_topics, run.intents.released
+        )
+        if gone:
+            self.log.warning(
+                "%s (%s) deleted at %s, or not visible any more (DESCRIBE); kept on %s: %s",
+                plural(len(gone), "topic"),
+                first_few(gone),
+                flow.source,
+                flow.target,
+                first_few(gone.values()),
+            )

@@ -1,0 +1,193 @@
+"""One flow at work, from its first lease to its end.
+
+Everything here runs in the supervisor's thread; what may block (the map, topics) is done elsewhere
+and comes back as a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from twinlog.channel.peer import Peer
+from twinlog.clock import CLOCK, Clock
+from twinlog.config.flow.start import Starts
+from twinlog.control.lanes.lanes import Job, Lane
+from twinlog.control.lanes.pacing import Pacer
+from twinlog.control.lanes.partitions import Partition
+from twinlog.control.lanes.wanted import go_on_from, hold_back, replan
+from twinlog.control.running.giving import Giving
+from twinlog.control.running.lane_reports import LaneReports
+from twinlog.control.running.run_leases import RunLeases
+from twinlog.control.running.run_state import RunState
+from twinlog.errors import TwinlogError
+from twinlog.lane.messages import Progress, Ready, Released, Troubled, Work
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.intents import FlowIntents
+from twinlog.survey.map_reader import Maps
+
+ONCE_GIVES_UP_S: Final = 60.0
+
+
+class Host(Protocol):
+    """What a run needs of the process around it: Spark, and threads for what may block."""
+
+    def start_lease(self, flow: FlowRun, lanes: int) -> tuple[int, Job]:
+        """Start a Spark job of so many lanes; its number is unique in this process."""
+
+    def read_map(self, flow: FlowRun, then: Callable[[Maps], None]) -> None:
+        """Read the offset map to its end, then call back in the supervisor's thread."""
+
+
+class FlowRun(RunState):
+    """Runs one flow in one generation."""
+
+    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
+        self,
+        *,
+        name: str,
+        host: Host,
+        work: Work,
+        generation: int,
+        plans: Iterable[PartitionPlan],
+        lane_count: Callable[[int], int],
+        lease_s: float,
+        first_change_s: float,
+        start: Starts,
+        once: bool,
+        clean: bool,
+        pacer: Pacer | None = None,
+        clock: Clock = CLOCK,
+    ) -> None:
+        super().__init__(
+            name=name, work=work, generation=generation, start=start,
+            once=once, clean=clean, pacer=pacer, clock=clock,
+        )  # fmt: skip
+        self.lost_topics_at: float | None = None
+        """When discovery last missed a topic: deleted, or hidden by a right that was taken away."""
+        self.finished_at: float | None = None
+        self._leases = RunLeases(
+            self,
+            lambda lanes: host.start_lease(self, lanes),
+            lane_count,
+            lease_s=lease_s,
+            first_change_s=first_change_s,
+        )
+        self._giving = Giving(self, lambda then: host.read_map(self, then))
+        self._reports = LaneReports(self)
+        self._found: tuple[PartitionPlan, ...] = ()
+        self.set_plans(plans)
+
+    # -- what is to be mirrored
+
+    def set_plans(self, plans: Iterable[PartitionPlan]) -> None:
+        """Topic discovery found this: new ones are started, missing ones released."""
+        self._found = tuple(plans)
+        self.awaits_plans = False
+        self._replan()
+
+    def _replan(self) -> None:
+        leaving = replan(self.partitions, self._found, self.intents, self._new)
+        if any(not partition.is_wanted for partition in leaving):
+            self.lost_topics_at = self.clock.monotonic()
+        self.release(leaving)
+
+    def follow(self, intents: FlowIntents) -> None:
+        """People want something else than before."""
+        self.intents = intents
+        self._replan()
+
+    def hold_back(self, error: TwinlogError | None) -> None:
+        """What is wanted cannot be read: nothing begins that has not run yet, and it says so; None:
+        it can be read again.
+        """
+        self.holds_back = "" if error is None else str(error)
+        hold_back(self.partitions.values(), error)
+
+    def go_on_from(self, former: Iterable[Partition]) -> None:
+        """Of the run before."""
+        go_on_from(self.partitions, former, self.foreign_until)
+
+    def _new(self, plan: PartitionPlan) -> Partition:
+        shared, until = not self.work.is_ours_alone, self.foreign_until
+        return Partition(
+            plan=plan, clock=self.clock, spread=self.spread, is_shared=shared, wait_until=until
+        )
+
+    # -- turning
+
+    def tick(self) -> None:
+        """Do what time asks for; called about ten times a second."""
+        now = self.clock.monotonic()
+        self._leases.reap()
+        if self.is_finished and self.finished_at is None:
+            self.finished_at = now
+        self._leases.drop_silent()
+        if self.is_stopping:
+            self._leases.stop()
+            return
+        self._leases.tend(now)
+        self._giving.assign(now)
+        if self.pacer is not None:
+            self.pacer.tend(self.lanes(), self.partitions.values())
+        if self.once and self.is_settled:
+            self.stop()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.partitions) or self.awaits_plans
+
+    @property
+    def is_finished(self) -> bool:
+        """Stopped, and no lane is left."""
+        return self.is_stopping and not self.leases
+
+    @property
+    def is_settled(self) -> bool:
+        """With `--once`: nothing is left that could still be copied."""
+        return all(p.is_over or p.troubled_s() > ONCE_GIVES_UP_S for p in self.partitions.values())
+
+    def stop(self) -> None:
+        """End all lanes; each drains first."""
+        self.is_stopping = True
+        self._leases.stop()
+
+    def abort(self) -> None:
+        """End the Spark jobs without waiting for their lanes."""
+        for lease in self.leases:
+            lease.job.cancel()
+
+    # -- events
+
+    def on_connected(self, peer: Peer) -> Lane | None:
+        """A lane came up; None when its lease is not ours any more."""
+        return self._leases.connected(peer)
+
+    def on_message(self, lane: Lane, message: object) -> None:
+        match message:
+            case _ if lane.is_waiting:
+                return
+            case Ready():
+                lane.ready(self.clock.monotonic())
+                self._leases.retry.works()
+                if self.copying_since is None:
+                    self.copying_since = self.clock.monotonic()
+                self.tick()
+            case Progress():
+                self._reports.progress(lane, message)
+            case Released():
+                for one in message.partitions:
+                    self._reports.released(lane, one)
+                self._giving.assign(self.clock.monotonic())
+            case Troubled():
+                self._reports.troubled(lane, message)
+            case _:
+                self.log.warning("unexpected message: %s", message)
+
+    def on_gone(self, lane: Lane) -> None:
+        """The lane's channel ended."""
+        self._leases.gone(lane)
+
+    def map_failed(self, error: TwinlogError) -> None:
+        """The map could not be read."""
+        self._giving.map_failed(error)

@@ -1,0 +1,105 @@
+"""Partitions are given to lanes; none is ever held by two.
+
+1. A partition that was handed over (`Released` with a start point) goes to the next lane at once.
+2. Any other start is cold: the map is read to its end first, and the Take carries a new term.
+3. When a lane is lost, an unprotected partition waits until that lane has surely stopped (it stops
+   by itself `SILENCE_MS` after it last heard us, which is not before we last heard it) and its
+   sockets have given up (`lane.late_requests`, `RunState.lost`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+
+from twinlog.control.lanes.lanes import Lease, spread
+from twinlog.control.lanes.map_retry import MapRetry, unmapped
+from twinlog.control.lanes.partitions import Partition, Placement
+from twinlog.control.lanes.takes import in_messages, may_begin, put_off, runs_for_each, take_of
+from twinlog.control.running.run_state import RunState
+from twinlog.errors import TwinlogError
+from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap, Term
+from twinlog.survey.map_reader import Maps
+
+
+class Giving:
+    """Of one run."""
+
+    def __init__(self, run: RunState, read_map: Callable[[Callable[[Maps], None]], None]) -> None:
+        """`read_map` reads the offset map to its end elsewhere, then calls back."""
+        self._run = run
+        self._read_map = read_map
+        self._starts = itertools.count()
+        self._map = MapRetry(flow=run.name, clock=run.clock)
+
+    def assign(self, now: float) -> None:
+        """Give what is due to the lanes that are ready."""
+        current = self._run.current
+        if current is None or not current.ready_lanes:
+            return
+        self._give([p for p in self._due(now) if p.handed is not None], current, {})
+        if self._map.is_due and self._cold():
+            self._map.begin()
+            self._read_map(self._on_map)
+
+    def map_failed(self, error: TwinlogError) -> None:
+        """The map could not be read: what waits for it says so, and it is read again later."""
+        self._map.failed(error)
+        self._run.errors[error.code] += 1
+        for partition in self._cold():
+            unmapped(partition, error)
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        run = self._run
+        waits = partition.taken is None and bool(run.holds_back or run.awaits_plans)
+        return waits or (run.once and partition.placement is Placement.FAILED)
+
+    def _due(self, now: float) -> list[Partition]:
+        due = (p for p in self._run.partitions.values() if p.is_due(now))
+        return [p for p in due if not self._is_held_back(p)]
+
+    def _cold(self) -> list[Partition]:
+        return [p for p in self._due(self._run.clock.monotonic()) if p.handed is None]
+
+    def _on_map(self, maps: Maps) -> None:
+        self._map.works()
+        run, current = self._run, self._run.current
+        if run.is_stopping or current is None or not current.ready_lanes:
+            return
+        cold = []
+        for partition in self._cold():
+            if partition.left_at > self._map.began:
+                continue  # its lane wrote rows while this was read: the next reading has them
+            if (error := maps.problem(partition.plan.source)) is not None:
+                run.errors[error.code] += 1
+                unmapped(partition, error)
+            elif not put_off(partition, maps, run.start_of(partition.plan)):
+                cold.append(partition)
+        self._give(may_begin(cold, maps, run.name), current, maps)
+        run.wants_discovery |= any(p.plan.may_pass and p.failure is not None for p in cold)
+
+    def _give(
+        self,
+        partitions: list[Partition],
+        lease: Lease,
+        maps: Mapping[PartitionKey, PartitionMap],
+    ) -> None:
+        if not partitions:
+            return
+        run, most_runs = self._run, runs_for_each(len(partitions))
+        for number, part in spread(partitions, lease.ready_lanes).items():
+            lane = lease.lanes[number]
+            takes = []
+            for partition in part:
+                if partition.handed is None:
+                    partition.term = Term(run.generation, next(self._starts))
+                takes.append(take_of(partition, maps, run.start_of(partition.plan), most_runs))
+                partition.placement, partition.taken = Placement.ASSIGNED, partition.plan
+                partition.lane = lane.key
+                partition.handed = None
+                partition.progress, partition.is_seen = None, False
+                lane.partitions[partition.plan.source] = partition
+            for message in in_messages(takes):
+                lane.peer.send(message)
+        if run.pacer is not None:
+            run.pacer.soon()

@@ -1,0 +1,145 @@
+"""Which lanes a run has: leases begin, warm up, take over, retire; lanes come up and are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from twinlog.channel.peer import Peer
+from twinlog.control.lanes.lanes import Job, Lane, Lease, LeaseState
+from twinlog.control.lanes.lease_retry import LeaseRetry
+from twinlog.control.lanes.partitions import LaneKey, Placement
+from twinlog.control.running.run_state import RunState
+from twinlog.errors import TwinlogError
+from twinlog.lane import late_requests
+from twinlog.lane.messages import Stop
+
+ONCE_LEASE_TRIES: Final = 3
+
+
+class RunLeases:
+    """Of one run."""
+
+    def __init__(
+        self,
+        run: RunState,
+        start: Callable[[int], tuple[int, Job]],
+        lane_count: Callable[[int], int],
+        *,
+        lease_s: float,
+        first_change_s: float,
+    ) -> None:
+        """`start`: a Spark job of so many lanes, and its number."""
+        self._run = run
+        self._start = start
+        self._lane_count = lane_count
+        self._lease_s = lease_s
+        self._next_change = run.clock.monotonic()
+        self._change_s = first_change_s
+        """How long after the start of a lease the next one begins; the first is another's share."""
+        self.retry = LeaseRetry(clock=run.clock)
+
+    def tend(self, now: float) -> None:
+        """Begin the next lease, give it the partitions, end the one before: where it is time."""
+        run = self._run
+        warming = next((le for le in run.leases if le.state is LeaseState.WARMING), None)
+        if warming is not None and warming.is_deserted:  # a lane froze before it was ready
+            warming.state, warming = LeaseState.RETIRING, None
+        if run.intents.pause is not None:
+            for lease in run.leases:
+                lease.state = LeaseState.RETIRING
+        elif warming is None:
+            self._begin(now)
+        elif warming.is_warm:
+            self._promote(warming)
+        for lease in run.leases:
+            lease.tend()
+
+    def _begin(self, now: float) -> None:
+        run, current = self._run, self._run.current
+        # lanes that were begun otherwise than they would be now make room at once
+        lasts = current is not None and not current.is_deserted and current.work is run.work
+        if lasts and (now < self._next_change or run.once):
+            return
+        if self.retry.is_due and run.partitions:
+            size = max(1, self._lane_count(len(run.partitions)))
+            number, job = self._start(size)
+            lease = Lease(number=number, size=size, job=job, work=run.work, clock=run.clock)
+            run.leases.append(lease)
+            self._next_change, self._change_s = now + self._change_s, self._lease_s
+
+    def _promote(self, warm: Lease) -> None:
+        run, before = self._run, self._run.current
+        warm.state = LeaseState.CURRENT
+        if run.pacer is not None and not (warm.work.has_budget or run.work.has_budget):
+            run.pacer = None  # until now its lanes waited for their shares
+        if before is not None:
+            before.state = LeaseState.RETIRING
+            for lane in before.lanes.values():
+                run.release(lane.partitions.values())
+
+    def reap(self) -> None:
+        """Forget leases whose jobs have ended."""
+        run = self._run
+        for lease in [le for le in run.leases if le.job.is_done]:
+            if lease.lanes and lease.job.error is None:
+                continue  # their last messages are still on the way
+            run.leases.remove(lease)
+            for lane in (*lease.lanes.values(), *lease.waiting.values()):
+                run.lost(lane)
+            if lease.job.error is not None and not run.is_stopping:
+                self._failed(lease.job.error)
+
+    def _failed(self, error: TwinlogError) -> None:
+        """The Spark job ended by itself; without a ready lane it is likely to do so again."""
+        run = self._run
+        run.log.warning("a lease ended early: %s", error)
+        self.retry.on_failure()
+        run.errors[error.code] += 1
+        if run.once and self.retry.failed >= ONCE_LEASE_TRIES:
+            for partition in run.partitions.values():
+                if partition.placement is Placement.PENDING:
+                    partition.troubled(error.code, error.message, retriable=False)
+
+    def stop(self) -> None:
+        """End all lanes; each drains first. Jobs that have none are cancelled."""
+        for lane in self._run.lanes():
+            lane.stop()
+        for lease in self._run.leases:
+            if not lease.lanes and lease.age_s > 1.0:
+                lease.job.cancel()
+
+    def connected(self, peer: Peer) -> Lane | None:
+        """A lane came up; None when its lease is not ours any more."""
+        identity, run = peer.identity, self._run
+        lease = next((le for le in run.leases if le.number == identity.lease), None)
+        if lease is None or run.is_stopping:
+            peer.send(Stop())
+            return None
+        key = LaneKey(identity.lease, identity.lane, identity.attempt)
+        lane = Lane(key=key, peer=peer, work=lease.work)
+        if lease.join(lane):
+            lane.begin()
+        return lane
+
+    def gone(self, lane: Lane) -> None:
+        """The lane's channel ended."""
+        for lease in self._run.leases:
+            if (heir := lease.leave(lane)) is not None:
+                is_retiring = lease.state is LeaseState.RETIRING
+                is_over = self._run.is_stopping or lane.stop_sent or is_retiring
+                (heir.stop if is_over else heir.begin)()
+        self._run.lost(lane)
+
+    def drop_silent(self) -> None:
+        """Give up lanes that were not heard for so long that they have stopped by themselves.
+
+        A frozen process or a cut network ends no connection: only the silence tells.
+        """
+        oldest = self._run.clock.boot() - late_requests.SILENCE_MS / 1000
+        for lease in self._run.leases:
+            for lane in list(lease.lanes.values()):
+                if lane.peer.last_heard < oldest:
+                    self._run.log.warning("lane %s is given up: it is silent", lane.key)
+                    lease.fell_silent = True
+                    self.gone(lane)

@@ -1,0 +1,103 @@
+"""What a run of a flow knows, and the two rules that everybody in it follows: how a partition is
+asked back, and what becomes of those of a lost lane.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+from twinlog.clock import Clock
+from twinlog.config.flow.start import Starts
+from twinlog.control.lanes.lanes import Lane, Lease, LeaseState
+from twinlog.control.lanes.pacing import Pacer
+from twinlog.control.lanes.partitions import LaneKey, Partition
+from twinlog.control.watch.spread import SpreadWindow
+from twinlog.flow_log import FlowLog
+from twinlog.lane import late_requests
+from twinlog.lane.messages import Release, Work
+from twinlog.mirror.plan import PartitionPlan
+from twinlog.mirror.state.intents import FlowIntents
+from twinlog.model import StartAt, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class RunState:
+    """For the supervisor's thread."""
+
+    def __init__(  # noqa: PLR0913 (all of it is known at once, by name)
+        self,
+        *,
+        name: str,
+        work: Work,
+        generation: int,
+        start: Starts,
+        once: bool,
+        clean: bool,
+        pacer: Pacer | None,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.log = FlowLog(log, name)
+        self.work = work
+        self.generation = generation
+        self.once = once
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.leases: list[Lease] = []
+        self.errors: Counter[str] = Counter()  # how often each code came up
+        self.lane_cpu_ms, self.spread = 0, SpreadWindow()
+        self.pacer = pacer  # None: the flow has no byte budget
+        self.is_stopping = False
+        self.wants_discovery = False  # a topic is not what the plan says: look at both again
+        self.copying_since: float | None = None  # before it Spark is coming up
+        self.intents = FlowIntents()  # what people want of the flow
+        self.holds_back = ""
+        """Why nothing begins that has not run yet: what is wanted of it cannot be read."""
+        self.awaits_plans = False
+        """Nor does it before topics were looked for: the flow was paused when it was set up."""
+        self._start = start
+        # the process before us did not say goodbye: its lanes may still send for a while
+        now, silence_s = self.clock.monotonic(), late_requests.SILENCE_MS / 1000
+        self.foreign_until = now + (0.0 if clean else late_requests.over_s())
+        self.old_lanes_until = now + (0.0 if clean else silence_s)
+
+    @property
+    def current(self) -> Lease | None:
+        """The lease whose lanes are given partitions."""
+        return next((le for le in self.leases if le.state is LeaseState.CURRENT), None)
+
+    def lanes(self) -> list[Lane]:
+        """All lanes of all leases."""
+        return [lane for lease in self.leases for lane in lease.lanes.values()]
+
+    def start_of(self, plan: PartitionPlan) -> StartAt:
+        """Where a partition begins of which nothing was copied yet."""
+        return self._start.at(plan.source, is_new=plan.is_new)
+
+    def release(self, partitions: Iterable[Partition]) -> None:
+        """Ask their lanes to give them back."""
+        by_lane: dict[LaneKey, list[TopicPartition]] = {}
+        for partition in partitions:
+            if partition.lane is not None:
+                by_lane.setdefault(partition.lane, []).append(partition.plan.source)
+        for lane in self.lanes():
+            tps = [tp for tp in by_lane.get(lane.key, ()) if tp not in lane.releasing]
+            if tps:
+                lane.releasing.update(tps)
+                lane.peer.send(Release(partitions=tuple(tps)))
+
+    def lost(self, lane: Lane) -> None:
+        """It does not answer any more: an unprotected partition waits until it has surely stopped,
+        and its sockets have given up.
+        """
+        late_s = late_requests.over_s() + lane.throttle.longest_ms / 1000
+        until = self.clock.monotonic() + late_s - (self.clock.boot() - lane.peer.last_heard)
+        for partition in lane.partitions.values():
+            if partition.lane == lane.key:
+                partition.lost_lane()
+                partition.wait_at_least(until)
+        lane.partitions.clear()
+        lane.peer.close("its partitions were given away")

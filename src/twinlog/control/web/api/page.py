@@ -1,0 +1,56 @@
+"""The table of paths in docs/rest.md, from the endpoints that are served:
+
+    python -m twinlog.control.web.api.page docs/rest.md
+
+writes it into the page anew; what people wrote around it stays.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel
+
+from twinlog.control.web.api import openapi
+from twinlog.control.web.api.endpoints import ENDPOINTS
+
+HEAD: Final = "| path | takes | answers |"
+_TABLE: Final = re.compile(rf"^{re.escape(HEAD)}\n(?:\|.*\n)+", re.MULTILINE)
+
+
+def table() -> str:
+    """A row for each path and method."""
+    return "\n".join((HEAD, "| --- | --- | --- |", *_rows())) + "\n"
+
+
+def with_table(page: str) -> str:
+    """The page with the table of now; raises ValueError where it has none, or two."""
+    found, count = _TABLE.subn(lambda _: table(), page)
+    if count != 1:
+        raise ValueError(f"{count} tables begin with {HEAD}")
+    return found
+
+
+def _rows() -> Iterator[str]:
+    for one in ENDPOINTS:
+        names = [*_names(one.query), *_names(one.body)]
+        takes = ", ".join(f"`{name}`" for name in names)
+        yield f"| `{one.method} {one.path}` | {takes} | {one.summary} |"
+    yield f"| `GET {openapi.STREAM}` | | {openapi.STREAM_SUMMARY} |"
+    yield f"| `GET {openapi.PATH}` | | OpenAPI 3.1 of all these. |"
+
+
+def _names(model: type[BaseModel] | None) -> list[str]:
+    if model is None:
+        return []
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        path = Path(name)
+        path.write_text(with_table(path.read_text()))

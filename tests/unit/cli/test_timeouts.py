@@ -1,0 +1,71 @@
+"""What is asked of clusters that do not answer is known in time, and said."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.stopwatch import Stopwatch
+from twinlog.cli.main import run
+from twinlog.sandbox.layout import free_ports
+
+SOON_S = 10.0
+"""Far less than the minute for which a silent cluster is waited for."""
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> Path:
+    """Two flows between clusters at whose addresses nobody listens."""
+    one, two, three = free_ports(3)
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        "clusters = prod, dr\nprod->dr.enabled = true\ndr->prod.enabled = true\n"
+        f"prod.bootstrap.servers = 127.0.0.1:{one}, 127.0.0.1:{three}\n"
+        f"dr.bootstrap.servers = 127.0.0.1:{two}\n"
+    )
+    return path
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Iterator[Path]:
+    """Clusters whose hosts take connections and never answer."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
+        ports = [each.getsockname()[1] for each in (one, two)]
+        path = tmp_path / "mm2.properties"
+        path.write_text(
+            "clusters = prod, dr\nprod->dr.enabled = true\ndr->prod.enabled = true\n"
+            f"prod.bootstrap.servers = 127.0.0.1:{ports[0]}\n"
+            f"dr.bootstrap.servers = 127.0.0.1:{ports[1]}\n"
+        )
+        yield path
+
+
+@pytest.mark.parametrize(("command", "code"), [("status", 3), ("check", 1)])
+def test_refused_connections_are_known_at_once(
+    nobody: Path, capsys: pytest.CaptureFixture[str], command: str, code: int
+) -> None:
+    with Stopwatch() as watch:
+        assert run([command, str(nobody)]) == code
+    assert watch.seconds < SOON_S
+    text = capsys.readouterr().out
+    (line,) = {one for one in text.splitlines() if "prod (" in one}
+    assert line.count("connection refused") == 1, "one reason for both addresses"
+    assert line.count("127.0.0.1") == 2
+    assert line.endswith("; check prod.bootstrap.servers and the network [UNREACHABLE]")
+    assert "no topic to mirror" not in text
+
+
+@pytest.mark.parametrize(("command", "code"), [("status", 3), ("check", 1)])
+def test_silent_clusters_are_waited_for_as_long_as_is_said(
+    frozen: Path, capsys: pytest.CaptureFixture[str], command: str, code: int
+) -> None:
+    with Stopwatch() as watch:
+        assert run([command, str(frozen), "--timeout", "0.5", "--format", "json"]) == code
+    assert watch.seconds < SOON_S
+    answer = json.loads(capsys.readouterr().out)
+    said = " ".join(one["message"] for one in answer["errors"])
+    assert ("prod (" in said, "dr (" in said) == (True, True)

@@ -1,0 +1,44 @@
+"""Half and 99 of 100 of the batches of the last minute."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlog.control.watch.spread import Quantiles, SpreadWindow
+from twinlog.mirror.copy.timings import Timings, TimingSum, bucket_of, upper_ms
+
+
+def summed(*passed_ms: int) -> Timings:
+    one = TimingSum()
+    for ms in passed_ms:
+        one.add(1 << 41, (1 << 41) - ms)
+    return one.take()
+
+
+@given(st.integers(min_value=0, max_value=1 << 40))
+def test_a_bucket_holds_what_falls_into_it_and_is_a_quarter_wide_at_most(ms: int) -> None:
+    bucket = bucket_of(ms)
+    lowest = upper_ms(bucket - 1) + 1 if bucket else 0
+    assert lowest <= ms <= upper_ms(bucket)
+    assert upper_ms(bucket) <= lowest * 1.25
+    assert bucket_of(upper_ms(bucket)) == bucket
+
+
+def test_half_and_99_of_100_are_of_all_partitions_together() -> None:
+    window = SpreadWindow()
+    window.add(0.0, summed(*[5] * 98))
+    window.add(0.5, summed(7, 1000))
+    assert window.view(1.0) == Quantiles(p50_ms=5, p99_ms=7)
+    window.add(1.0, summed(1000))
+    assert window.view(1.0) == Quantiles(p50_ms=5, p99_ms=upper_ms(bucket_of(1000)))
+
+
+def test_what_is_older_than_a_minute_is_forgotten() -> None:
+    window = SpreadWindow()
+    assert window.view(0.0) is None
+    window.add(0.0, summed(1000))
+    window.add(35.0, summed(-5))  # the producer's clock is ahead
+    assert window.view(59.0) == Quantiles(p50_ms=0, p99_ms=1023)
+    assert window.view(61.0) == Quantiles(p50_ms=0, p99_ms=0)
+    assert window.view(96.0) is None

@@ -1,0 +1,527 @@
+"""Flows of one process, from set-up to end: by a clock that a test moves, without clusters."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.driver import HandClock, JobStub, plan_of, work_of
+from tests.support.eventually import eventually
+from tests.support.properties import flow_of, loader
+from twinlog.codes import FlowState
+from twinlog.config.flow.schema import FlowConfig
+from twinlog.config.flow.start import Starts
+from twinlog.control.flow import managed_flow
+from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
+from twinlog.control.flow.managed_flow import ONCE_GIVES_UP_S, ManagedFlow
+from twinlog.control.flow.phases import Phase
+from twinlog.control.leading.lead import APART_S, StandingBy
+from twinlog.control.process.commands import CommandPort, Outcome, Reload, Stop
+from twinlog.control.process.reload import Reloaded, Reloader
+from twinlog.control.process.supervisor import STOP_WITHIN_S, Supervisor
+from twinlog.errors import ConfigError, Disconnected, TwinlogError, Unreachable, UsageError
+from twinlog.mirror.state.intents import FlowIntents, Intent, IntentKind, flow_intents
+from twinlog.model import StartKind
+from twinlog.survey.state_reader import StateNews
+
+AWAY = Unreachable("cluster A cannot be reached")
+
+
+def wanted(kind: IntentKind) -> FlowIntents:
+    one = Intent(flow="A->B", kind=kind, is_set=True, who="anna@ops", at_ms=1)
+    return flow_intents("A->B", [one.encode()])
+
+
+class Prepared:
+    """A set-up that has succeeded, and how its generation ended."""
+
+    guarantee = "exact"
+    generation = 3
+    clean = True
+    problems: tuple[object, ...] = ()
+    source_topics = frozenset({"orders"})
+    start = Starts.everywhere(StartKind.EARLIEST)
+    map_reader = SimpleNamespace(read=dict)
+    lost_lead = False
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.work = work_of()
+        self.plans = [plan_of(0)]
+        self.news = StateNews(intents=FlowIntents(), producers=frozenset())
+        self.ended: list[tuple[str, bool, object]] = []
+        self.end_fails: TwinlogError | None = None
+
+    def read_news(self) -> StateNews:
+        return self.news
+
+    def read_map(self) -> dict[object, object]:
+        return {}
+
+    def discover(self) -> list[Any]:
+        return self.plans
+
+    def close(self, *, drained: bool) -> None:
+        self._ends("closed", drained, None)
+
+    def rest(self, *, drained: bool, successor: object) -> None:
+        self._ends("rested", drained, successor)
+
+    def _ends(self, how: str, drained: bool, successor: object) -> None:
+        self.ended.append((how, drained, successor))
+        if self.end_fails is not None:
+            raise self.end_fails
+
+
+class Away:
+    """A source that does not answer."""
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def asked(*_: object) -> object:
+            raise AWAY
+
+        return asked
+
+
+class Setup:
+    """Brings a flow up without clusters: the next try has the next outcome, then the last again."""
+
+    name = "A->B"
+    membership = None
+    handed = None
+    adopts = None
+    refresh_enabled = False
+    refresh_s = 600.0
+
+    def __init__(self, config: FlowConfig, *outcomes: TwinlogError | None) -> None:
+        self.config = config
+        self.outcomes = list(outcomes) or [None]
+        self.prepared: list[Prepared] = []
+        self.tries = self.left = 0
+        self.handed_on_to: list[object] = []
+        self.policy = self.source = self.target = self.claims = cast("Any", None)
+        self.questions = Away()
+
+    def prepare(self, *, once: bool) -> Prepared:
+        self.tries += 1
+        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if outcome is not None:
+            raise outcome
+        self.prepared.append(Prepared(self))
+        return self.prepared[-1]
+
+    def close(self, generation: int | None) -> None:
+        self.left += 1
+
+    def hand_on(self, successor: object) -> None:
+        self.handed_on_to.append(successor)
+
+    def set_released(self, topics: frozenset[str]) -> None:
+        pass
+
+    def tell_once(self, line: str) -> None:
+        pass
+
+    def clusters(self) -> tuple[()]:
+        return ()
+
+
+class Starter:
+    """A Spark whose jobs end when a test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[JobStub] = []
+
+    def start(self, lease: int, lanes: int) -> JobStub:
+        self.jobs.append(JobStub())
+        return self.jobs[-1]
+
+
+class Files:
+    """What a reload reads; an error: it cannot."""
+
+    def __init__(self) -> None:
+        self.found: Reloaded | TwinlogError = AWAY
+        self.may_be_read = threading.Event()
+        self.may_be_read.set()
+        self.readings = 0
+
+    def read(self) -> Reloaded:
+        self.readings += 1
+        self.may_be_read.wait()
+        if isinstance(self.found, TwinlogError):
+            raise self.found
+        return self.found
+
+
+def changing(*setups: Setup, removed: frozenset[str] = frozenset()) -> Reloaded:
+    """As it was read: these flows have other values, these are gone."""
+    changed = tuple(cast("FlowSetup", one) for one in setups)
+    lines = (*(f"{one.name}: changed" for one in setups), *(f"{one}: removed" for one in removed))
+    return Reloaded(changed=changed, added=(), removed=removed, lines=lines)
+
+
+class Process:
+    """A supervisor that a test turns."""
+
+    def __init__(self, *setups: Setup, once: bool = False, begins: bool = True) -> None:
+        self.clock = HandClock()
+        self.starter = Starter()
+        self.files = Files()
+        self.supervisor = Supervisor(
+            [cast("FlowSetup", one) for one in setups],
+            once=once,
+            lease_s=300.0,
+            lane_count=lambda _setup, _partitions: 1,
+            reloader=None if once else cast("Reloader", self.files),
+            clock=self.clock,
+        )
+        self.supervisor.set_starter(self.starter)
+        if begins:
+            self.supervisor.begin()
+
+    @property
+    def flow(self) -> ManagedFlow:
+        (flow,) = self.supervisor.flows
+        return flow
+
+    def turn(self) -> None:
+        self.supervisor.turn(within_s=0.01)
+        for job in self.starter.jobs:
+            job.is_done = job.is_done or job.cancelled > 0
+
+    def until(self, there: Callable[[], object]) -> None:
+        """Background work takes what it takes; time stands still meanwhile."""
+
+        def turned() -> object:
+            self.turn()
+            return there()
+
+        eventually(turned)
+
+    def is_in(self, phase: Phase) -> bool:
+        return self.flow.phase is phase
+
+    def comes_to(self, phase: Phase) -> None:
+        self.until(lambda: self.is_in(phase))
+
+    def drains(self) -> None:
+        """The flow's run ends; time passes for its jobs."""
+        self.clock.now += 2
+        self.turn()
+
+    def stop(self) -> Outcome:
+        asked = self.supervisor.commands.put(Stop(who="a test"))
+        self.turn()
+        return asked.result(0)
+
+    def reload(self, found: Reloaded | TwinlogError) -> Outcome:
+        """Raises why nothing changes."""
+        self.files.found = found
+        asked = self.supervisor.commands.put(Reload(who="a test"))
+        self.until(asked.done)
+        return asked.result(0)
+
+    def leads(self) -> Prepared:
+        self.comes_to(Phase.RUNNING)
+        return cast("Prepared", cast("Any", self.flow.generation).prepared)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FlowConfig:
+    """Of a flow without duties, which ask clusters."""
+    monkeypatch.setattr(managed_flow, "duties_of", lambda _: [])
+    return flow_of(loader(tmp_path)())
+
+
+def state(process: Process) -> FlowState:
+    return process.flow.snapshot().state
+
+
+def test_a_flow_is_set_up_led_and_stopped_in_order(config: FlowConfig) -> None:
+    setup = Setup(config)
+    process = Process(setup)
+    prepared = process.leads()
+    process.stop()
+    assert process.is_in(Phase.ENDING)
+    process.drains()
+    process.until(lambda: process.supervisor.is_over)
+    assert process.is_in(Phase.CLOSED)
+    assert prepared.ended == [("closed", True, None)]
+    assert state(process) is FlowState.STOPPED
+
+
+def test_a_set_up_that_fails_is_tried_again_at_longer_intervals(config: FlowConfig) -> None:
+    setup = Setup(config, AWAY)
+    process = Process(setup)
+    pauses = []
+    for tries in range(1, 9):
+        process.comes_to(Phase.WAITING)
+        assert setup.tries == tries
+        assert state(process) is FlowState.DEGRADED
+        pauses.append(process.flow.tries.due_at - process.clock.now)
+        process.clock.now = process.flow.tries.due_at
+        process.turn()
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_a_configuration_that_cannot_run_is_given_up_until_it_changes(config: FlowConfig) -> None:
+    setup, better = Setup(config, ConfigError("no such policy")), Setup(config)
+    process = Process(setup)
+    process.comes_to(Phase.ABANDONED)
+    assert process.supervisor.is_over
+    assert state(process) is FlowState.FAILED
+    process.reload(changing(better))
+    process.leads()
+    assert process.flow.setup is cast("FlowSetup", better)
+    assert process.supervisor.errors == []
+    eventually(lambda: setup.left == 1)
+
+
+def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
+    process = Process(Setup(config, AWAY), once=True)
+    process.comes_to(Phase.WAITING)
+    process.clock.now += ONCE_GIVES_UP_S + 1
+    process.comes_to(Phase.ABANDONED)
+    assert process.supervisor.errors == [AWAY]
+
+
+def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> None:
+    setup = Setup(config, None, StandingBy("standing by: another process leads this flow"))
+    process = Process(setup)
+    prepared = process.leads()
+    prepared.lost_lead = True
+    process.turn()
+    assert process.is_in(Phase.ENDING)
+    process.drains()
+    process.until(lambda: setup.tries == 2)
+    process.comes_to(Phase.WAITING)
+    assert prepared.ended == [("rested", False, None)]
+    assert state(process) is FlowState.STANDBY
+
+
+def test_a_changed_flow_ends_and_resumes_with_the_newest_configuration(config: FlowConfig) -> None:
+    old, between, newest = Setup(config), Setup(config), Setup(config)
+    process = Process(old)
+    prepared = process.leads()
+    process.reload(changing(between))
+    process.comes_to(Phase.ENDING)
+    process.clock.now += 2
+    process.comes_to(Phase.RESTARTING)
+    process.flow.replaced(cast("FlowSetup", newest))
+    process.comes_to(Phase.RUNNING)
+    assert prepared.ended == [("rested", True, between)]
+    assert between.handed_on_to == [newest]
+    assert (between.tries, newest.tries) == (0, 1)
+
+
+def test_a_removed_flow_ends_and_is_gone(config: FlowConfig) -> None:
+    setup = Setup(config)
+    process = Process(setup)
+    prepared = process.leads()
+    process.reload(changing(removed=frozenset({"A->B"})))
+    process.comes_to(Phase.ENDING)
+    process.clock.now += 2
+    process.until(lambda: not process.supervisor.flows)
+    assert prepared.ended == [("closed", True, None)]
+
+
+def done(process: Process) -> None:
+    run = process.flow.run
+    assert run is not None
+    run.stop()
+    process.turn()
+
+
+def handed_over(process: Process) -> None:
+    process.flow.offered("other", process.clock.now)
+    process.flow.handed_over()
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        (Process.stop, "this process was told to end"),
+        (lambda process: process.flow.removed(), "the configuration does not have it any more"),
+        (
+            lambda process: process.flow.replaced(process.flow.setup),
+            "the configuration changed: it begins again with the new one",
+        ),
+        (handed_over, "it is handed over to a process that leads fewer flows"),
+        (done, "all that was asked for is done"),
+    ],
+)
+def test_a_flow_that_ends_says_why(
+    config: FlowConfig, ends: Callable[[Process], None], reason: str
+) -> None:
+    process = Process(Setup(config))
+    process.leads()
+    ends(process)
+    shown = process.flow.snapshot()
+    assert (shown.state, shown.reason) == (FlowState.STOPPING, reason)
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [(Process.stop, "this process was told to end"), (done, "all that was asked for is done")],
+)
+def test_a_flow_that_has_ended_for_good_still_says_why(
+    config: FlowConfig, ends: Callable[[Process], None], reason: str
+) -> None:
+    process = Process(Setup(config), once=True)
+    process.leads()
+    ends(process)
+    process.drains()
+    process.comes_to(Phase.CLOSED)
+    shown = process.flow.snapshot()
+    assert (shown.state, shown.reason) == (FlowState.STOPPED, reason)
+
+
+def test_a_flow_that_is_removed_while_it_waits_leaves_its_group(config: FlowConfig) -> None:
+    setup = Setup(config, AWAY)
+    process = Process(setup)
+    process.comes_to(Phase.WAITING)
+    process.reload(changing(removed=frozenset({"A->B"})))
+    process.until(lambda: not process.supervisor.flows)
+    eventually(lambda: setup.left == 1)
+
+
+def test_a_handed_over_flow_stands_by_and_stays_out_for_a_while(config: FlowConfig) -> None:
+    setup = Setup(config)
+    process = Process(setup)
+    prepared = process.leads()
+    process.flow.offered("other", process.clock.now)
+    process.flow.handed_over()
+    process.drains()
+    process.comes_to(Phase.WAITING)
+    assert prepared.ended == [("closed", True, None)]
+    assert state(process) is FlowState.STANDBY
+    assert process.flow.tries.due_at - process.clock.now == APART_S
+    process.clock.now += APART_S
+    process.comes_to(Phase.RUNNING)
+
+
+def test_pause_resume_and_promotion_are_phases_of_the_same_run(config: FlowConfig) -> None:
+    process = Process(Setup(config))
+    prepared = process.leads()
+    for intents, phase in (
+        (wanted(IntentKind.PAUSE), Phase.PAUSED),
+        (FlowIntents(), Phase.RUNNING),
+        (wanted(IntentKind.PROMOTE), Phase.ENDING),
+    ):
+        prepared.news = StateNews(intents=intents, producers=frozenset())
+        process.clock.now += 1
+        process.comes_to(phase)
+    process.drains()
+    process.until(lambda: prepared.ended == [("rested", True, None)])
+
+
+def test_an_end_that_cannot_be_noted_is_an_end(config: FlowConfig) -> None:
+    process = Process(Setup(config))
+    process.leads().end_fails = AWAY
+    process.stop()
+    process.drains()
+    process.comes_to(Phase.CLOSED)
+
+
+def test_lanes_that_do_not_drain_in_time_are_cancelled(config: FlowConfig) -> None:
+    process = Process(Setup(config))
+    process.leads()
+    process.until(lambda: process.starter.jobs)
+    job = process.starter.jobs[0]
+    process.stop()
+    process.clock.now += STOP_WITHIN_S + 0.1
+    process.turn()
+    assert process.supervisor.is_over
+    assert job.cancelled > 0
+
+
+def test_a_flow_that_never_ran_is_over_at_once_when_the_process_ends(config: FlowConfig) -> None:
+    process = Process(Setup(config, AWAY))
+    process.comes_to(Phase.WAITING)
+    process.stop()
+    assert process.supervisor.is_over
+    assert process.is_in(Phase.ABANDONED)
+
+
+def test_commands_are_answered_with_what_they_change(config: FlowConfig) -> None:
+    process = Process(Setup(config))
+    process.leads()
+    assert process.reload(changing()) == Outcome()
+    assert process.reload(changing(Setup(config))) == Outcome(changes=("A->B: changed",))
+    process.comes_to(Phase.ENDING)
+    assert process.stop() == Outcome(changes=("A->B: ending",))
+    assert process.stop() == Outcome(), "it ends already"
+    with pytest.raises(Disconnected, match="ending"):
+        process.reload(changing(Setup(config)))
+
+
+def test_a_reload_that_fails_is_answered_with_its_error_and_changes_nothing(
+    config: FlowConfig,
+) -> None:
+    process = Process(Setup(config))
+    process.leads()
+    wrong = ConfigError("topics: no regular expression")
+    with pytest.raises(ConfigError) as raised:
+        process.reload(wrong)
+    assert raised.value is wrong
+    assert process.is_in(Phase.RUNNING)
+
+
+def test_whoever_asks_while_the_files_are_read_gets_the_next_reading(config: FlowConfig) -> None:
+    """The first reading may have begun before they were written."""
+    process = Process(Setup(config))
+    process.leads()
+    commands, files = process.supervisor.commands, process.files
+    files.may_be_read.clear()
+    first = commands.put(Reload(who="a test"))
+    process.until(lambda: files.readings == 1)
+    meanwhile = [commands.put(Reload(who="a test")) for _ in range(3)]
+    process.turn()
+    assert files.readings == 1
+    files.found = changing()
+    files.may_be_read.set()
+    process.until(lambda: all(one.done() for one in (first, *meanwhile)))
+    assert files.readings == 2
+
+
+def test_commands_that_come_with_or_after_the_end_are_answered(config: FlowConfig) -> None:
+    process = Process(Setup(config, AWAY), begins=False)
+    commands = process.supervisor.commands
+    process.files.may_be_read.clear()
+    being_read = commands.put(Reload(who="a test"))
+    stopped = commands.put(Stop(who="a test"))
+    process.supervisor.run()
+    assert stopped.result(0) == Outcome(changes=("A->B: abandoned",))
+    assert commands.put(Stop(who="a test")).result(0) == Outcome()
+    for asked in (being_read, commands.put(Reload(who="a test"))):
+        with pytest.raises(Disconnected, match="ending"):
+            asked.result(0)
+    process.files.may_be_read.set()
+
+
+def test_with_once_the_configuration_is_read_once(config: FlowConfig) -> None:
+    process = Process(Setup(config), once=True)
+    with pytest.raises(UsageError, match="once"):
+        process.reload(changing(Setup(config)))
+
+
+def test_a_command_is_logged_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "twinlog"):
+        CommandPort().put(Stop(who="anna (REST)", reason="new kernel"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "stop, asked by anna (REST): new kernel"
+    ]
+
+
+def test_prepared_stub_has_what_a_prepared_flow_has() -> None:
+    """What is asked of a stub is what the real one has."""
+    names = {name for name in dir(Prepared) if not name.startswith("_")}
+    real = {*PreparedFlow.__dataclass_fields__} | {*dir(PreparedFlow)}
+    assert names <= real

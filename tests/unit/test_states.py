@@ -1,0 +1,47 @@
+"""Every state is spelled in one place: `twinlog.codes.states`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from twinlog.codes import CONDITIONS, FlowState, Guarantee, PartitionState
+from twinlog.codes.states import FLOW_STATES, GUARANTEES, PARTITION_STATES
+from twinlog.mirror.copy.partition import CopyState
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "twinlog"
+
+# a code may have the name of a state: it is the catalogue's; and `exact` is a word
+STATES = {*FlowState, *PartitionState, *Guarantee} - {*CONDITIONS, Guarantee.EXACT}
+
+HOMES = {
+    "codes/states.py",
+    "mirror/copy/partition.py",  # CopyState: lanes do not load codes
+    "control/web/connect.py",  # Connect's own words
+    "config/regex/linear.py",  # AT_END: one of the operations of `re`
+}
+
+
+def spelled(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Constant(value=str(text)) if text in STATES:
+                yield text
+
+
+def test_no_other_file_spells_a_state() -> None:
+    files = {str(path.relative_to(SOURCE)): path for path in sorted(SOURCE.rglob("*.py"))}
+    found = {name: words for name, path in files.items() if (words := [*spelled(path)])}
+    assert {name: words for name, words in found.items() if name not in HOMES} == {}
+    assert {*HOMES} == {*found}
+
+
+def test_a_copys_states_are_those_of_its_partition() -> None:
+    assert {*CopyState} <= {*PartitionState}
+
+
+def test_each_state_says_what_it_means() -> None:
+    assert {*FLOW_STATES} == {*FlowState}
+    assert {*PARTITION_STATES} == {*PartitionState}
+    assert {*GUARANTEES} == {*Guarantee}
