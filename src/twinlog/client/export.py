@@ -172,6 +172,25 @@ class Export:
         counts.position = self.span.next
 
 
+def has_records(
+    cluster: ClusterClient, tp: TopicPartition, first: int, end: int, *, with_aborted: bool
+) -> bool:
+    """Whether a log has records for a reader in [first, end); also those that it may get to see
+    only later, because a transaction is open.
+    """
+    if first >= end:
+        return False
+    try:
+        rest = Export(cluster, tp, first, end, with_aborted=with_aborted)
+    except FlowError as error:
+        if error.code == OUTSIDE:
+            return False  # its log holds none of these offsets
+        raise
+    if next(rest.records(), None) is not None:
+        return True
+    return rest.counts.uncommitted is not None or rest.counts.unread is not None
+
+
 def _part(first: int, until: int) -> Span | None:
     return Span(first, until) if first < until else None
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from twinlog.client.export import has_records
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import fetch_offsets
@@ -24,7 +25,7 @@ from twinlog.errors import CorruptData, FlowError, TwinlogError, Unreachable, Un
 from twinlog.mirror.map.translation import Translation
 from twinlog.mirror.names.filters import is_remote_topic_of, policy_of
 from twinlog.mirror.names.renaming import plain_upstream
-from twinlog.model import TopicPartition
+from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.exact_map import ExactMap
 from twinlog.wire.mm2_records import Checkpoint
 
@@ -71,6 +72,8 @@ class FlowTranslation:
         self._source = ClusterClient(source, api_timeout_s=SOURCE_ANSWERS_WITHIN_S)
         self._target = ClusterClient(target)
         self._map = ExactMap(self._target, self._policy, config.flow.source)
+        self._is_lost = False
+        """The source did not answer, and is not asked again."""
 
     def one(self, tp: TopicPartition, offset: int, *, reverse: bool) -> TranslatedOffset:
         """An offset of the source on the target; `reverse`: one of the target on the source.
@@ -88,6 +91,21 @@ class FlowTranslation:
                 code="NOT_COPIED",
             )
         return found
+
+    def all_of(
+        self, offsets: Mapping[TopicPartition, int], *, reverse: bool
+    ) -> tuple[TranslatedOffset, ...]:
+        """As `one`, sorted; where nothing was copied `to_offset` is None.
+
+        An offset of the source that is ahead of the copy is exact where the source has no records
+        between, as behind a transaction's marker.
+        """
+        if reverse:
+            return self._back(offsets)
+        return tuple(
+            replace(one, is_exact=True) if self._is_end_of_copy(one) else one
+            for one in self._forth(offsets)
+        )
 
     def group(self, group: str, *, reverse: bool) -> Translated:
         """All offsets of a group on the source, or, with `reverse`, on the target."""
@@ -112,6 +130,24 @@ class FlowTranslation:
     def close(self) -> None:
         self._source.close()
         self._target.close()
+
+    def _is_end_of_copy(self, one: TranslatedOffset) -> bool:
+        """Whether only markers, or what no reader gets, follow what was copied of it."""
+        if one.is_exact or one.to_offset is None or self._is_lost:
+            return False
+        here, there = TopicPartition(one.topic, one.partition), one.to_topic
+        place = self._map.upstream({TopicPartition(there, one.partition): one.to_offset})
+        found = place.get(TopicPartition(there, one.partition))
+        if found is None or not found.is_exact:
+            return False
+        committed = self._config.isolation_level is Isolation.READ_COMMITTED
+        try:
+            return not has_records(
+                self._source, here, found.offset, one.offset, with_aborted=not committed
+            )
+        except Unreachable:
+            self._is_lost = True  # and so is what it may have had there
+            return False
 
     def _forth(self, offsets: Mapping[TopicPartition, int]) -> tuple[TranslatedOffset, ...]:
         alias, format_remote = self._config.source_alias, self._policy.format_remote_topic

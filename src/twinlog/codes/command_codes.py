@@ -190,8 +190,13 @@ COMMAND_CODES: Final = (
     ),
     Condition(
         codes=("NOT_COPIED",),
-        meaning="`offsets translate`, `failover`, `failback`: nothing of that was copied",
-        advice="look at the topic's name; with `--reverse` it is the target's",
+        meaning=(
+            "`offsets translate`, `failover`, `failback`: nothing of that was copied; "
+            "`offsets rewrite-checkpoint`: or not so far"
+        ),
+        advice=(
+            "look at the topic's name; with `--reverse` it is the target's; let the mirror catch up"
+        ),
     ),
     Condition(
         codes=("OUTSIDE_LOG",),

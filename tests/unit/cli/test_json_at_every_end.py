@@ -38,11 +38,18 @@ MORE: Final = {
     ("drill", "clean"): ["--yes"],
     ("repair", "run"): ["--yes"],
     ("offsets", "translate"): ["--group", "g"],
+    ("offsets", "rewrite-checkpoint"): ["old", "new"],
     ("offsets", "reset"): ["--group", "g", "--to-earliest", "--yes"],
     ("export",): ["--topic", "orders", "--side", "target", "--output", "x"],
     ("mirror",): ["--listen", "off"],
 }
 """What a command needs beside FILE."""
+
+CHECKPOINT: Final = {
+    "metadata": "{}",
+    "offsets/0": 'v1\n{}\n{"orders":{"0":3}}',
+    "commits/0": "v1\n{}",
+}
 
 
 def _leaves(
@@ -73,6 +80,10 @@ WITH_FILE: Final = [
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for name, text in CHECKPOINT.items():
+        file = tmp_path / "old" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     Path("bad.properties").write_text("\n".join([*BASE, "twinlog.leases = 5"]))
 

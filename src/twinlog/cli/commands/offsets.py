@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from twinlog.cli.commands.groups.reset import reset
+from twinlog.cli.commands.groups.rewrite_checkpoint import rewrite_checkpoint
 from twinlog.cli.commands.offsets_rebuild import rebuild
 from twinlog.cli.options.candidates import names_of_topics
 from twinlog.cli.options.command import CommandGroup
@@ -33,15 +34,19 @@ JSON_VERSION: Final = 1
 def offsets() -> None:
     """Translate offsets between the clusters of a flow, set those of groups, rebuild the map.
 
+    Spark's checkpoints of streams, too.
+
     \b
     twinlog offsets translate mm2.properties --group shop
     twinlog offsets reset mm2.properties --group shop --by-duration PT30M --dry-run
     twinlog offsets rebuild mm2.properties --dry-run
+    twinlog offsets rewrite-checkpoint mm2.properties old-checkpoint new-checkpoint
     """
 
 
 offsets.add_command(reset)
 offsets.add_command(rebuild)
+offsets.add_command(rewrite_checkpoint)
 
 
 @offsets.command("translate")

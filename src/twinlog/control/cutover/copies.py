@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from twinlog.client.export import OUTSIDE, Export
+from twinlog.client import export
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.topics import admin
 from twinlog.control.check.offline_status import fan_position
 from twinlog.control.cutover.scope import Scope
-from twinlog.errors import FlowError, TwinlogError, Unsupported
+from twinlog.errors import TwinlogError, Unsupported
 from twinlog.mirror.map.offset_map import PartitionKey, PartitionMap
 from twinlog.mirror.map.runs import k_at
 from twinlog.mirror.map.translation import (
@@ -151,20 +151,9 @@ def is_complete(scope: Scope, copy: Copy, end: int) -> bool:
 
 
 def has_records(scope: Scope, tp: TopicPartition, first: int, end: int) -> bool:
-    """Whether the source has records for a reader in [first, end); also those that it may get to
-    see only later, because a transaction is open.
-    """
-    if first >= end:
-        return False
-    try:
-        rest = Export(scope.source, tp, first, end, with_aborted=not scope.reads_committed)
-    except FlowError as error:
-        if error.code == OUTSIDE:
-            return False  # its log holds none of these offsets
-        raise
-    if next(rest.records(), None) is not None:
-        return True
-    return rest.counts.uncommitted is not None or rest.counts.unread is not None
+    """Whether the source has records for a reader in [first, end), or may have."""
+    committed = scope.reads_committed
+    return export.has_records(scope.source, tp, first, end, with_aborted=not committed)
 
 
 # -- the source

@@ -1,0 +1,105 @@
+"""`twinlog offsets rewrite-checkpoint`: a stream of Spark goes over to the other cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+
+from twinlog.cli.options.command import Command
+from twinlog.cli.options.flow_option import flow_option, one_flow
+from twinlog.cli.options.format_option import format_option
+from twinlog.cli.options.option import option
+from twinlog.cli.options.run_options import secrets_option
+from twinlog.cli.terminal.output import Format, write_object
+from twinlog.cli.terminal.tables import row, text, write_all
+
+if TYPE_CHECKING:
+    from twinlog.client.spark_checkpoint import Rewritten
+
+JSON_VERSION: Final = 1
+NUMBERS: Final = ("partition", "offset", "offset there")
+
+
+@click.command("rewrite-checkpoint", cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("new", type=click.Path(path_type=Path))
+@flow_option
+@option("--reverse", is_flag=True, help="The query has read the target, and is to read the source.")
+@option(
+    "--may-repeat",
+    is_flag=True,
+    help="Also where the query has read further than was copied: those records are read again if "
+    "they are copied later, and never if the source is lost.",
+)
+@secrets_option
+@format_option
+def rewrite_checkpoint(
+    file: Path,
+    checkpoint: Path,
+    new: Path,
+    flow: str | None,
+    reverse: bool,
+    may_repeat: bool,
+    output: Format,
+) -> int:
+    """Make a checkpoint of Spark Structured Streaming for the other cluster of a flow.
+
+    CHECKPOINT is of a query that has read the source with format("twinlog") or format("kafka"),
+    and is stopped. NEW has the same, but that its offsets are those of the same records on the
+    target. CHECKPOINT is not written to. No mirror needs to run.
+
+    \b
+    twinlog offsets rewrite-checkpoint mm2.properties /data/orders-checkpoint /data/orders-on-B
+    twinlog offsets rewrite-checkpoint mm2.properties /data/on-B /data/back-on-A --reverse
+    """
+    from twinlog.cli.options.configuration import load_file
+    from twinlog.client import spark_checkpoint
+    from twinlog.client.group_translation import FlowTranslation
+    from twinlog.control.flow.setups import flow_setup
+
+    config = one_flow(load_file(file).flows, flow)
+    setup = flow_setup(config)
+    with closing(FlowTranslation(config, setup.source, setup.target)) as translation:
+        found = spark_checkpoint.rewrite_checkpoint(
+            translation, config.flow, checkpoint, new, reverse=reverse, may_repeat=may_repeat
+        )
+    if output.is_for_programs:
+        body = {
+            "flow": str(config.flow),
+            "reverse": reverse,
+            "checkpoint": str(checkpoint),
+            "new": str(new),
+            "batch": found.noted.batch,
+            "is_committed": found.noted.is_committed,
+            "other_sources": found.other_sources,
+            "offsets": [one.as_json() for one in found.offsets],
+        }
+        write_object(output, "offsets rewrite-checkpoint", JSON_VERSION, body)
+    else:
+        cluster = config.flow.source if reverse else config.flow.target
+        write_all(_shown(found, new, cluster))
+    return 0
+
+
+def _shown(found: Rewritten, new: Path, cluster: str) -> Iterator[RenderableType]:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("topic", "partition", "offset", "there", "offset there", ""):
+        table.add_column(name, no_wrap=True, justify="right" if name in NUMBERS else "left")
+    for one in found.offsets:
+        note = "" if one.is_exact else "the end of the copy: the query had read further"
+        places = (str(one.partition), str(one.offset), one.to_topic, str(one.to_offset))
+        row(table, one.topic, *places, note)
+    yield table
+    what = "resumes behind" if found.noted.is_committed else "repeats"
+    topics = ",".join(sorted({one.to_topic for one in found.offsets}))
+    yield text(f"{new}: the query {what} micro-batch {found.noted.batch}")
+    yield text(f"  read {cluster} with it, and subscribe to {topics}")
+    if found.other_sources:
+        yield text(f"  sources of other topics, which stay as they are: {found.other_sources}")

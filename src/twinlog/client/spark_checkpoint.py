@@ -1,0 +1,227 @@
+"""A checkpoint of Spark's Structured Streaming for the other cluster of a flow.
+
+Spark notes where micro-batch N of each source ends (`offsets/N`) before it runs, and that N is in
+the sink (`commits/N`) behind it. A restart begins where the newest offsets are if they are
+committed. Else it runs N again, from `offsets/N-1` to `offsets/N`. So only these files decide where
+a query resumes. Translated exactly, they name the same records there: nothing is passed over, and a
+repeated micro-batch has the rows that it had.
+
+    offsets/7    v1
+                 {"batchWatermarkMs":0, ...}
+                 {"orders":{"0":23,"1":17}}        a line for each source of the query
+
+Lines whose topics the flow does not copy are of other sources, and stay. All other files are copied
+as they are: state, watermarks, the query's id. The checkpoint that is read is not written to, and
+the new one is there whole, or not at all.
+
+- Offsets that were not copied yet have no counterpart. If the mirror still copies them they would
+  be read again, so they are refused, but for a flow whose source is lost (`may_repeat`).
+- Where nothing of a partition was read yet (offset 0) nothing is to be translated.
+- The query still runs, and notes another micro-batch meanwhile: seen behind the copy, and refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from twinlog.client.group_translation import FlowTranslation, TranslatedOffset
+from twinlog.errors import FlowError, UsageError
+from twinlog.model import Flow, TopicPartition
+
+FORMAT: Final = "v1"
+HEAD_LINES: Final = 2
+"""The format, and what is the query's own."""
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What decides where a query resumes."""
+
+    batch: int
+    """The newest micro-batch that was planned."""
+    is_committed: bool
+
+    @property
+    def deciding(self) -> tuple[int, ...]:
+        """Micro-batches whose ends are asked for, the newest last."""
+        return (self.batch,) if self.is_committed else (self.batch - 1, self.batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A new checkpoint, and where it resumes."""
+
+    noted: Noted
+    offsets: tuple[TranslatedOffset, ...]
+    """Of the newest micro-batch."""
+    other_sources: int
+
+
+def rewrite_checkpoint(
+    translation: FlowTranslation,
+    flow: Flow,
+    old: Path,
+    new: Path,
+    *,
+    reverse: bool = False,
+    may_repeat: bool = False,
+) -> Rewritten:
+    """Make `new`, for a query that has read one cluster of the flow and is to read the other.
+
+    `reverse`: it has read the target. Raises UsageError for what is no checkpoint, or of a query
+    that runs, and FlowError (NOT_COPIED) for offsets without a counterpart.
+    """
+    noted = _noted(old)
+    if new.exists():
+        raise UsageError(f"{new} is there already: name a folder that is not")
+    lines = {batch: _lines(old / "offsets" / str(batch)) for batch in noted.deciding}
+    newest: dict[TopicPartition, TranslatedOffset] = {}
+    others = 0
+    texts: dict[int, str] = {}
+    for batch, (head, sources) in lines.items():
+        out, others = list(head), 0
+        for line in sources:
+            offsets = _offsets(line)
+            found = _translated(translation, flow, offsets, reverse, may_repeat) if offsets else {}
+            newest |= found
+            others += not found
+            out.append(_line(found) if found else line)
+        texts[batch] = "\n".join(out)
+    if not newest:
+        raise FlowError(
+            f"{old}: no source of this query reads a topic that the flow copies: look at --flow "
+            "and --reverse",
+            flow=flow,
+            code="NOT_COPIED",
+        )
+    _write(old, new, texts)
+    if _noted(old) != noted:
+        shutil.rmtree(new)
+        raise UsageError(f"{old}: the query of this checkpoint runs: stop it first")
+    last = {tp for line in lines[noted.batch][1] for tp in _offsets(line)}
+    shown = tuple(one for tp, one in sorted(newest.items()) if tp in last)
+    return Rewritten(noted=noted, offsets=shown, other_sources=others)
+
+
+def _noted(checkpoint: Path) -> Noted:
+    planned = _numbers(checkpoint / "offsets")
+    if not planned or not (checkpoint / "metadata").is_file():
+        raise UsageError(
+            f"{checkpoint} is no checkpoint of a stream that has begun: it has no file metadata, "
+            "or none in offsets/. One that is in an object store is copied to a disk first"
+        )
+    batch = max(planned)
+    committed = max(_numbers(checkpoint / "commits"), default=-1)
+    noted = Noted(batch=batch, is_committed=committed == batch)
+    if not set(noted.deciding) <= planned or batch - committed > 1 or committed > batch:
+        raise UsageError(
+            f"{checkpoint}: micro-batch {batch} is planned, {committed} is the newest that is "
+            "committed, and what lies between is not known: run the query once to the end of a "
+            "micro-batch, or begin with a new checkpoint"
+        )
+    return noted
+
+
+def _numbers(folder: Path) -> set[int]:
+    names = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+    return {int(name) for name in names if name.isascii() and name.isdigit()}
+
+
+def _lines(file: Path) -> tuple[list[str], list[str]]:
+    lines = file.read_text().splitlines()
+    if len(lines) <= HEAD_LINES or lines[0] != FORMAT:
+        raise UsageError(
+            f"{file}: its format is not {FORMAT}, which Spark 4.0 to 4.3 write for streams"
+        )
+    return lines[:HEAD_LINES], lines[HEAD_LINES:]
+
+
+def _offsets(line: str) -> dict[TopicPartition, int]:
+    """Of a source of Kafka; empty: it is another one."""
+    found: Any = None
+    with suppress(ValueError, RecursionError):
+        found = json.loads(line)
+    out: dict[TopicPartition, int] = {}
+    for topic, partitions in found.items() if isinstance(found, dict) else ():
+        if not isinstance(partitions, dict):
+            return {}
+        for number, offset in partitions.items():
+            if not (number.isascii() and number.isdigit()) or type(offset) is not int or offset < 0:
+                return {}
+            out[TopicPartition(topic, int(number))] = offset
+    return out
+
+
+def _line(found: Mapping[TopicPartition, TranslatedOffset]) -> str:
+    out: dict[str, dict[str, int | None]] = {}
+    for one in sorted(found.values(), key=lambda one: (one.to_topic, one.partition)):
+        out.setdefault(one.to_topic, {})[str(one.partition)] = one.to_offset
+    return json.dumps(out, separators=(",", ":"))
+
+
+def _translated(
+    translation: FlowTranslation, flow: Flow, offsets: Offsets, reverse: bool, may_repeat: bool
+) -> dict[TopicPartition, TranslatedOffset]:
+    """By the offset on this side; empty where the flow copies none of these topics."""
+    answers = translation.all_of(offsets, reverse=reverse)
+    found = {
+        TopicPartition(one.topic, one.partition): _begins(one) if one.offset == 0 else one
+        for one in answers
+    }
+    copied = {one.topic for one in answers if one.to_offset is not None}
+    if not copied:
+        return {}
+    missing = [tp for tp, one in found.items() if one.to_offset is None]
+    ahead = [tp for tp, one in found.items() if one.to_offset is not None and not one.is_exact]
+    if missing:
+        raise _refused(flow, missing, offsets, "nothing of it was copied by Twinlog")
+    if ahead and not may_repeat:
+        raise _refused(
+            flow,
+            ahead,
+            offsets,
+            "it is not copied so far, and what lies between would be read again: let the mirror "
+            "catch up, or where the source is lost give --may-repeat",
+        )
+    return found
+
+
+def _begins(one: TranslatedOffset) -> TranslatedOffset:
+    return TranslatedOffset(
+        topic=one.topic,
+        partition=one.partition,
+        offset=0,
+        to_topic=one.to_topic,
+        to_offset=one.to_offset or 0,
+        is_exact=True,
+    )
+
+
+def _refused(flow: Flow, tps: Collection[TopicPartition], offsets: Offsets, why: str) -> FlowError:
+    first = min(tps)
+    more = f", and {len(tps) - 1} more" if len(tps) > 1 else ""
+    what = f"{first} at {offsets[first]}{more}: {why}"
+    return FlowError(what, flow=flow, code="NOT_COPIED")
+
+
+def _write(old: Path, new: Path, texts: Mapping[int, str]) -> None:
+    """Beside it first; without Hadoop's checksums of the files that are not the same any more."""
+    made = new.with_name(f".{new.name}.part")
+    shutil.rmtree(made, ignore_errors=True)
+    try:
+        shutil.copytree(old, made)
+        for batch, text in texts.items():
+            (made / "offsets" / str(batch)).write_text(text)
+            (made / "offsets" / f".{batch}.crc").unlink(missing_ok=True)
+        made.rename(new)
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
