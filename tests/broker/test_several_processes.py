@@ -5,20 +5,28 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.client import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.mirror import Mirror
 from tests.support.mirror_process import Driver
 from tests.support.rig import Rig
 from tests.support.stopwatch import Stopwatch
 from tests.support.topics import topic_names
 from twinlog.cli.commands.mirror import MirrorReport
+from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS, Role
+from twinlog.config.load import load
+from twinlog.control.flow.managed_flow import leave
+from twinlog.control.flow.setups import flow_setup
+from twinlog.control.leading.lead import StandingBy
 from twinlog.control.process.run import MirrorResult
+from twinlog.control.process.supervisor import LEAVE_WITHIN_S
 from twinlog.control.watch.snapshot import FlowSnapshot
+from twinlog.errors import TwinlogError
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("several-processes")]
@@ -171,3 +179,38 @@ def test_another_configuration_is_said_until_both_have_reloaded(
     assert len(said) == 1
     assert copying.code == ""
     rig.same()
+
+
+def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(rig: Rig) -> None:
+    """Its set-up waits to lead meanwhile, and longer than the end of a process does."""
+    (flow,) = load(rig.config(), environment={}).flows
+    leader, standby = flow_setup(flow), flow_setup(flow)
+    leader.prepare(once=False)
+    claim, led = rig.claim(), leader.membership
+    assert led is not None
+    refused: list[TwinlogError] = []
+
+    def waits() -> None:
+        with pytest.raises(StandingBy) as caught:
+            standby.prepare(once=False)
+        refused.append(caught.value)
+
+    waiting = threading.Thread(target=waits)
+    waiting.start()
+    try:
+        eventually(lambda: standby.membership)
+        assert standby.membership is not None
+        assert standby.membership.wait_for(lambda now: now.role is Role.STANDBY, within_s=PATIENCE_S)
+        leaving = leave(standby)
+        leaving.join(LEAVE_WITHIN_S)
+        assert not leaving.is_alive()
+        assert led.wait_for(lambda now: not now.others, within_s=SESSION_TIMEOUT_MS / 2000)
+        with pytest.raises(StandingBy):
+            standby.prepare(once=False)
+        assert rig.claim() == claim, "nor does it lead any more"
+        assert led.is_leading
+    finally:
+        waiting.join()
+        leave(standby).join()
+        leave(leader).join()
+    assert "has left the flow's group" in str(refused[0])

@@ -103,7 +103,7 @@ class Setup:
         self.config = config
         self.outcomes = list(outcomes) or [None]
         self.prepared: list[Prepared] = []
-        self.tries = self.left = 0
+        self.tries = self.left = self.resigned = 0
         self.handed_on_to: list[object] = []
         self.policy = self.source = self.target = self.claims = cast("Any", None)
         self.questions = Away()
@@ -115,6 +115,9 @@ class Setup:
             raise outcome
         self.prepared.append(Prepared(self))
         return self.prepared[-1]
+
+    def resign(self) -> None:
+        self.resigned += 1
 
     def close(self, generation: int | None) -> None:
         self.left += 1
@@ -390,6 +393,20 @@ def test_a_flow_that_is_removed_while_it_waits_leaves_its_group(config: FlowConf
     process.reload(changing(removed=frozenset({"A->B"})))
     process.until(lambda: not process.supervisor.flows)
     eventually(lambda: setup.left == 1)
+
+
+def test_a_standby_that_is_stopped_does_not_stay_in_its_group_while_others_drain(
+    config: FlowConfig,
+) -> None:
+    leading, standby = Setup(config), Setup(config, StandingBy("another process leads"))
+    process = Process(leading, standby)
+    flows = process.supervisor.flows
+    phases = [Phase.RUNNING, Phase.WAITING]
+    process.until(lambda: [flow.phase for flow in flows] == phases)
+    process.stop()
+    eventually(lambda: standby.resigned == 1)
+    assert flows[0].phase is Phase.ENDING
+    assert leading.resigned == 0, "who leads goes when its end is noted"
 
 
 def test_a_handed_over_flow_stands_by_and_stays_out_for_a_while(config: FlowConfig) -> None:

@@ -32,7 +32,13 @@ from twinlog.control.duties.handed_topics import HandedTopics
 from twinlog.control.lanes.fan_producers import with_fan_producers
 from twinlog.control.leading.claims import FlowClaims
 from twinlog.control.leading.ends import FlowClients, FlowEnds
-from twinlog.control.leading.lead import Fenced, SetupWaiting, take_part, wait_to_lead
+from twinlog.control.leading.lead import (
+    Fenced,
+    SetupWaiting,
+    StandingBy,
+    take_part,
+    wait_to_lead,
+)
 from twinlog.control.leading.target_facts import TargetFacts
 from twinlog.control.loops.guard import LoopGuard
 from twinlog.control.loops.neighbours import Neighbours
@@ -122,6 +128,7 @@ class FlowSetup(FlowEnds):
     clients: FlowClients = field(init=False)
     facts: TargetFacts = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _has_resigned: bool = False
     _mapped: MappedCopies = field(default_factory=MappedCopies)
     _told: set[str] = field(default_factory=set)
     _is_let_in: bool = False
@@ -226,7 +233,14 @@ class FlowSetup(FlowEnds):
 
     def _lead(self, *, once: bool) -> None:
         self.membership = take_part(self.membership, self.target, self.config)
+        self._stay_resigned(self.membership)  # before: it was not there yet for `resign` to leave
         wait_to_lead(self.membership, self.config, once=once)
+        self._stay_resigned(self.membership)
+
+    def _stay_resigned(self, membership: Membership) -> None:
+        if self._has_resigned:
+            membership.leave()
+            raise StandingBy("standing by: this process has left the flow's group")
 
     def _still_leads(self) -> bool:
         """As of now; before there is a claim, nobody else can have one behind it."""
@@ -321,6 +335,19 @@ class FlowSetup(FlowEnds):
             has_budget=self.config.lanes.max_bytes_per_second is not None,
             silence_ms=late_requests.SILENCE_MS,
         )
+
+    def resign(self) -> None:
+        """Lead no more, for good: a standby leaves the group at once, from any thread.
+
+        Without the lock, which a set-up holds while it waits to lead. The order decides who acts:
+        here the flag is set before the role is read, there the role is read before the flag. So a
+        set-up that leads either sees the flag before it claims anything, or is seen leading here
+        and ends in order, by `close`. Nothing is claimed behind a group that was left.
+        """
+        self._has_resigned = True
+        membership = self.membership
+        if membership is not None and not membership.is_leading:
+            membership.leave()
 
     def close(self, generation: int | None) -> None:
         """Note the end of a generation that drained, leave the group, close the connections."""

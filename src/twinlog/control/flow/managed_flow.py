@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -251,6 +252,9 @@ class ManagedFlow:
     def stopped(self) -> None:
         """The process ends."""
         self._ends(Step.STOPPED)
+        if self.phase is Phase.ABANDONED:
+            # now, not behind the lanes of other flows: it would be handed a flow, or hold joins up
+            _beside(self.setup.resign)
 
     def _ends(self, why: Step) -> None:
         if self.life.take(why) is Phase.ENDING and self.run is not None:
@@ -344,14 +348,19 @@ class ManagedFlow:
 
 
 def leave(setup: FlowSetup) -> threading.Thread:
-    """Leave its group, in the background; what fails then matters to nobody."""
+    """Leave its group for good, in the background; what fails then matters to nobody."""
 
     def close() -> None:
+        setup.resign()
         try:
             setup.close(None)
         except TwinlogError as error:
             FlowLog(log, setup.name).info("could not leave in order: %s", error)
 
-    thread = threading.Thread(target=close, name="twinlog-leave", daemon=True)
+    return _beside(close)
+
+
+def _beside(job: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=job, name="twinlog-leave", daemon=True)
     thread.start()
     return thread

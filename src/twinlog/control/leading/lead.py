@@ -68,6 +68,8 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
     state = membership.state
     if state.role is Role.LEADING:
         return
+    if state.role is Role.LEFT:
+        raise StandingBy("standing by: this process has left the flow's group")
     if state.problem is not None and not state.leader:
         raise state.problem  # we are no member: there may be no other process at all
     leader = membership.leader_description
@@ -90,7 +92,7 @@ def wait_to_lead(membership: Membership, config: FlowConfig, *, once: bool) -> N
 
 
 def _has_news(state: MembershipState) -> bool:
-    has_news = state.role is Role.LEADING or isinstance(state.problem, Unauthorized)
+    has_news = state.role in (Role.LEADING, Role.LEFT) or isinstance(state.problem, Unauthorized)
     return has_news or bool(successor_of(state.leader))
 
 
