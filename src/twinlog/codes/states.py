@@ -75,8 +75,8 @@ _BAD: Final = frozenset(
 )
 
 
-def severity_of(state: FlowState | PartitionState) -> Severity:
-    """Of a state of a flow or partition."""
+def severity_of(state: str) -> Severity:
+    """Of a state of a flow or partition; of one that only another release has, WARN."""
     if state in _GOOD:
         return Severity.GOOD
     return Severity.BAD if state in _BAD else Severity.WARN

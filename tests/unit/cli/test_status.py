@@ -85,6 +85,15 @@ def test_what_the_flow_waits_for_is_said_once() -> None:
     assert (first.topic, second.topic, first.trouble) == ("c", "d", "no [DIVERGED]")
 
 
+def test_partitions_that_the_flow_speaks_for_do_not_part_from_the_others() -> None:
+    """In the first seconds of an outage some of a topic have met it, and others not yet."""
+    parts = partition(), partition(number=1, code="UNREACHABLE", message="B: refused")
+    away = flow(*parts, state="DEGRADED", reason="B: refused", code="UNREACHABLE").as_json()
+    assert [one.partitions for one in rows(away)] == ["all 2"]
+    other = flow(*parts, state="DEGRADED", reason="A: refused", code="UNREACHABLE").as_json()
+    assert [one.partitions for one in rows(other)] == ["0", "1"]
+
+
 def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     mirror = {
@@ -274,6 +283,11 @@ def test_topics_are_chosen_by_either_name_and_by_their_lag(
     text = capsys.readouterr().out
     assert "late" in text
     assert "orders" not in text
+    run(["status", "--lagging", "--format", "json"])
+    (part,) = json.loads(capsys.readouterr().out)["mirrors"][0]["flows"][0]["partitions"]
+    assert part["topic"] == "late", "for programs as for people"
+    run(["status", "--topic", "nosuch"])
+    assert capsys.readouterr().out.endswith("no topic here or on the target is named nosuch\n")
     assert run(["status", "--topic", "("]) == 2
     assert run(["status", "--watch", "--format", "json"]) == 2
 

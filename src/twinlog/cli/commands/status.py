@@ -120,6 +120,8 @@ def status(
     source, mirrors = look()
     code = exit_code(mirrors, int(time.time() * 1000))
     mirrors = _only(mirrors, topics)
+    if lagging and output.is_for_programs:
+        mirrors = _behind(mirrors)
     if output.is_for_programs:
         sums = asdict(totals(flow for one in mirrors for flow in one["flows"]))
         body = {"source": source, "mirrors": mirrors, "totals": sums}
@@ -129,6 +131,8 @@ def status(
     else:
         wanted = Wanted(width=shown_width(), lagging=lagging)
         write_all(screen(mirrors, wanted, int(time.time() * 1000)))
+        if topics and not any(flow["partitions"] for one in mirrors for flow in one["flows"]):
+            write_line(f"no topic here or on the target is named {topics.pattern}")
         if is_quiet():
             write_warnings(_what_is_wrong(mirrors))
     return code
@@ -255,6 +259,19 @@ def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
         for one in rows(flow):
             if one.trouble:
                 yield text(f"{flow['flow']}: {one.topic}, {one.partitions}: {one.trouble}")
+
+
+def _behind(mirrors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same with topics alone of which a row is behind, or has a trouble."""
+
+    def kept(flow: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        topics = {one.topic for one in rows(flow) if one.is_behind}
+        return [part for part in flow["partitions"] if part["topic"] in topics]
+
+    return [
+        one | {"flows": [flow | {"partitions": kept(flow)} for flow in one["flows"]]}
+        for one in mirrors
+    ]
 
 
 def _only(mirrors: list[dict[str, Any]], topics: re.Pattern[str] | None) -> list[dict[str, Any]]:
