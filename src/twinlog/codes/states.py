@@ -69,7 +69,8 @@ _GOOD: Final = frozenset(
 )
 _BAD: Final = frozenset(
     (
-        *(FlowState.FAILED, FlowState.PARTLY_FAILED, FlowState.NOT_RUNNING, FlowState.STOPPED),
+        # not of flows that somebody ended or never began: red is for errors alone
+        *(FlowState.FAILED, FlowState.PARTLY_FAILED),
         *(PartitionState.FAILED, PartitionState.TAKEN_OVER),
     )
 )

@@ -18,8 +18,10 @@ from twinlog.cli.commands.status import exit_code
 from twinlog.cli.main import run
 from twinlog.cli.terminal.status.rows import rows, totals, troubles
 from twinlog.cli.terminal.status.screen import Wanted, screen
-from twinlog.cli.terminal.status.topic_table import since
+from twinlog.cli.terminal.status.topic_table import since, state_style
 from twinlog.cli.terminal.status.watching import Speeds
+from twinlog.codes import FlowState, PartitionState
+from twinlog.codes.states import severity_of
 from twinlog.control.check import offline_status
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
@@ -194,7 +196,8 @@ def test_exit_code_says_whether_all_is_well(states: tuple[str, ...], code: int) 
 
 @pytest.mark.parametrize(("lag", "code"), [(0, 0), (1, 1), (-1, 1)])
 def test_flow_that_nobody_runs_is_well_while_nothing_waits(lag: int, code: int) -> None:
-    idle = flow(partition(), partition(number=1, lag=lag), state="NOT_RUNNING").as_json()
+    gone = partition("gone", lag=-1, state="SOURCE_DELETED")
+    idle = flow(partition(), partition(number=1, lag=lag), gone, state="NOT_RUNNING").as_json()
     assert exit_code([{"pid": None, "config": "f", "written_ms": 0, "flows": [idle]}], 1) == code
 
 
@@ -248,6 +251,36 @@ def test_flows_that_no_mirror_here_runs_are_asked_for(
     assert [one["flow"] for one in here["flows"]] == ["A->B"]
     assert [(one["flow"], one["code"]) for one in elsewhere["flows"]] == [("A->C", "UNREACHABLE")]
     assert elsewhere["pid"] is None
+
+
+def test_a_leader_and_a_standby_on_one_host_are_one_flow(
+    running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader's own numbers are there: no cluster is asked for them, and none counts twice."""
+    running.write_text(
+        "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+        "A->B.enabled = true\n"
+    )
+    (file,) = running.parent.glob("twinlog/*.json")
+    other = json.loads(file.read_text())
+    waits = {"state": "STANDBY", "reason": "process 7 leads", "partitions": [], "groups": []}
+    other["flows"] = [other["flows"][0] | waits]
+    file.with_name(f"0{file.name}").write_text(json.dumps(other))
+    file.with_name(f"0{file.name}").chmod(0o600)
+    assert run(["status", str(running)]) == 1, "a partition has failed"
+    text = capsys.readouterr().out
+    assert "A->B  STANDBY" in text
+    assert "process 7 leads\n" in text
+    assert "total: 1 flow, 2 topics, 2 partitions" in text
+
+
+@pytest.mark.parametrize("state", [*FlowState, *PartitionState])
+def test_a_state_has_the_colour_of_how_much_it_matters(state: FlowState | PartitionState) -> None:
+    """Here and on the page; red is for errors alone."""
+    style = {"good": "green", "warn": "yellow", "bad": "red"}[severity_of(state)]
+    assert state_style(state) == style
+    is_error = "FAILED" in state or state is PartitionState.TAKEN_OVER
+    assert (style == "red") == is_error
 
 
 @pytest.mark.parametrize(("every_ms", "is_told"), [(None, True), (1000, True), (60_000, False)])

@@ -179,7 +179,9 @@ def _is_not_well(flow: Mapping[str, Any]) -> bool:
     is_idle = flow["state"] == FlowState.NOT_RUNNING
     if flow.get("source_problem"):
         return True
-    waits = is_idle and any(part["lag"] != 0 for part in flow["partitions"])
+    # of a topic that the source has no more, nothing can wait
+    there = (p for p in flow["partitions"] if p["state"] != PartitionState.SOURCE_DELETED)
+    waits = is_idle and any(part["lag"] != 0 for part in there)
     differs = bool((flow.get("verified") or {}).get("differences"))
     return waits or differs or flow["state"] in NOT_WELL
 
@@ -199,11 +201,14 @@ def _told_elsewhere(
     read: Callable[[], MirrorConfig],
     timeout_s: float,
 ) -> Iterator[dict[str, Any]]:
-    """In place of flows that a process here stands by for: what their leaders say. What is yielded
-    are flows of the file that no process here has (`--clusters`).
+    """In place of flows that a process here stands by for: what their leaders say, where they are
+    no processes here. What is yielded are flows of the file that no process here has (`--clusters`).
     """
     flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
-    waiting = [flow for flow in flows if flow["state"] == FlowState.STANDBY]
+    led = {flow["flow"] for flow in flows if flow["state"] != FlowState.STANDBY}
+    waiting = [
+        flow for flow in flows if flow["state"] == FlowState.STANDBY and flow["flow"] not in led
+    ]
     try:
         config = read()
     except TwinlogError as error:

@@ -125,7 +125,7 @@ def totals(flows: Iterable[Mapping[str, Any]]) -> Totals:
         if any(part["topic"] == topic for part in flow["partitions"])
     ]
     return Totals(
-        flows=len(known),
+        flows=len({flow["flow"] for flow in known}),  # one of them may stand by for the other
         topics=len(
             {(flow["flow"], part["topic"]) for flow in known for part in flow["partitions"]}
         ),
