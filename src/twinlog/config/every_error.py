@@ -35,9 +35,9 @@ def load_all(
 ) -> MirrorConfig:
     """What `read` makes of the settings.
 
-    Raises a ConfigError with all errors, by line, `errors` among them; `aliases` is None where they cannot be told, and
-    so the first error is the only one. It is as well where config providers are wrong: what values
-    they would give is not known.
+    Raises a ConfigError with all errors, by line, `errors` among them; `aliases` is None where they
+    cannot be told, and so the first error is the last. It is as well where config providers are
+    wrong: what values they would give is not known.
     """
     found: list[ConfigError] = [*errors]
     left_out: set[str] = set()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from twinlog.cli.main import run
 from twinlog.config.config_file import read_raw
 from twinlog.config.files.raw import RawConfig
-from twinlog.cli.main import run
 from twinlog.config.load import load, load_raw
 from twinlog.config.strimzi.fields import SECTIONS, Use
 from twinlog.errors import ConfigError

@@ -202,7 +202,8 @@ def _told_elsewhere(
     timeout_s: float,
 ) -> Iterator[dict[str, Any]]:
     """In place of flows that a process here stands by for: what their leaders say, where they are
-    no processes here. What is yielded are flows of the file that no process here has (`--clusters`).
+    no processes here. What is yielded are flows of the file that no process here has
+    (`--clusters`).
     """
     flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
     led = {flow["flow"] for flow in flows if flow["state"] != FlowState.STANDBY}

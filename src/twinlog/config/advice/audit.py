@@ -20,8 +20,8 @@ from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
 from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
-from twinlog.config.values.nearest import nearest
 from twinlog.config.strimzi.secrets import UNREAD
+from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
 from twinlog.model import Flow
