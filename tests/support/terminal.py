@@ -157,7 +157,8 @@ class Terminal:
         environment = {**os.environ, "TERM": "xterm-256color"}
         environment.pop("COLUMNS", None)
         self.process = subprocess.Popen(
-            [*command, *arguments],
+            # a shell that starts tests in the background ignores Ctrl-C, and so would they
+            ["env", "--default-signal=INT", *command, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -69,14 +69,15 @@ _GOOD: Final = frozenset(
 )
 _BAD: Final = frozenset(
     (
-        *(FlowState.FAILED, FlowState.PARTLY_FAILED, FlowState.NOT_RUNNING, FlowState.STOPPED),
+        # not of flows that somebody ended or never began: red is for errors alone
+        *(FlowState.FAILED, FlowState.PARTLY_FAILED),
         *(PartitionState.FAILED, PartitionState.TAKEN_OVER),
     )
 )
 
 
-def severity_of(state: FlowState | PartitionState) -> Severity:
-    """Of a state of a flow or partition."""
+def severity_of(state: str) -> Severity:
+    """Of a state of a flow or partition; of one that only another release has, WARN."""
     if state in _GOOD:
         return Severity.GOOD
     return Severity.BAD if state in _BAD else Severity.WARN

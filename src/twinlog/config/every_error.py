@@ -8,7 +8,7 @@ An error that names a setting which was left out may be a consequence, and is no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -28,15 +28,18 @@ _STANDS_IN: Final = {BOOTSTRAP_SERVERS: "stands-in:9092", "enabled": "true"}
 
 
 def load_all(
-    settings: Settings, read: Callable[[Settings], MirrorConfig], aliases: tuple[str, ...] | None
+    settings: Settings,
+    read: Callable[[Settings], MirrorConfig],
+    aliases: tuple[str, ...] | None,
+    errors: Sequence[ConfigError] = (),
 ) -> MirrorConfig:
     """What `read` makes of the settings.
 
-    Raises a ConfigError with all errors, by line; `aliases` is None where they cannot be told, and
-    so the first error is the only one. It is as well where config providers are wrong: what values
-    they would give is not known.
+    Raises a ConfigError with all errors, by line, `errors` among them; `aliases` is None where they
+    cannot be told, and so the first error is the last. It is as well where config providers are
+    wrong: what values they would give is not known.
     """
-    found: list[ConfigError] = []
+    found: list[ConfigError] = [*errors]
     left_out: set[str] = set()
     warnings: tuple[ConfigWarning, ...] = ()
     while len(found) < MOST:

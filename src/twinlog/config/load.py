@@ -79,7 +79,9 @@ def load_raw(
         names: tuple[str, ...] | None = _aliases(given, text.file)
     except ConfigError:
         names = None
-    return load_all(given, lambda settings: _load(settings, text, clusters, known), names)
+    return load_all(
+        given, lambda settings: _load(settings, text, clusters, known), names, text.errors
+    )
 
 
 def _load(

@@ -18,8 +18,10 @@ from twinlog.cli.commands.status import exit_code
 from twinlog.cli.main import run
 from twinlog.cli.terminal.status.rows import rows, totals, troubles
 from twinlog.cli.terminal.status.screen import Wanted, screen
-from twinlog.cli.terminal.status.topic_table import since
+from twinlog.cli.terminal.status.topic_table import since, state_style
 from twinlog.cli.terminal.status.watching import Speeds
+from twinlog.codes import FlowState, PartitionState
+from twinlog.codes.states import severity_of
 from twinlog.control.check import offline_status
 from twinlog.control.watch.snapshot import FlowSnapshot
 from twinlog.control.watch.status_file import StatusFile
@@ -83,6 +85,15 @@ def test_what_the_flow_waits_for_is_said_once() -> None:
     ).as_json()
     ((first, second),) = troubles(one, rows(one))
     assert (first.topic, second.topic, first.trouble) == ("c", "d", "no [DIVERGED]")
+
+
+def test_partitions_that_the_flow_speaks_for_do_not_part_from_the_others() -> None:
+    """In the first seconds of an outage some of a topic have met it, and others not yet."""
+    parts = partition(), partition(number=1, code="UNREACHABLE", message="B: refused")
+    away = flow(*parts, state="DEGRADED", reason="B: refused", code="UNREACHABLE").as_json()
+    assert [one.partitions for one in rows(away)] == ["all 2"]
+    other = flow(*parts, state="DEGRADED", reason="A: refused", code="UNREACHABLE").as_json()
+    assert [one.partitions for one in rows(other)] == ["0", "1"]
 
 
 def shown(width: int, *flows: FlowSnapshot, most: int | None = None, lagging: bool = False) -> str:
@@ -185,7 +196,8 @@ def test_exit_code_says_whether_all_is_well(states: tuple[str, ...], code: int) 
 
 @pytest.mark.parametrize(("lag", "code"), [(0, 0), (1, 1), (-1, 1)])
 def test_flow_that_nobody_runs_is_well_while_nothing_waits(lag: int, code: int) -> None:
-    idle = flow(partition(), partition(number=1, lag=lag), state="NOT_RUNNING").as_json()
+    gone = partition("gone", lag=-1, state="SOURCE_DELETED")
+    idle = flow(partition(), partition(number=1, lag=lag), gone, state="NOT_RUNNING").as_json()
     assert exit_code([{"pid": None, "config": "f", "written_ms": 0, "flows": [idle]}], 1) == code
 
 
@@ -241,6 +253,36 @@ def test_flows_that_no_mirror_here_runs_are_asked_for(
     assert elsewhere["pid"] is None
 
 
+def test_a_leader_and_a_standby_on_one_host_are_one_flow(
+    running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader's own numbers are there: no cluster is asked for them, and none counts twice."""
+    running.write_text(
+        "clusters = A, B\nA.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+        "A->B.enabled = true\n"
+    )
+    (file,) = running.parent.glob("twinlog/*.json")
+    other = json.loads(file.read_text())
+    waits = {"state": "STANDBY", "reason": "process 7 leads", "partitions": [], "groups": []}
+    other["flows"] = [other["flows"][0] | waits]
+    file.with_name(f"0{file.name}").write_text(json.dumps(other))
+    file.with_name(f"0{file.name}").chmod(0o600)
+    assert run(["status", str(running)]) == 1, "a partition has failed"
+    text = capsys.readouterr().out
+    assert "A->B  STANDBY" in text
+    assert "process 7 leads\n" in text
+    assert "total: 1 flow, 2 topics, 2 partitions" in text
+
+
+@pytest.mark.parametrize("state", [*FlowState, *PartitionState])
+def test_a_state_has_the_colour_of_how_much_it_matters(state: FlowState | PartitionState) -> None:
+    """Here and on the page; red is for errors alone."""
+    style = {"good": "green", "warn": "yellow", "bad": "red"}[severity_of(state)]
+    assert state_style(state) == style
+    is_error = "FAILED" in state or state is PartitionState.TAKEN_OVER
+    assert (style == "red") == is_error
+
+
 @pytest.mark.parametrize(("every_ms", "is_told"), [(None, True), (1000, True), (60_000, False)])
 def test_a_mirror_is_silent_when_it_has_not_written_at_its_pace(
     running: Path, capsys: pytest.CaptureFixture[str], every_ms: int | None, *, is_told: bool
@@ -274,6 +316,11 @@ def test_topics_are_chosen_by_either_name_and_by_their_lag(
     text = capsys.readouterr().out
     assert "late" in text
     assert "orders" not in text
+    run(["status", "--lagging", "--format", "json"])
+    (part,) = json.loads(capsys.readouterr().out)["mirrors"][0]["flows"][0]["partitions"]
+    assert part["topic"] == "late", "for programs as for people"
+    run(["status", "--topic", "nosuch"])
+    assert capsys.readouterr().out.endswith("no topic here or on the target is named nosuch\n")
     assert run(["status", "--topic", "("]) == 2
     assert run(["status", "--watch", "--format", "json"]) == 2
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from twinlog.cli.main import run
 from twinlog.config.config_file import read_raw
 from twinlog.config.files.raw import RawConfig
-from twinlog.config.load import load
+from twinlog.config.load import load, load_raw
 from twinlog.config.strimzi.fields import SECTIONS, Use
 from twinlog.errors import ConfigError
 
@@ -51,7 +52,7 @@ def values(raw: RawConfig) -> dict[str, str]:
 
 def refusal(folder: Path, text: str, *, secrets: Path | None = None) -> str:
     with pytest.raises(ConfigError) as caught:
-        read(folder, text, secrets=secrets)
+        load_raw(read(folder, text, secrets=secrets), environment={})
     assert caught.value.exit_code == 2
     return str(caught.value).removeprefix(f"{folder}/")
 
@@ -327,6 +328,31 @@ def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None
     assert refusal(tmp_path, text).startswith(expected)
 
 
+def test_all_that_is_wrong_is_named_in_one_run(tmp_path: Path) -> None:
+    """Fields, secrets, and what the fields say; not what follows from a misspelt one."""
+    mirror = f"{COPY}\n      topicsPatern: x\n      topicsPattern: a["
+    a = "      tls: {trustedCertificates: [{secretName: s, certificate: c}]}"
+    with pytest.raises(ConfigError) as caught:
+        load_text(tmp_path, a_resource(a=a, mirror=mirror))
+    assert [one.key for one in caught.value.each] == [
+        "spec.clusters[0].tls.trustedCertificates[0].secretName",
+        "spec.mirrors[0].topicsPatern",
+        "A->B.topics",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        load_text(
+            tmp_path, a_resource(mirror=mirror).replace("bootstrapServers", "bootstrapSrvers", 1)
+        )
+    assert [one.key for one in caught.value.each] == ["spec.clusters[0].bootstrapSrvers"]
+    without_a_type = "      authentication: {typ: plain}\n      tsl: {}"
+    with pytest.raises(ConfigError) as caught:
+        load_text(tmp_path, a_resource(a=without_a_type))
+    assert [one.key for one in caught.value.each] == [
+        "spec.clusters[0].authentication.typ",
+        "spec.clusters[0].tsl",
+    ]
+
+
 SCRAM = """\
       authentication:
         type: scram-sha-512
@@ -394,6 +420,24 @@ def test_every_kind_of_authentication(tmp_path: Path) -> None:
         config: {sasl.mechanism: PLAIN, sasl.jaas.config: any}"""
     a = load_text(tmp_path, a_resource(a=custom)).cluster("A").settings
     assert a["security.protocol"].value == "SASL_PLAINTEXT"
+
+
+def test_a_file_is_explained_and_converted_without_its_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = a_resource(
+        a=f"{SCRAM}\n      tls: {{trustedCertificates: [{{secretName: ca, pattern: x*}}]}}"
+    )
+    file = tmp_path / "mirror.yaml"
+    file.write_text(text)
+    assert run(["check", str(file), "--explain"]) == 0
+    said = capsys.readouterr().out
+    assert "A.sasl.jaas.config = <hidden>" in said
+    assert "since --secrets is not given: write its folder for /SECRETS [UNRESOLVED]" in said
+    assert run(["convert", str(file)]) == 0
+    assert 'password="${strimzi:/SECRETS/mine:password}";' in capsys.readouterr().out
+    assert run(["check", str(file)]) == 2, "to connect they are needed"
+    assert "name it: --secrets DIR" in capsys.readouterr().out
 
 
 def test_strimzis_own_provider_finds_secrets_in_the_folder(tmp_path: Path) -> None:

@@ -267,11 +267,12 @@ def test_code_that_runs_with_check_is_said(read: Loader) -> None:
     [
         (
             r"topics = .*\.replica",
-            r'before . is dropped, as Java does, so that the value is ".*.replica"',
+            r'Java drops the backslash before ., so that the value is ".*.replica"',
         ),
         (r"topics = .*\.replica", r"write \\."),
         (r"A->B.topics.exclude = \d+", r"write \\d"),
-        (r"topics.exclude = .*[\-\.]internal", r"write \\-"),
+        (r"topics.exclude = .*[\-\.]internal", r"before - and ., so"),
+        (r"topics.exclude = .*[\-\.]internal", r"write \\- and \\."),
     ],
 )
 def test_a_backslash_that_vanishes(read: Loader, line: str, words: str) -> None:

@@ -76,16 +76,17 @@ def test_an_error_is_one_line_and_the_rounds_and_other_duties_go_on(
     other = Counting(name="other")
     seen: list[TwinlogError] = []
     duties = Duties("A->B", [failing, other], on_error=seen.append)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         duties.start()
         eventually(lambda: failing.rounds > 5 and other.rounds > 5)
         duties.stop()
         duties.join(PATIENCE_S)
     assert seen == [away] * 3, "each is counted"
-    assert [record.message for record in caplog.records] == [
-        f"A->B: failing: {away}; trying again",
-        "A->B: failing: works again",
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", f"A->B: failing: {away}; trying again"),
+        ("INFO", "A->B: failing: works again"),
     ]
+    assert caplog.records[1].__dict__["news"], "and people see it"
 
 
 def test_a_bug_is_seen_and_stops_nothing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,25 @@ def test_a_mirror_of_several_files_is_found_by_each(folder: Path) -> None:
         [str(one.resolve())] * 2
     )
     assert list(running_mirrors(Path("other.properties"))) == []
+
+
+def test_a_killed_mirror_that_nobody_has_waited_for_runs_no_more(folder: Path) -> None:
+    """As below a container's first process that waits for nobody: it is a zombie for ever."""
+    code = (
+        "import sys; from pathlib import Path; "
+        "from twinlog.control.watch.status_file import StatusFile; "
+        f"StatusFile(Path({str(folder / 'f.properties')!r})).write([]); print(flush=True); "
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert [one.pid for one in running_mirrors()] == [process.pid]
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and still listed
+        assert [*running_mirrors()] == []
 
 
 def test_mirror_of_an_older_release_is_shown(folder: Path) -> None:

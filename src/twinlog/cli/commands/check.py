@@ -17,7 +17,11 @@ from twinlog.cli.options.adoption_options import adoption_options, storages
 from twinlog.cli.options.format_option import format_option
 from twinlog.cli.options.mirror_maker_1_options import files_or_pair, pair_options
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import SpreadClusters, configuration_options
+from twinlog.cli.options.run_options import (
+    SpreadClusters,
+    configuration_options,
+    leave_secrets_unread,
+)
 from twinlog.cli.options.timeout_option import timeout_option
 from twinlog.cli.terminal.loudness import is_quiet
 from twinlog.cli.terminal.output import Format, error_object, write_line, write_object
@@ -95,6 +99,8 @@ def check(
     from twinlog.control.check.mirror_check import check as look
 
     defaults, timeout_s = given.pop("defaults"), given.pop("timeout_s")
+    if explain:
+        leave_secrets_unread()
     try:
         config = files_or_pair(files, clusters, given)()
         if explain:

@@ -11,7 +11,7 @@ import click
 from twinlog.cli.options.command import Command
 from twinlog.cli.options.mirror_maker_1_options import no_file, no_pair, pair, pair_options
 from twinlog.cli.options.option import option
-from twinlog.cli.options.run_options import secrets_folder, secrets_option
+from twinlog.cli.options.run_options import leave_secrets_unread, secrets_folder, secrets_option
 from twinlog.cli.terminal.output import write_line
 from twinlog.private_files import private_opener
 
@@ -49,6 +49,7 @@ def convert(file: Path | None, output: Path | None, **given: Any) -> int:
         raw = read_pair(*pair(given))
     else:
         no_pair(given)
+        leave_secrets_unread()
         raw = read_raw(file, secrets_folder())
     config = load_raw(raw)
     for warning in config.warnings:

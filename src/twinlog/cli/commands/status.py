@@ -120,6 +120,8 @@ def status(
     source, mirrors = look()
     code = exit_code(mirrors, int(time.time() * 1000))
     mirrors = _only(mirrors, topics)
+    if lagging and output.is_for_programs:
+        mirrors = _behind(mirrors)
     if output.is_for_programs:
         sums = asdict(totals(flow for one in mirrors for flow in one["flows"]))
         body = {"source": source, "mirrors": mirrors, "totals": sums}
@@ -129,6 +131,8 @@ def status(
     else:
         wanted = Wanted(width=shown_width(), lagging=lagging)
         write_all(screen(mirrors, wanted, int(time.time() * 1000)))
+        if topics and not any(flow["partitions"] for one in mirrors for flow in one["flows"]):
+            write_line(f"no topic here or on the target is named {topics.pattern}")
         if is_quiet():
             write_warnings(_what_is_wrong(mirrors))
     return code
@@ -175,7 +179,9 @@ def _is_not_well(flow: Mapping[str, Any]) -> bool:
     is_idle = flow["state"] == FlowState.NOT_RUNNING
     if flow.get("source_problem"):
         return True
-    waits = is_idle and any(part["lag"] != 0 for part in flow["partitions"])
+    # of a topic that the source has no more, nothing can wait
+    there = (p for p in flow["partitions"] if p["state"] != PartitionState.SOURCE_DELETED)
+    waits = is_idle and any(part["lag"] != 0 for part in there)
     differs = bool((flow.get("verified") or {}).get("differences"))
     return waits or differs or flow["state"] in NOT_WELL
 
@@ -195,11 +201,15 @@ def _told_elsewhere(
     read: Callable[[], MirrorConfig],
     timeout_s: float,
 ) -> Iterator[dict[str, Any]]:
-    """In place of flows that a process here stands by for: what their leaders say. What is yielded
-    are flows of the file that no process here has (`--clusters`).
+    """In place of flows that a process here stands by for: what their leaders say, where they are
+    no processes here. What is yielded are flows of the file that no process here has
+    (`--clusters`).
     """
     flows: list[dict[str, Any]] = [flow for one in mirrors for flow in one["flows"]]
-    waiting = [flow for flow in flows if flow["state"] == FlowState.STANDBY]
+    led = {flow["flow"] for flow in flows if flow["state"] != FlowState.STANDBY}
+    waiting = [
+        flow for flow in flows if flow["state"] == FlowState.STANDBY and flow["flow"] not in led
+    ]
     try:
         config = read()
     except TwinlogError as error:
@@ -255,6 +265,19 @@ def _what_is_wrong(mirrors: Iterable[Mapping[str, Any]]) -> Iterator[Text]:
         for one in rows(flow):
             if one.trouble:
                 yield text(f"{flow['flow']}: {one.topic}, {one.partitions}: {one.trouble}")
+
+
+def _behind(mirrors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same with topics alone of which a row is behind, or has a trouble."""
+
+    def kept(flow: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        topics = {one.topic for one in rows(flow) if one.is_behind}
+        return [part for part in flow["partitions"] if part["topic"] in topics]
+
+    return [
+        one | {"flows": [flow | {"partitions": kept(flow)} for flow in one["flows"]]}
+        for one in mirrors
+    ]
 
 
 def _only(mirrors: list[dict[str, Any]], topics: re.Pattern[str] | None) -> list[dict[str, Any]]:

@@ -21,6 +21,8 @@ from twinlog.cli.terminal.output import configure_logging, write_line
 from twinlog.errors import TwinlogError
 
 _FLAG: Final = re.compile(r"--[a-z][\w.-]*")
+WHOLE: Final = 1_000
+"""Characters: more than the first sentence of any command's help."""
 
 
 class _Sectioned(click.Command):
@@ -63,6 +65,14 @@ class CommandGroup(_Sectioned, click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """With the first sentence of each, whole: cut at a verb it says nothing."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(limit=WHOLE)) for name, one in found if one]
+            )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

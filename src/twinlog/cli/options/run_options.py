@@ -152,6 +152,14 @@ def secrets_folder(context: click.Context | None = None) -> Path | None:
     return folder
 
 
+def leave_secrets_unread() -> None:
+    """For a command that connects to nothing: without --secrets it takes their names alone."""
+    from twinlog.config.strimzi.secrets import UNREAD
+
+    meta = click.get_current_context().meta
+    meta[_SECRETS] = meta.get(_SECRETS) or UNREAD
+
+
 def _own_option(definition: KeyDefinition) -> Callable[[F], F]:
     flag = flag_of(definition)
 

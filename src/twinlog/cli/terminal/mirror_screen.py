@@ -88,7 +88,9 @@ def _cells(topic: TopicRate, *, named: bool) -> list[str | Text | ProgressBar]:
     copied = topic.records if topic.copied < 0 else topic.copied
     waits = topic.lag > 0
     bar: str | ProgressBar = ""
-    if waits:
+    if topic.is_deleted:
+        bar = "copy kept"
+    elif waits:
         bar = ProgressBar(
             total=copied + topic.lag,
             completed=copied,

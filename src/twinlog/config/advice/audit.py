@@ -20,6 +20,7 @@ from twinlog.config.flow.switches import enabled
 from twinlog.config.keys.key_table import OWN_FLOW_NAMES, RENAMED
 from twinlog.config.keys.key_types import OWN_PREFIX
 from twinlog.config.keys.process_keys import OWN_PROCESS_NAMES
+from twinlog.config.strimzi.secrets import UNREAD
 from twinlog.config.values.nearest import nearest
 from twinlog.config.values.origin import Setting, Settings, has_comment, refuse, shown_key
 from twinlog.config.values.warnings import ConfigWarning, WarningCode, warning
@@ -134,6 +135,8 @@ def audit_values(raw: Settings) -> Iterator[ConfigWarning]:
             yield warning(WarningCode.COMMENT_IN_VALUE, setting, message)
         if not setting.from_provider and has_variable(setting.value):
             message = "${..} stays as text: no provider of config.providers knows it"
+            if f":{UNREAD}/" in setting.value:
+                message = f"not read, since --secrets is not given: write its folder for {UNREAD}"
             yield warning(WarningCode.UNRESOLVED, setting, message)
         if not setting.value.isascii() and not setting.from_provider:
             message = "characters beyond ASCII are read as ISO-8859-1, as Java does; write \\uXXXX"

@@ -21,6 +21,8 @@ class RawConfig:
     duplicates: tuple[DuplicateKey, ...] = ()
     warnings: tuple[ConfigWarning, ...] = ()
     """About what the file's own format says and nothing here needs."""
+    errors: tuple[ConfigError, ...] = ()
+    """What is wrong with the file's own format, and did not keep the rest from being read."""
     is_latin_1: bool = False
     """Read as Java reads properties, so that characters beyond ASCII are seldom what was meant."""
 
@@ -42,12 +44,12 @@ def dropped_backslashes(text: PropertiesText) -> Iterator[ConfigWarning]:
     for entry in text.entries:
         if entry.dropped:
             setting = Setting(key=entry.key, value=entry.value, file=text.file, line=entry.line)
-            one = entry.dropped[0]
+            dropped = " and ".join(entry.dropped)
             yield warning(
                 WarningCode.BACKSLASH_DROPPED,
                 setting,
-                f"the backslash before {one} is dropped, as Java does, so that the value is "
-                f"{setting.shown}; write \\\\{one}",
+                f"Java drops the backslash before {dropped}, so that the value is {setting.shown}; "
+                "write " + " and ".join(f"\\\\{one}" for one in entry.dropped),
             )
 
 

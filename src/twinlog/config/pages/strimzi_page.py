@@ -47,7 +47,8 @@ Values stay references to these files, by Kafka's own `DirectoryConfigProvider`:
 converted file holds what is in them. A password with a quote, a backslash or a line end in it is
 refused, because the text of a login cannot hold it. `${name:namespace/secret:key}` of Strimzi's
 `KubernetesSecretConfigProvider` is looked up in the same folder; Kafka's own providers work as in
-`docs/configuration.md`.
+`docs/configuration.md`. What connects to nothing (`check --explain`, `convert`) needs no folder:
+without `--secrets` no secret is read, and `/SECRETS` stands for it in what they print.
 
 ## Where a flow and three connectors differ
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.config.values.nearest import nearest
+from twinlog.errors import ConfigError
 
 
 class Use(StrEnum):
@@ -184,9 +185,13 @@ class Reader:
 
     def __init__(self) -> None:
         self.idle: list[tuple[Node, Field]] = []
+        self.errors: list[ConfigError] = []
+        """Of unknown and refused fields; reading goes on without them."""
+        self.meant: set[str] = set()
+        """Fields that unknown ones are taken for: that such a one is missing follows."""
 
     def section(self, node: Node, table: Iterable[Field]) -> dict[str, Node]:
-        """The used fields of a section; refuses unknown and refused ones."""
+        """The used fields of a section."""
         known = {field.name: field for field in table}
         used: dict[str, Node] = {}
         for name, value in node.fields().items():
@@ -194,12 +199,15 @@ class Reader:
             if field is None:
                 near = nearest(name, known)
                 todo = f"did you mean {near}?" if near else "remove it"
-                raise value.refuse("KafkaMirrorMaker2 has no such field", todo)
+                self.errors.append(value.refuse("KafkaMirrorMaker2 has no such field", todo))
+                self.meant |= {near} if near else set()
+                continue
             match field.use:
                 case Use.USED:
                     used[name] = value
                 case Use.NO_MEANING:
                     self.idle.append((value, field))
                 case Use.REFUSED:
-                    raise value.refuse(f"cannot be honoured ({field.meaning})", "remove it")
+                    what = f"cannot be honoured ({field.meaning})"
+                    self.errors.append(value.refuse(what, "remove it"))
         return used

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.strimzi.document import KIND, find_resource
@@ -30,6 +30,7 @@ from twinlog.config.strimzi.security import SecurityReader, missing
 from twinlog.config.strimzi.settings import Collected
 from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.config.values.origin import Settings
+from twinlog.errors import ConfigError
 from twinlog.model import Flow
 
 VERSIONS: Final = ("v1alpha1", "v1beta2", "v1")
@@ -53,7 +54,11 @@ _TARGET_KEYS: Final = {
 
 def read_resource(text: str, *, file: str, secrets: Path | None) -> RawConfig:
     """The KafkaMirrorMaker2 resource of a file, under MirrorMaker 2's keys."""
-    return _ResourceReader(find_resource(text, file=file), secrets).read()
+    reader = _ResourceReader(find_resource(text, file=file), secrets)
+    try:
+        return reader.read()
+    except ConfigError as error:
+        reader.raise_all(error)
 
 
 class _ResourceReader:
@@ -68,6 +73,20 @@ class _ResourceReader:
         self._found = Collected(self._file)
         self._mirrors = MirrorReader(self._reader, self._found)
         self._clusters: dict[str, Node] = {}
+
+    @property
+    def _errors(self) -> tuple[ConfigError, ...]:
+        """What did not keep the rest from being read."""
+        missing_folder = self._secrets.error
+        return (*self._reader.errors, *([missing_folder] if missing_folder else []))
+
+    def raise_all(self, error: ConfigError) -> NoReturn:
+        """With what was found before, of which it may be a consequence and is not said then."""
+        follows = any(f"{name} is missing" in error.message for name in self._reader.meant)
+        errors = [*self._errors, *([] if follows else [error])]
+        first, *more = sorted(errors, key=lambda one: one.line or 0)
+        first.more = tuple(more)
+        raise first
 
     def read(self) -> RawConfig:
         kind = self._resource["kind"]
@@ -96,6 +115,7 @@ class _ResourceReader:
             file=self._file,
             settings=Settings(self._found.settings),
             warnings=tuple(self._found.warnings),
+            errors=self._errors,
         )
 
     def _check_version(self, kind: Node) -> None:

@@ -18,6 +18,9 @@ from twinlog.errors import ConfigError
 PROVIDER: Final = "strimzi"
 PROVIDER_CLASS: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 
+UNREAD: Final = Path("/SECRETS")
+"""In place of the folder, where what is in it is not needed: to explain a file, to convert it."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NOT_IN_A_VARIABLE: Final = re.compile(r"[:{}$]")
 _NOT_IN_JAAS: Final = re.compile(r'["\\\r\n]')
@@ -39,22 +42,30 @@ class Secrets:
     def __init__(self, folder: Path | None) -> None:
         self._folder = None if folder is None else folder.absolute()
         self.is_used = False
+        self.error: ConfigError | None = None
+        """That no folder was given, where one is needed; said once, for all secrets."""
         if self._folder is not None and _NOT_IN_A_VARIABLE.search(str(self._folder)):
             raise ConfigError(
                 f"--secrets: {self._folder}: a path with one of : {{ }} $ cannot be written into a "
                 "configuration; use another folder"
             )
 
+    @property
+    def is_read(self) -> bool:
+        """Whether files of secrets are looked at."""
+        return self._folder not in (None, UNREAD)
+
     def text(self, secret: Named, key: Named) -> str:
         """A variable for a file of a secret, which must be readable."""
         path = self._secret(secret) / _checked(key)
-        self._read(path, key)
+        if self.is_read:
+            self._read(path, key)
         return self._variable(path)
 
     def jaas_text(self, secret: Named, key: Named) -> str:
         """The same between the quotes of a JAAS option, where not every character can stand."""
         path = self._secret(secret) / _checked(key)
-        if _NOT_IN_JAAS.search(self._read(path, key)):
+        if self.is_read and _NOT_IN_JAAS.search(self._read(path, key)):
             raise key.refuse(
                 f"{path} ends in a line end, or holds a quote or a backslash",
                 "write the password alone (printf %s), or choose one without them",
@@ -64,6 +75,8 @@ class Secrets:
     def matching(self, secret: Named, pattern: Named) -> list[str]:
         """Variables for all files of a secret whose names match; at least one."""
         folder = self._secret(secret)
+        if not self.is_read:
+            return [self._variable(folder / pattern.text())]
         try:
             names = sorted(path.name for path in folder.iterdir() if path.is_file())
         except OSError as error:
@@ -75,11 +88,11 @@ class Secrets:
 
     def _secret(self, secret: Named) -> Path:
         if self._folder is None:
-            raise secret.refuse(
+            self.error = self.error or secret.refuse(
                 "the secret must be in a folder here",
                 "name it: --secrets DIR with a file DIR/<secretName>/<key> for each key",
             )
-        return self._folder / _checked(secret)
+        return (self._folder or UNREAD) / _checked(secret)
 
     def _variable(self, path: Path) -> str:
         self.is_used = True

@@ -306,6 +306,6 @@ class _Troubles:
 
     def ended(self) -> None:
         if self._code:
-            self._log.warning("%s: works again", self._duty)
+            self._log.news("%s: works again", self._duty)
         self._pause.reset()
         self._code, self.pause_s = "", 0.0

@@ -28,6 +28,8 @@ class TopicRate:
     lag_ms: int
     records_per_s: float
     bytes_per_s: float
+    is_deleted: bool = False
+    """At the source; its copy is kept."""
     copied: int = -1
     """Records of the copy, whichever processes wrote them; -1 while it is not known."""
     left_s: float = -1.0
@@ -87,6 +89,7 @@ class Rates:
             topic=topic,
             partitions=len(partitions),
             failed=sum(p.state is PartitionState.FAILED for p in partitions),
+            is_deleted=all(p.state is PartitionState.SOURCE_DELETED for p in partitions),
             records=records,
             bytes=size,
             lag=lag,

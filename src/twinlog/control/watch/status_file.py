@@ -309,4 +309,6 @@ def _start_ticks(pid: int) -> int:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return NOT_THERE
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    # a killed process whose parent has not waited for it is listed for as long as the parent lives
+    return NOT_THERE if fields[0] == "Z" else int(fields[19])

@@ -63,8 +63,9 @@ def rows(flow: Mapping[str, Any]) -> list[Row]:
     """A row for each topic; for several troubles, or states that are no usual ones, one each."""
     topics: dict[str, dict[tuple[str, str], list[Mapping[str, Any]]]] = {}
     for part in flow["partitions"]:
-        state = "" if not part["code"] and part["state"] in AS_USUAL else part["state"]
-        topics.setdefault(part["topic"], {}).setdefault((state, part["code"]), []).append(part)
+        code = "" if _is_the_flows(flow, part["code"], part["message"]) else part["code"]
+        state = "" if not code and part["state"] in AS_USUAL else part["state"]
+        topics.setdefault(part["topic"], {}).setdefault((state, code), []).append(part)
     rates = flow.get("rates") or {}
     return [
         _row(parts, is_alone=len(groups) == 1, rate=-1 if number else rates.get(topic, -1))
@@ -124,7 +125,7 @@ def totals(flows: Iterable[Mapping[str, Any]]) -> Totals:
         if any(part["topic"] == topic for part in flow["partitions"])
     ]
     return Totals(
-        flows=len(known),
+        flows=len({flow["flow"] for flow in known}),  # one of them may stand by for the other
         topics=len(
             {(flow["flow"], part["topic"]) for flow in known for part in flow["partitions"]}
         ),
@@ -142,7 +143,11 @@ def troubles(flow: Mapping[str, Any], found: Iterable[Row]) -> Iterator[tuple[Ro
     """
     same: dict[tuple[str, str, str], list[Row]] = {}
     for one in found:
-        is_said = one.code and one.code == flow["code"] and one.message in flow["reason"]
-        if one.trouble and not is_said:
+        if one.trouble and not _is_the_flows(flow, one.code, one.message):
             same.setdefault((one.state, one.code, one.message), []).append(one)
     yield from map(tuple, same.values())
+
+
+def _is_the_flows(flow: Mapping[str, Any], code: str, message: str) -> bool:
+    """Whether a trouble of a partition is what the flow itself waits for."""
+    return bool(code) and code == flow["code"] and message in flow["reason"]

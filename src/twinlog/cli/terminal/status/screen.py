@@ -171,7 +171,7 @@ def loss_line(flow: Mapping[str, Any]) -> str:
     if records < 0:
         line = f"without the source, records of the last {ago} would be lost"
     elif records > 0:
-        line = f"without the source, {count(records)} records of the last {ago} would be lost"
+        line = f"without the source, {plural(records, 'record')} of the last {ago} would be lost"
     else:
         line = f"without the source, nothing that it had {ago} ago would be lost"
     unknown = flow["loss_unknown"]

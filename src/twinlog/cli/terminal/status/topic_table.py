@@ -14,7 +14,7 @@ from rich.text import Text
 
 from twinlog.cli.terminal.status.rows import Row
 from twinlog.cli.terminal.tables import PIPED_WIDTH, row, text
-from twinlog.codes import FlowState, PartitionState
+from twinlog.codes.states import Severity, severity_of
 from twinlog.quantities import count, duration
 
 GAP: Final = 2
@@ -139,19 +139,9 @@ def since(at_ms: int, now_ms: int) -> str:
     return f"{clock} ({duration(max(0, now_ms - at_ms) / 1000)})"
 
 
-GOOD: Final = frozenset(
-    {
-        FlowState.RUNNING,
-        PartitionState.AT_END,
-        PartitionState.COPYING,
-        PartitionState.DONE,
-    }
-)
-BAD: Final = frozenset({FlowState.FAILED, FlowState.PARTLY_FAILED, PartitionState.FAILED})
+COLOURS: Final = {Severity.GOOD: "green", Severity.WARN: "yellow", Severity.BAD: "red"}
 
 
 def state_style(state: str) -> str:
-    """The colour of a state; red is for errors alone."""
-    if state in GOOD:
-        return "green"
-    return "red" if state in BAD else "yellow"
+    """The colour of a state of a flow or partition."""
+    return COLOURS[severity_of(state)]
