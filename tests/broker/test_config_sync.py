@@ -195,7 +195,11 @@ def test_a_shorter_life_is_said_before_it_comes_and_kept_out_on_request(
     duty, _, told = pair.duty(**{"twinlog.sync.retention": "raise-only"})
     duty.round()
     eventually(lambda: pair.there == {RETENTION: "7200000", "max.message.bytes": "2000"})
-    assert [line for line in told if "raise-only: retention.ms 7200000 -> 3600000" in line]
+    assert [
+        line
+        for line in told
+        if "by twinlog.sync.retention: retention.ms 7200000 -> 3600000" in line
+    ]
     assert not [one for one in caplog.messages if "RETENTION_LOWERED" in one]
 
     duty, _, _ = pair.duty()

@@ -19,9 +19,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.broker]
 LONG_WITHOUT_TROUBLE = "import twinlog.mirror.copy.partition as c; c.TROUBLE_MS = 0\n"
 NEVER_ONE_AT_A_TIME = LONG_WITHOUT_TROUBLE + "c.QUIET_MS = 10**15\n"
 """A lane that pipelines whatever the target may have forgotten: the simpler version."""
-PIPELINES_BESIDE_OTHERS = (
-    NEVER_ONE_AT_A_TIME + "c.PartitionCopy._window = lambda *_: c.PIPELINE\n"
-)
+PIPELINES_BESIDE_OTHERS = NEVER_ONE_AT_A_TIME + "c.PartitionCopy._window = lambda *_: c.PIPELINE\n"
 """The same in a topic that others may write to, where one request is on its way."""
 
 
