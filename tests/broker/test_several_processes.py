@@ -200,7 +200,9 @@ def test_a_standby_that_is_stopped_has_left_its_group_before_its_process_ends(ri
     try:
         eventually(lambda: standby.membership)
         assert standby.membership is not None
-        assert standby.membership.wait_for(lambda now: now.role is Role.STANDBY, within_s=PATIENCE_S)
+        assert standby.membership.wait_for(
+            lambda now: now.role is Role.STANDBY, within_s=PATIENCE_S
+        )
         leaving = leave(standby)
         leaving.join(LEAVE_WITHIN_S)
         assert not leaving.is_alive()
