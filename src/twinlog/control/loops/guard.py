@@ -75,7 +75,7 @@ class LoopGuard:
     """
     judges_topics: bool = True
     """Whether a topic without a row of ours may be a stranger's."""
-    still_leads: Callable[[], bool] = lambda: True
+    still_leads: Callable[[ClusterClient], bool] = lambda _target: True
     """Whether this process leads now, and nothing else is wanted than when it began to look."""
     before_begin: Callable[[Mapping[str, str]], None] = lambda _: None
     """Called with topics that hold nothing yet, remote ones by source topic, before they count as
@@ -214,7 +214,7 @@ class LoopGuard:
             target_id=remote.topic_id,
         )
         why, code = self._found_against(one, remote, target)
-        if not why and not self.still_leads():
+        if not why and not self.still_leads(target):
             why = "this process does not lead any more, or something else is wanted"
         if not why:  # last: it takes the least time
             now = target.metadata([remote.name]).topics[remote.name]
@@ -276,7 +276,7 @@ class LoopGuard:
             self._write(target, rows.values())
 
     def _write(self, target: ClusterClient, rows: Iterable[CopyRow]) -> None:
-        if not self.still_leads():  # nor does this look make any topic then
+        if not self.still_leads(target):  # nor does this look make any topic then
             raise NotNow(
                 f"{self.config.flow}: is led elsewhere, or something else is wanted of it by now"
             )
