@@ -62,7 +62,7 @@ def rebuild(
     twinlog offsets rebuild mm2.properties --yes --format json
     """
     from twinlog.cli.options.configuration import load_file
-    from twinlog.control.flow.setups import flow_setup
+    from twinlog.control.flow.wiring import flow_setup
     from twinlog.control.rebuild.map_rebuild import MapRebuild, Outcome
 
     chosen = _pattern(topics)

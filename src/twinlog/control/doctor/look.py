@@ -25,7 +25,7 @@ from twinlog.config.flow.schema import FlowConfig, MirrorConfig
 from twinlog.control.check.offline_status import offline_status
 from twinlog.control.doctor.observation import Limit, Observation, Side
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot
 from twinlog.control.watch.status_file import RunningMirror, running_mirrors
 from twinlog.errors import TwinlogError, Unauthorized, Unsupported
