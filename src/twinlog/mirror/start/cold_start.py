@@ -93,20 +93,12 @@ class ReadAhead:
         return self._view.producers(tps, producer_id)
 
 
-def find_starts(
-    requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
-) -> dict[TopicPartition, StartPoint | TwinlogError]:
-    """A start point or the reason against it, by *source* topic-partition."""
-    out: dict[TopicPartition, StartPoint | TwinlogError] = {}
-    for some in starts_in_groups(requests, source, target, rules):
-        out.update(some)
-    return out
-
-
 def starts_in_groups(
     requests: Sequence[StartRequest], source: LogView, target: LogView, rules: StartRules
 ) -> Iterator[Mapping[TopicPartition, StartPoint | TwinlogError]]:
-    """The same as it is found: nobody waits for all tails, and who wrote last for the least."""
+    """A start point or the reason against it, by *source* topic-partition, as each is found: nobody
+    waits for all tails, and who wrote last for the least.
+    """
     out: dict[TopicPartition, StartPoint | TwinlogError] = {}
     source_ids = source.topic_ids({r.source.topic for r in requests})
     target_ids = target.topic_ids({r.target.topic for r in requests})
