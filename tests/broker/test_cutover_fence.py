@@ -21,7 +21,7 @@ from twinlog.config.load import load
 from twinlog.control.cutover import switchover
 from twinlog.control.cutover.fence import AclFence, fence_acl
 from twinlog.control.cutover.promotion import promote
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 
 pytestmark = pytest.mark.broker
 

@@ -21,7 +21,7 @@ from twinlog.cli.commands.mirror import MirrorReport
 from twinlog.cluster.groups.membership import SESSION_TIMEOUT_MS, Role
 from twinlog.config.load import load
 from twinlog.control.flow.managed_flow import leave
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.leading.lead import StandingBy
 from twinlog.control.process.run import MirrorResult
 from twinlog.control.process.supervisor import LEAVE_WITHIN_S

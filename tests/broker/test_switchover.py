@@ -34,7 +34,7 @@ from twinlog.control.cutover import gates, switchover
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.fence import fence_acl
 from twinlog.control.cutover.promotion import promote
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 
 pytestmark = pytest.mark.broker
 

@@ -10,7 +10,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.config.load import load
 from twinlog.control.duties.rounds import LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.model import TopicPartition
 from twinlog.survey.copied_topics import copies_by_name
 from twinlog.survey.map_reader import Maps

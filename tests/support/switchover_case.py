@@ -18,7 +18,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.topics import admin
 from twinlog.config.load import load
 from twinlog.control.cutover.fence import fence_acl
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.sandbox import LocalCluster
 
 __all__ = ["CREATE_ACLS", "Case"]

@@ -3,7 +3,7 @@
     from twinlog.records import partitioned, register
     register(spark)
 
-Read `source`, then `options` and `places` (what a user writes), `planning` and `ranges` (which
+Read `source`, then `options` and `bounds` (what a user writes), `planning` and `ranges` (which
 offsets that is), `batch_reader`, `stream_reader`, `filters`; `tasks`, `log_reader` and `decoding`
 run on executors; `gaps` is about what is gone. `write` is the other direction.
 Nothing that mirrors loads any of it.

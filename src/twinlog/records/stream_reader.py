@@ -33,9 +33,9 @@ from twinlog.cluster.groups.group_offsets import Committed, commit_offsets, is_r
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.errors import ClusterError, Fate, TwinlogError
 from twinlog.model import TopicPartition
+from twinlog.records.bounds import from_json, to_json
 from twinlog.records.gaps import OffsetRange, find_loss, report
 from twinlog.records.options import ReadOptions
-from twinlog.records.places import from_json, to_json
 from twinlog.records.planning import Offsets, find_partitions, latest, log_bounds, resolve
 from twinlog.records.ranges import limited, split
 from twinlog.records.spark_api import (

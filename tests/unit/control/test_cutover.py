@@ -18,7 +18,7 @@ from twinlog.control.cutover.failover import FailoverPlan
 from twinlog.control.cutover.fence import fence_acl, fenced_topics
 from twinlog.control.cutover.fence_proof import _writers
 from twinlog.control.cutover.gates import Gate, require_open
-from twinlog.control.cutover.groups import GroupPlan, Outcome, Place
+from twinlog.control.cutover.groups import GroupPartition, GroupPlan, Outcome
 from twinlog.control.cutover.scope import Scope
 from twinlog.control.cutover.told import Told
 from twinlog.errors import FlowError, Unsupported, UsageError
@@ -31,12 +31,12 @@ from twinlog.wire.topic_acl import WRITE, Pattern, Permission
 HERE, THERE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 
 
-def place(to: int = 10, now: int = -1, **more: Any) -> Place:
-    return Place(source=HERE, target=THERE, committed=10, to=to, now=now, **more)
+def place(to: int = 10, now: int = -1, **more: Any) -> GroupPartition:
+    return GroupPartition(source=HERE, target=THERE, committed=10, to=to, now=now, **more)
 
 
-def group(*places: Place, **more: Any) -> GroupPlan:
-    return GroupPlan(group="shop", places=places, **more)
+def group(*partitions: GroupPartition, **more: Any) -> GroupPlan:
+    return GroupPlan(group="shop", partitions=partitions, **more)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def group(*places: Place, **more: Any) -> GroupPlan:
 )
 def test_a_group_only_moves_forwards(to: int, now: int, outcome: Outcome) -> None:
     one = group(place(to, now))
-    assert one.places[0].outcome is outcome
+    assert one.partitions[0].outcome is outcome
     assert bool(one.to_set) is (outcome is Outcome.BEHIND)
     assert one.is_done is (outcome in (Outcome.THERE, Outcome.AHEAD, Outcome.LEFT))
 

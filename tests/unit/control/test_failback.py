@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.folded_rows import fold
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
-from twinlog.client.export import Span
 from twinlog.client.record_lines import record_line, record_of
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_offsets import Committed
@@ -28,7 +28,8 @@ from twinlog.control.failback.replay import Replay, Work, work_of
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
 from twinlog.control.failback.tail import TailCounts, TailRecord, Transaction
 from twinlog.errors import BrokerRefused, FlowError, PartitionError
-from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term, fold
+from twinlog.mirror.findings import Span
+from twinlog.mirror.map.offset_map import ChunkRow, Mark, PartitionKey, PartitionMap, Term
 from twinlog.mirror.map.runs import Run
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.state.intents import IntentKind

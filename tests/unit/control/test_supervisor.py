@@ -277,7 +277,7 @@ def test_a_set_up_that_fails_is_tried_again_at_longer_intervals(config: FlowConf
 def test_a_configuration_that_cannot_run_is_given_up_until_it_changes(config: FlowConfig) -> None:
     setup, better = Setup(config, ConfigError("no such policy")), Setup(config)
     process = Process(setup)
-    process.comes_to(Phase.ABANDONED)
+    process.comes_to(Phase.LEFT)
     assert process.supervisor.is_over
     assert state(process) is FlowState.FAILED
     process.reload(changing(better))
@@ -291,7 +291,7 @@ def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
     process = Process(Setup(config, AWAY), once=True)
     process.comes_to(Phase.WAITING)
     process.clock.now += ONCE_GIVES_UP_S + 1
-    process.comes_to(Phase.ABANDONED)
+    process.comes_to(Phase.LEFT)
     assert process.supervisor.errors == [AWAY]
 
 
@@ -464,7 +464,7 @@ def test_a_flow_that_never_ran_is_over_at_once_when_the_process_ends(config: Flo
     process.comes_to(Phase.WAITING)
     process.stop()
     assert process.supervisor.is_over
-    assert process.is_in(Phase.ABANDONED)
+    assert process.is_in(Phase.LEFT)
 
 
 def test_commands_are_answered_with_what_they_change(config: FlowConfig) -> None:
@@ -515,7 +515,7 @@ def test_commands_that_come_with_or_after_the_end_are_answered(config: FlowConfi
     being_read = commands.put(Reload(who="a test"))
     stopped = commands.put(Stop(who="a test"))
     process.supervisor.run()
-    assert stopped.result(0) == Outcome(changes=("A->B: abandoned",))
+    assert stopped.result(0) == Outcome(changes=("A->B: left",))
     assert commands.put(Stop(who="a test")).result(0) == Outcome()
     for asked in (being_read, commands.put(Reload(who="a test"))):
         with pytest.raises(Disconnected, match="ending"):

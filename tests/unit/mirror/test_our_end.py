@@ -11,13 +11,12 @@ from typing import Final
 
 import pytest
 
-from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
+from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView, find_starts
 from twinlog.errors import TwinlogError
 from twinlog.mirror.copy.fan_out import read_to
 from twinlog.mirror.copy.partitioner import partition_of
 from twinlog.mirror.map.offset_map import Mark, Run
 from twinlog.mirror.ports import RawRecords
-from twinlog.mirror.start.cold_start import find_starts
 from twinlog.mirror.start.fan_start import find_fan_start
 from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules

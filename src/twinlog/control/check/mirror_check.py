@@ -24,7 +24,7 @@ from twinlog.control.check.adoption import check_adoption
 from twinlog.control.check.flows import check_flow
 from twinlog.control.check.report import CheckReport, ClusterReport, FlowReport, Problem
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup, neighbours_of
+from twinlog.control.flow.wiring import flow_setup, neighbours_of
 from twinlog.errors import TwinlogError
 from twinlog.survey.capabilities import ensure_probe_topic, probe
 

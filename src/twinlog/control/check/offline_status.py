@@ -24,7 +24,7 @@ from twinlog.control.check.last_run import last_run
 from twinlog.control.check.starts import begins_now
 from twinlog.control.check.told_status import Rows, of_now, state_rows, status_rows
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.lanes.wanted import kept
 from twinlog.control.risk.loss import loss_of
 from twinlog.control.watch.snapshot import FlowSnapshot, PartitionSnapshot

@@ -15,7 +15,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.producers import transaction_starts
 from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import FlowConfig
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import TwinlogError
 from twinlog.model import Isolation, TopicPartition
 from twinlog.survey.discovery import mirrored_topics

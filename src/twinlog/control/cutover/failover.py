@@ -214,7 +214,7 @@ def _why(one: GroupPlan) -> str:
         return one.problem
     if one.in_use_there:
         return "it is in use on the target, behind its place: stop it and give the command again"
-    nowhere = [place for place in one.places if place.outcome is Outcome.NO_PLACE]
+    nowhere = [place for place in one.partitions if place.outcome is Outcome.NO_PLACE]
     return str(nowhere[0]) if nowhere else "its offsets were refused: give the command again"
 
 

@@ -194,7 +194,7 @@ class Gates:
         problems = [
             f"group {group.group}: {place}"
             for group in self._groups
-            for place in group.places
+            for place in group.partitions
             if not (place.is_exact or place.waits_for_copy)
         ]
         problems += [f"group {one.group}: {one.problem}" for one in self._groups if one.problem]

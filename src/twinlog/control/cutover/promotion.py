@@ -37,7 +37,7 @@ FENCED_STILL_S: Final = 4.0
 """Of topics, no row says that their lanes have let go: twice the time in which a leader follows. By
 then it has nothing to copy any more.
 """
-OPEN_STILL_S: Final = late_requests.over_s() + 2.0
+OPEN_STILL_S: Final = late_requests.wait_s() + 2.0
 """Where the source may be written to, a leader that is frozen has lanes that copy the next record:
 so long until it follows, or has lost them.
 """
@@ -115,9 +115,9 @@ def _lead_until_over(scope: Scope, say: Say) -> str:
                 raise _runs(scope, scope.history())
         say(
             "the mirror that led it last did not end in order: waiting "
-            f"{late_requests.over_s():.0f} s until nothing of it can arrive any more"
+            f"{late_requests.wait_s():.0f} s until nothing of it can arrive any more"
         )
-        over = _ended(scope, late_requests.over_s())
+        over = _ended(scope, late_requests.wait_s())
         history = scope.history()
         if over is not None or history is None or history.latest is None:
             return over or ""

@@ -305,7 +305,7 @@ class Switchover:
                 continue
             if not (one.is_done and one.is_exact):
                 why = refused.get(one.group) or next(one.lines())
-                wrong = next((p for p in one.places if not p.is_exact or p.now < p.to), None)
+                wrong = next((p for p in one.partitions if not p.is_exact or p.now < p.to), None)
                 yield f"group {one.group} is not at its place: {wrong or why}"
 
     def _reading(self, plans: Iterable[GroupPlan], ends: Ends) -> Iterator[str]:
@@ -313,7 +313,7 @@ class Switchover:
         commit later would be read again on the target.
         """
         for one in plans:
-            for place in one.places if one.in_use_here and not one.in_use_there else ():
+            for place in one.partitions if one.in_use_here and not one.in_use_there else ():
                 end = ends.get(place.source, place.committed)
                 if has_records(self.scope, place.source, place.committed, end):
                     yield (
@@ -400,7 +400,7 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     would put them.
     """
     for one in plans:
-        for place in one.places if one.in_use_there else ():
+        for place in one.partitions if one.in_use_there else ():
             if place.outcome is Outcome.BEHIND:
                 where = "nowhere" if place.now < 0 else str(place.now)
                 yield (

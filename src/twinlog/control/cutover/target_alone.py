@@ -12,7 +12,7 @@ from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.cutover.copies import UNKNOWN, Copy, copies
 from twinlog.control.cutover.groups import GroupPlan, Groups
 from twinlog.control.cutover.scope import Scope
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.watch.snapshot import FlowSnapshot, GroupPlace, PartitionSnapshot
 from twinlog.errors import TwinlogError
 from twinlog.mirror.map.runs import k_at
@@ -67,7 +67,7 @@ def _with_trouble(part: PartitionSnapshot, told: PartitionSnapshot | None) -> Pa
 def _places(plans: Iterable[GroupPlan], found: Iterable[Copy]) -> Iterator[GroupPlace]:
     ends = {copy.target: copy.log[1] for copy in found if copy.is_copied}
     for plan in plans:
-        for one in plan.places:
+        for one in plan.partitions:
             yield GroupPlace(
                 group=plan.group,
                 topic=one.target.topic,

@@ -33,7 +33,7 @@ from twinlog.control.drill.mirror_process import MirrorProcess
 from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.drill.rehearsal import Load, Outcome, Rehearsal
 from twinlog.control.drill.verdict import Finding
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
 from twinlog.folders import temporary_folder
 from twinlog.model import TopicPartition

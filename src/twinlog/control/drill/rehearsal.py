@@ -23,7 +23,7 @@ from twinlog.control.drill.clients import Client, Reader, Writer, numbers_in
 from twinlog.control.drill.mirror_process import MirrorProcess
 from twinlog.control.drill.names import DrillNames, Part
 from twinlog.control.drill.verdict import Finding, findings, read_again
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.errors import FlowError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.quantities import duration, plural

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from twinlog.client.export import Span
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.net.metadata import TopicMetadata
@@ -24,6 +23,7 @@ from twinlog.cluster.topics import admin
 from twinlog.control.cutover.scope import Scope
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
+from twinlog.mirror.findings import Span
 from twinlog.mirror.map.offset_map import run_at
 from twinlog.mirror.map.runs import UPSTREAM, following
 from twinlog.mirror.start.tail_check import decode, same_record

@@ -244,7 +244,7 @@ class ManagedFlow:
 
     def removed(self) -> None:
         """The configuration does not have it any more."""
-        ran = self.phase not in (Phase.WAITING, Phase.ABANDONED)
+        ran = self.phase not in (Phase.WAITING, Phase.LEFT)
         self._ends(Step.REMOVED)
         if not ran:
             leave(self.setup)
@@ -252,7 +252,7 @@ class ManagedFlow:
     def stopped(self) -> None:
         """The process ends."""
         self._ends(Step.STOPPED)
-        if self.phase is Phase.ABANDONED:
+        if self.phase is Phase.LEFT:
             # now, not behind the lanes of other flows: it would be handed a flow, or hold joins up
             _beside(self.setup.resign)
 

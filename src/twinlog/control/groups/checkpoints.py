@@ -19,11 +19,11 @@ from twinlog.cluster.groups.group_offsets import OffsetReader
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.cluster.topics.mm2_topics import ensure_mm2_topic
 from twinlog.control.duties.rounds import Duty, LedFlow
+from twinlog.control.groups.counterparts import TargetOffsets
 from twinlog.control.groups.group_rights import readable, sees_groups, unseen_line
 from twinlog.control.groups.group_sync import GroupSyncer
-from twinlog.control.groups.offset_places import TargetOffsets
 from twinlog.control.groups.share_sync import ShareGroups
-from twinlog.control.groups.translations import Translations
+from twinlog.control.groups.translation_cache import TranslationCache
 from twinlog.control.groups.unplaced import reasons
 from twinlog.errors import CorruptData, TwinlogError, Unauthorized
 from twinlog.mirror.map.checkpoints import is_due
@@ -42,7 +42,7 @@ WARM_UP_S: Final = 30.0
 REPORT_S: Final = 5.0
 """How often it is said which groups have no checkpoint: there may be very many."""
 LOOK_AGAIN_S: Final = 60.0
-"""Exact places are found anew so often: the target topic may have been deleted and copied again."""
+"""After this exact ones are looked up again: the target topic may have been copied again."""
 RECORDS_PER_BATCH: Final = 2_000
 
 
@@ -68,10 +68,10 @@ class CheckpointDuty:
         self._target = ClusterClient(flow.target)
         self._groups_there = Coordinators(self._source)
         self._offsets = OffsetReader(self._groups_there)
-        there, places = Coordinators(self._target), TargetOffsets(flow, self._source, self._target)
-        self._translations = Translations(places)
+        there, offsets = Coordinators(self._target), TargetOffsets(flow, self._source, self._target)
+        self._translations = TranslationCache(offsets)
         self._syncer = GroupSyncer(flow, there)
-        self._shares = ShareGroups(flow, self._groups_there, there, places)
+        self._shares = ShareGroups(flow, self._groups_there, there, offsets)
         self._groups: tuple[str, ...] = ()
         self._unhandled: dict[str, str] = {}
         """Selected groups of other kinds, with the reason why they are left alone."""

@@ -141,7 +141,7 @@ class FlowClaims:
         if history.latest.meaning == self._meaning() and not anew:
             return
         if self._waits[0] != history.latest.generation:
-            self._waits = history.latest.generation, time.monotonic() + late_requests.over_s()
+            self._waits = history.latest.generation, time.monotonic() + late_requests.wait_s()
         if time.monotonic() < self._waits[1]:
             raise SetupWaiting(
                 "its isolation, start or policy changed, and the process before did "

@@ -163,7 +163,7 @@ class Supervisor:
         return [f"{flow.setup.name}: {flow.phase}" for flow in self.flows]
 
     def _leave_groups(self) -> None:  # of flows that never ran, or did not end in order
-        left = [flow.setup for flow in self.flows if flow.phase is Phase.ABANDONED]
+        left = [flow.setup for flow in self.flows if flow.phase is Phase.LEFT]
         for thread in [leave(setup) for setup in left]:
             thread.join(LEAVE_WITHIN_S)
 

@@ -113,7 +113,7 @@ class MapRebuild:
     def lead(self) -> None:
         """Claim a generation; nothing is written to the map without."""
         self._check_ours()
-        deadline = time.monotonic() + late_requests.over_s() + 2 * SETUP_TRIES_S
+        deadline = time.monotonic() + late_requests.wait_s() + 2 * SETUP_TRIES_S
         while self._claimed is None:
             try:
                 self._claimed = self._setup.claim(self._targets)
@@ -127,9 +127,9 @@ class MapRebuild:
             self._is_over = False
             self._say(
                 f"{self._setup.name}: the process before did not end in order: waiting "
-                f"{late_requests.over_s():.0f} s until nothing of it can arrive any more"
+                f"{late_requests.wait_s():.0f} s until nothing of it can arrive any more"
             )
-            time.sleep(late_requests.over_s())
+            time.sleep(late_requests.wait_s())
             self._is_over = True
         self._described = self._read_map()
 

@@ -34,7 +34,7 @@ from twinlog.control.check.told_status import state_rows
 from twinlog.control.compare.comparison import compare_topic_configs
 from twinlog.control.duties.rounds import LedFlow
 from twinlog.control.flow.flow_setup import FlowSetup
-from twinlog.control.flow.setups import flow_setup
+from twinlog.control.flow.wiring import flow_setup
 from twinlog.control.verify.groups import offsets_there, verify_groups
 from twinlog.control.verify.result import VerifiedFlow, VerifiedPartition
 from twinlog.control.verify.workers import Clusters, Found, Workers

@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from twinlog.errors import CorruptData
+
+T = TypeVar("T")
 
 STATE_VERSION: Final = 1
 _WROTE: Final = "wrote"
@@ -168,6 +170,13 @@ def read_row(key: bytes, value: bytes) -> tuple[list, dict]:  # type: ignore[typ
             code="STATE_TOO_NEW",
         )
     return parts, fields
+
+
+def of_type(kind: type[T], value: object) -> T:
+    """A field of a row; raises TypeError where its value is of another type."""
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
+    return value
 
 
 def encode_row(parts: Sequence[object], fields: Mapping[str, object]) -> tuple[bytes, bytes]:

@@ -41,7 +41,7 @@ Views: TypeAlias = Mapping[TopicPartition, PartitionView]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Counterpart:
     """One source partition's counterpart, at one moment."""
 
     target: TopicPartition
@@ -86,7 +86,7 @@ class _Ends:
 
 
 class TargetOffsets:
-    """Finds places for one flow; for one thread."""
+    """Finds counterparts for one flow; for one thread."""
 
     def __init__(self, flow: LedFlow, source: ClusterClient, target: ClusterClient) -> None:
         self._flow = flow
@@ -120,8 +120,10 @@ class TargetOffsets:
         """The partitions of the flow now, and how far they are, by source partition."""
         return {view.source: view for view in self._flow.partitions()}
 
-    def find(self, tps: Iterable[TopicPartition], views: Views) -> dict[TopicPartition, Place]:
-        """The places of these source partitions; those that have none are not in the answer.
+    def find(
+        self, tps: Iterable[TopicPartition], views: Views
+    ) -> dict[TopicPartition, Counterpart]:
+        """The counterparts of these source partitions; those that have none are not in the answer.
 
         `views` were asked for behind the offsets that are to be translated, and before this call:
         first how far the copy is, then the map (see `mirror.map.translation`, rule A).
@@ -135,7 +137,7 @@ class TargetOffsets:
             found.update(self._back(back))
         return found
 
-    def _forth(self, views: Views) -> Iterator[tuple[TopicPartition, Place]]:
+    def _forth(self, views: Views) -> Iterator[tuple[TopicPartition, Counterpart]]:
         if not views:
             return
         ends = _Ends.of(self._target, [view.target for view in views.values()])
@@ -157,7 +159,7 @@ class TargetOffsets:
             reached.append(Reach(view.next_upstream, view.next_downstream))
         return max(reached, key=lambda one: (one.downstream, one.upstream), default=None)
 
-    def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Place]]:
+    def _back(self, tps: Sequence[TopicPartition]) -> Iterator[tuple[TopicPartition, Counterpart]]:
         """The name says that they are copies; the map of the flow that wrote them says of what,
         since that flow may rename topics too.
         """
@@ -241,8 +243,8 @@ def _place(
     reach: Reach,
     *,
     is_way_back: bool,
-) -> Place:
-    return Place(
+) -> Counterpart:
+    return Counterpart(
         target=target,
         target_topic_id=target_topic_id,
         log_start=bounds[0],
