@@ -52,7 +52,6 @@ from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import Claim, producer_of
 from twinlog.mirror.state.intents import FlowIntents, Intent, promoted
 from twinlog.mirror.state.mapped import MappedCopies
-from twinlog.model import Isolation
 from twinlog.survey.capabilities import Capabilities
 from twinlog.survey.discovery import Discovery, TopicProblem, discover
 from twinlog.survey.map_presence import is_lost, require_nothing_copied
@@ -321,7 +320,7 @@ class FlowSetup(FlowEnds):
             target=self.lane_target,
             producer_id=claim.producer_id,
             is_ours_alone=not self.is_identity,
-            read_committed=self.config.isolation_level is Isolation.READ_COMMITTED,
+            isolation=self.config.isolation_level,
             producer_expiry_ms=expiry,
             known_producers=tuple(sorted(known)),
             map_topic=map_reader.topic,

@@ -73,10 +73,9 @@ class ClusterLogView:
         return out
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
         out: dict[TopicPartition, int] = {}
-        isolation = Isolation.of(read_committed)
         asked = {tp: start for tp, start in starts.items() if tp not in self._silent}
         for tp, answer in begin_offsets(self._client, asked, isolation=isolation).items():
             if isinstance(answer, TwinlogError):

@@ -84,7 +84,7 @@ class ForeignRecordWatch:
     source: ClusterSide
     target: ClusterSide
     background: Background
-    read_committed: bool
+    isolation: Isolation
     known_producers: frozenset[int]
     """Of all flows of ours, this one among them."""
     on_known: Callable[[PartitionCopy], None]
@@ -218,7 +218,7 @@ class ForeignRecordWatch:
     def _new_at_source(
         self, client: ClusterClient, ended: dict[TopicPartition, int]
     ) -> set[TopicPartition]:
-        isolation = Isolation.of(self.read_committed)
+        isolation = self.isolation
         ends = list_offsets(client, ended, LATEST, isolation=isolation, timeout_s=ASK_S)
         return {
             tp
