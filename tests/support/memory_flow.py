@@ -38,7 +38,7 @@ from twinlog.mirror.map.offset_map import (
 from twinlog.mirror.skips import Skip
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import CopyRules, StartPoint
-from twinlog.model import TopicId, TopicPartition
+from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -180,7 +180,9 @@ class MemoryFlow(MemorySource):
             skips=self.skips,
             accepted=self.accepted,
         )
-        rules = StartRules(producer_id=PRODUCER_ID, is_ours_alone=True, read_committed=True)
+        rules = StartRules(
+            producer_id=PRODUCER_ID, is_ours_alone=True, isolation=Isolation.READ_COMMITTED
+        )
         here = MemoryView({HERE: self.source}, SOURCE_ID)
         there = MemoryView({THERE: self.target}, TARGET_ID)
         (found,) = find_starts([request], here, there, rules).values()
@@ -194,7 +196,7 @@ class MemoryFlow(MemorySource):
     def rules(self) -> CopyRules:
         return CopyRules(
             producer_id=PRODUCER_ID,
-            read_committed=True,
+            isolation=Isolation.READ_COMMITTED,
             is_ours_alone=True,
             producer_expiry_ms=EXPIRY_MS,
         )

@@ -19,7 +19,7 @@ from twinlog.mirror.ports import READ_BYTES, LogEnds, LogView, ProducerTail, Raw
 from twinlog.mirror.start.cold_start import starts_in_groups
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import SEQUENCE_MODULUS, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.model import SEQUENCE_MODULUS, Isolation, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import (
     HEADER_BYTES,
@@ -309,12 +309,12 @@ class MemoryView:
         return {tp: self._logs[tp].ends for tp in tps}
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
         def begin(log: MemoryLog, start: StartAt) -> int:
             if start.kind is StartKind.EARLIEST:
                 return log.log_start
-            return log.last_stable if read_committed else log.end
+            return log.last_stable if isolation is Isolation.READ_COMMITTED else log.end
 
         return {tp: begin(self._logs[tp], start) for tp, start in starts.items()}
 

@@ -42,8 +42,8 @@ from twinlog.cluster.groups.group_offsets import (
     is_refused_as_active,
 )
 from twinlog.cluster.groups.share_groups import alter_start_offsets, fetch_start_offsets
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata, Operation
-from twinlog.cluster.topics import admin
 from twinlog.errors import FlowError, TwinlogError, Unsupported
 from twinlog.model import TopicId, TopicPartition
 from twinlog.quantities import first_few, plural
@@ -290,11 +290,11 @@ class OffsetReset:
     ) -> dict[TopicPartition, Bounds | TwinlogError]:
         if not tps:
             return {}
-        starts = admin.list_offsets(self._client, tps, admin.EARLIEST)
-        ends = admin.list_offsets(self._client, tps, admin.LATEST)
-        times: Mapping[TopicPartition, admin.OffsetResult | TwinlogError] = {}
+        starts = list_offsets(self._client, tps, EARLIEST)
+        ends = list_offsets(self._client, tps, LATEST)
+        times: Mapping[TopicPartition, OffsetResult | TwinlogError] = {}
         if goal.kind is GoalKind.TIMESTAMP:
-            times = admin.list_offsets(self._client, tps, goal.value)
+            times = list_offsets(self._client, tps, goal.value)
         out: dict[TopicPartition, Bounds | TwinlogError] = {}
         for tp in tps:
             start, end, at = starts[tp], ends[tp], times.get(tp)

@@ -22,8 +22,9 @@ import time
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, list_offsets
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.logs.raw_log import fetch_records, produce_batch
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import ends_of_logs
 from twinlog.cluster.topics.topic_admin import create_topic, wait_for_topic
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
@@ -189,7 +190,7 @@ class Quarantine:
     def _remembered(self) -> int | None:
         """Where records were deleted, the broker may know better; old ones do not answer."""
         try:
-            known = admin.describe_producers(self._target, [self.home])[self.home]
+            known = describe_producers(self._target, [self.home])[self.home]
         except TwinlogError:
             return None
         if isinstance(known, TwinlogError) or self._producer_id not in known:
@@ -198,7 +199,7 @@ class Quarantine:
 
 
 def _start(client: ClusterClient, tp: TopicPartition) -> int:
-    found = admin.list_offsets(client, [tp], admin.EARLIEST)[tp]
+    found = list_offsets(client, [tp], EARLIEST)[tp]
     if isinstance(found, TwinlogError):
         raise found
     return found.offset

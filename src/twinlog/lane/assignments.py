@@ -65,7 +65,7 @@ class Assignments:
         self._gaps = GapWatch(side=source, background=background)
         self.source = SourceSide(
             side=source,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
             memory_bytes=work.memory_bytes,
             on_trouble=self._on_source_trouble,
             on_arrived=self._on_arrived,
@@ -77,7 +77,7 @@ class Assignments:
             source=self.source,
             side=source,
             background=background,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
         )
         self.target = TargetSide(
             side=target, on_answered=self._on_answered, request_bytes=work.tuning.request_bytes
@@ -92,7 +92,7 @@ class Assignments:
         )
         self._rules = CopyRules(
             producer_id=work.producer_id,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
             is_ours_alone=work.is_ours_alone,
             producer_expiry_ms=work.producer_expiry_ms,
             recompression=work.tuning.recompression,
@@ -112,7 +112,7 @@ class Assignments:
             source=source,
             target=target,
             background=background,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
             known_producers=frozenset(work.known_producers),
             on_known=self.target.wake,
         )
@@ -277,7 +277,7 @@ class Assignments:
                 source=take.source,
                 source_topic_id=take.source_topic_id,
                 branches=branches,
-                read_committed=self._rules.read_committed,
+                isolation=self._rules.isolation,
                 end=take.end,
                 skips=take.skips,
             )

@@ -100,7 +100,7 @@ class ColdStarts:
         self._rules = StartRules(
             producer_id=work.producer_id,
             is_ours_alone=work.is_ours_alone,
-            read_committed=work.read_committed,
+            isolation=work.isolation,
             known_producers=frozenset(work.known_producers),
         )
 

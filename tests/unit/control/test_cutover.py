@@ -11,7 +11,7 @@ import pytest
 from tests.support.snapshots import PUBLISHED
 from twinlog.cli.commands.cutover import switchover as command
 from twinlog.cli.commands.cutover.begin import is_confirmed, require_an_answer
-from twinlog.cluster.topics.admin import ProducerState
+from twinlog.cluster.logs.producers import ProducerState
 from twinlog.control.cutover import gates
 from twinlog.control.cutover.copies import Copy, _foreign
 from twinlog.control.cutover.failover import FailoverPlan

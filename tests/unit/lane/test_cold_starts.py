@@ -21,7 +21,7 @@ from twinlog.mirror.map.offset_map import Mark, Run, Term
 from twinlog.mirror.ports import RawRecords
 from twinlog.mirror.start.cold_start import AT_ONCE
 from twinlog.mirror.start_point import CopyRules, StartPoint
-from twinlog.model import StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -196,13 +196,13 @@ class Lane:
             flow="A->B",
             producer_id=PRODUCER,
             is_ours_alone=not is_shared,
-            read_committed=True,
+            isolation=Isolation.READ_COMMITTED,
             known_producers=(PRODUCER, OTHER_FLOW),
             accept_source_loss=False,
         )
         rules = CopyRules(
             producer_id=PRODUCER,
-            read_committed=True,
+            isolation=Isolation.READ_COMMITTED,
             is_ours_alone=not is_shared,
             producer_expiry_ms=86_400_000,
         )

@@ -21,7 +21,7 @@ from twinlog.mirror.start.fan_start import find_fan_start
 from twinlog.mirror.start.our_end import LongSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import StartAt, TopicId, TopicPartition
+from twinlog.model import Isolation, StartAt, TopicId, TopicPartition
 from twinlog.wire.encoding import encode_batch
 from twinlog.wire.record_batch import Codec
 from twinlog.wire.records import Record
@@ -63,7 +63,7 @@ class Copy:
         self.rules = StartRules(
             producer_id=OURS,
             is_ours_alone=self.kind is Kind.OWN,
-            read_committed=False,
+            isolation=Isolation.READ_UNCOMMITTED,
             known_producers=frozenset({OURS, OTHER_FLOW}),
         )
         self.request = StartRequest(
@@ -498,7 +498,7 @@ def test_what_is_called_final_is_where_the_look_found_our_end(between: int) -> N
 
 def test_a_copy_that_was_taken_over_passes_no_open_transaction() -> None:
     copy = Copy(Kind.SHARED, made=10)
-    copy.rules = replace(copy.rules, read_committed=True)
+    copy.rules = replace(copy.rules, isolation=Isolation.READ_COMMITTED)
     copy.ours(0, 10)
     copy.marked()
     copy.theirs(5)
@@ -519,10 +519,10 @@ class CommitsMeanwhile(MemoryView):
     """A transaction of the source ends between two questions of a look."""
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
         self._logs[HERE].finish(5, NOW, commit=True)
-        return super().begins(starts, read_committed=read_committed)
+        return super().begins(starts, isolation=isolation)
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
@@ -530,7 +530,7 @@ def test_what_is_committed_while_a_taken_over_copy_is_looked_at_is_not_passed(
     *, is_cleaned: bool
 ) -> None:
     copy = Copy(Kind.SHARED, made=10)
-    copy.rules = replace(copy.rules, read_committed=True)
+    copy.rules = replace(copy.rules, isolation=Isolation.READ_COMMITTED)
     copy.ours(0, 10)
     copy.marked()
     copy.theirs(5)

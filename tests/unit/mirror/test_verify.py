@@ -15,6 +15,7 @@ from twinlog.mirror.verify.difference import Compared, Gap, Kind, Range
 from twinlog.mirror.verify.pairs import Pairs, with_own_batches
 from twinlog.mirror.verify.side import Piece, Side
 from twinlog.mirror.verify.walk import Rules, Walk
+from twinlog.model import Isolation
 from twinlog.wire.recompress import Recompression
 from twinlog.wire.record_batch import Codec, read_header, read_headers
 from twinlog.wire.records import Record, encode_batch
@@ -57,7 +58,7 @@ class Copied:
             k=self.target.end,
             last_run=None,
             producer_id=OURS,
-            read_committed=self.committed,
+            isolation=Isolation.of(self.committed),
             limit_bytes=1 << 20,
             skips=skips,
             recompression=recompression,

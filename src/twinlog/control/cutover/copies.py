@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from twinlog.client import export
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetResult, list_offsets
+from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
-from twinlog.cluster.topics import admin
 from twinlog.control.check.offline_status import fan_position
 from twinlog.control.cutover.scope import Scope
 from twinlog.errors import TwinlogError, Unsupported
@@ -177,11 +178,9 @@ def _source_ends(scope: Scope, here: ClusterMetadata | None) -> dict[TopicPartit
     ]
     if not tps:
         return {}
-    ends = admin.list_offsets(
-        scope.source, tps, admin.LATEST, isolation=scope.config.isolation_level
-    )
-    newest = admin.list_offsets(scope.source, tps, admin.MAX_TIMESTAMP)
-    starts = admin.list_offsets(scope.source, tps, admin.EARLIEST)
+    ends = list_offsets(scope.source, tps, LATEST, isolation=scope.config.isolation_level)
+    newest = list_offsets(scope.source, tps, MAX_TIMESTAMP)
+    starts = list_offsets(scope.source, tps, EARLIEST)
     return {
         tp: _SourceEnd(
             start=_offset(starts[tp]), offset=_offset(ends[tp]), newest_ms=_timestamp(newest[tp])
@@ -213,10 +212,10 @@ def _remote_partitions(
 class _Logs:
     """What was asked of the target's logs."""
 
-    starts: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    ends: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    newest: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    writers: Mapping[TopicPartition, Mapping[int, admin.ProducerState] | TwinlogError]
+    starts: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    ends: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    newest: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    writers: Mapping[TopicPartition, Mapping[int, ProducerState] | TwinlogError]
     is_promoted: Callable[[str], bool]
     """Whether a topic of the source has new owners on the target."""
 
@@ -225,9 +224,9 @@ class _Logs:
         client, intents = scope.target, scope.intents()
         named = {*intents.topics(IntentKind.PROMOTE)}
         return cls(
-            starts=admin.list_offsets(client, tps, admin.EARLIEST) if tps else {},
-            ends=admin.list_offsets(client, tps, admin.LATEST) if tps else {},
-            newest=admin.list_offsets(client, tps, admin.MAX_TIMESTAMP) if tps else {},
+            starts=list_offsets(client, tps, EARLIEST) if tps else {},
+            ends=list_offsets(client, tps, LATEST) if tps else {},
+            newest=list_offsets(client, tps, MAX_TIMESTAMP) if tps else {},
             writers=_writers(client, tps),
             is_promoted=lambda topic: intents.promotion is not None or topic in named,
         )
@@ -235,9 +234,9 @@ class _Logs:
 
 def _writers(
     client: ClusterClient, tps: list[TopicPartition]
-) -> Mapping[TopicPartition, Mapping[int, admin.ProducerState] | TwinlogError]:
+) -> Mapping[TopicPartition, Mapping[int, ProducerState] | TwinlogError]:
     try:
-        return admin.describe_producers(client, tps) if tps else {}
+        return describe_producers(client, tps) if tps else {}
     except Unsupported as error:
         return dict.fromkeys(tps, error)
 
@@ -290,7 +289,7 @@ def _copy(
 
 
 def _foreign(
-    known: PartitionMap, end: int, writers: Mapping[int, admin.ProducerState] | TwinlogError
+    known: PartitionMap, end: int, writers: Mapping[int, ProducerState] | TwinlogError
 ) -> int | None:
     """How many records below `end` lie behind our last one; None where that is forgotten."""
     if isinstance(writers, TwinlogError):
@@ -309,9 +308,9 @@ def _fanned(keys: list[PartitionKey], maps: Maps) -> int:
     return UNKNOWN if found is None else found[1]
 
 
-def _offset(answer: admin.OffsetResult | TwinlogError) -> int:
+def _offset(answer: OffsetResult | TwinlogError) -> int:
     return UNKNOWN if isinstance(answer, TwinlogError) else answer.offset
 
 
-def _timestamp(answer: admin.OffsetResult | TwinlogError) -> int:
+def _timestamp(answer: OffsetResult | TwinlogError) -> int:
     return UNKNOWN if isinstance(answer, TwinlogError) else answer.timestamp

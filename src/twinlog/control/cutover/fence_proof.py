@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import log_ends
+from twinlog.cluster.logs.producers import ProducerState, describe_producers
 from twinlog.config.values.times import in_iso
 from twinlog.control.cutover.scope import Say, Scope
 from twinlog.errors import Fate, FlowError, TwinlogError, Unsupported
@@ -24,7 +25,7 @@ LOOK_S: Final = 0.5
 MOST_WRITERS: Final = 10
 
 Ends = dict[TopicPartition, int]
-Producers = Mapping[TopicPartition, Mapping[int, admin.ProducerState]]
+Producers = Mapping[TopicPartition, Mapping[int, ProducerState]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Writer:
     tp: TopicPartition
     records: int
     producer_id: int = -1
-    state: admin.ProducerState | None = None
+    state: ProducerState | None = None
 
     def __str__(self) -> str:
         grown = f"{self.tp} grew by {plural(self.records, 'offset')}"
@@ -94,7 +95,7 @@ class FenceProof:
 
     def _ends(self) -> Ends:
         out: Ends = {}
-        for tp, end in admin.log_ends(self._scope.source, self._tps).items() if self._tps else ():
+        for tp, end in log_ends(self._scope.source, self._tps).items() if self._tps else ():
             if isinstance(end, TwinlogError):
                 raise end  # a log that cannot be seen proves nothing
             out[tp] = end.end_offset
@@ -102,7 +103,7 @@ class FenceProof:
 
     def _producers(self) -> Producers:
         try:
-            found = admin.describe_producers(self._scope.source, self._tps) if self._tps else {}
+            found = describe_producers(self._scope.source, self._tps) if self._tps else {}
         except Unsupported:
             return {}
         return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.net.metadata import ClusterMetadata
-from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
 from twinlog.codes import FlowState
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.fence import fenced_topics, shut_out
@@ -171,9 +171,9 @@ class Gates:
         remotes = {copy.target.topic for copy in self._copies}
         try:
             found = find_acl_changes(scope.config, self._remotes, scope.source, scope.target)
-            denied = fenced_topics(admin.topic_acls(scope.target)).intersection(remotes)
+            denied = fenced_topics(topic_acls(scope.target)).intersection(remotes)
             sources = sorted({copy.source.topic for copy in self._copies})
-            open_ = shut_out(scope.source, sources, admin.topic_acls(scope.source))
+            open_ = shut_out(scope.source, sources, topic_acls(scope.source))
         except BrokerRefused as error:
             if error.code != SECURITY_DISABLED:
                 raise
@@ -213,7 +213,7 @@ class Gates:
         ]
         targets = [copy.target for copy in self._copies if copy.is_copied]
         try:
-            found = admin.describe_producers(self._scope.target, targets) if targets else {}
+            found = describe_producers(self._scope.target, targets) if targets else {}
         except Unsupported:
             return _open("foreign", "the target's brokers do not tell who writes")
         for tp, producers in found.items():

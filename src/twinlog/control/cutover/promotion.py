@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from twinlog.cluster.groups.membership import Membership
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import log_ends
 from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.scope import Say, Scope
 from twinlog.control.leading.lead import SetupWaiting, take_part, wait_to_lead
@@ -178,7 +178,7 @@ def _ends(scope: Scope, topics: Sequence[str]) -> dict[TopicPartition, int] | No
         for one in topic.partitions
     ]
     out = {}
-    for tp, one in (admin.log_ends(scope.target, tps) if tps else {}).items():
+    for tp, one in (log_ends(scope.target, tps) if tps else {}).items():
         if isinstance(one, TwinlogError):
             return None
         out[tp] = one.end_offset

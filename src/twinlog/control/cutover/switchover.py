@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.acls import topic_acls
 from twinlog.control.cutover.copies import FORGOTTEN, Copy, copies, has_records, is_complete
 from twinlog.control.cutover.drain import Drain
 from twinlog.control.cutover.failover import no_return
@@ -331,7 +331,7 @@ class Switchover:
             said = first_few(map(str, new))
             raise self._changed(f"{said} came to the source since the fence was put up")
         if self.ways.fence is FenceKind.ACL:
-            fences = fenced_topics(admin.topic_acls(scope.source))
+            fences = fenced_topics(topic_acls(scope.source))
             if open_ := sorted({*topics} - fences):
                 raise self._changed(f"somebody took the fence from {first_few(open_)}")
         if writers := proof.has_moved(ends):
@@ -345,7 +345,7 @@ class Switchover:
         """
         if self.ways.fence is not FenceKind.ACL:
             return
-        fences = fenced_topics(admin.topic_acls(self.scope.source))
+        fences = fenced_topics(topic_acls(self.scope.source))
         if open_ := sorted({*topics} - fences):
             self.say(f"fence: somebody took it from {first_few(open_)}: it is put up again")
             self.fence.put_back(open_)

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import list_offsets
 from twinlog.cluster.net.metadata import ClusterMetadata
 from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.round_trips import round_trips_ms
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.internal_log import read_to_end
 from twinlog.cluster.topics.quotas import CONSUMER, PRODUCER, REQUESTS, Quota, client_quotas
 from twinlog.codes import FlowState, PartitionState
@@ -108,7 +109,7 @@ class _Look:
         try:
             with ClusterClient(self._setup.target, api_timeout_s=GIVES_UP_S) as client:
                 since_ms = int(time.time() * 1000) - TOLD_FOR_MS
-                begin = admin.list_offsets(client, [home], since_ms)[home]
+                begin = list_offsets(client, [home], since_ms)[home]
                 if isinstance(begin, TwinlogError) or begin.offset < 0:
                     return None
                 rows = read_to_end(client, STATUS_TOPIC, 0, begin.offset)
@@ -201,7 +202,7 @@ class _Look:
             return {}
         out = {}
         with ClusterClient(self._setup.source, api_timeout_s=GIVES_UP_S) as client:
-            for topic, configs in admin.describe_topic_configs(client, topics).items():
+            for topic, configs in describe_topic_configs(client, topics).items():
                 if isinstance(configs, TwinlogError):
                     continue
                 values = {entry.name: entry.value or "" for entry in configs}
@@ -276,7 +277,7 @@ def under_min_isr(
         found = seen.partition(tp)
         if found is not None and found.leader >= 0 and len(found.isr) < len(found.replicas):
             short.setdefault(tp.topic, []).append((tp, len(found.isr)))
-    configs = admin.describe_topic_configs(client, short) if short else {}
+    configs = describe_topic_configs(client, short) if short else {}
     for topic, some in short.items():
         answer = configs[topic]
         if isinstance(answer, TwinlogError):

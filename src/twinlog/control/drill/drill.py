@@ -18,8 +18,8 @@ from typing import Any, Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_offsets import Committed, commit_offsets
-from twinlog.cluster.topics import admin
-from twinlog.cluster.topics.acls import SECURITY_DISABLED
+from twinlog.cluster.topics.acls import SECURITY_DISABLED, topic_acls
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.cluster.topics.topic_admin import create_topic
 from twinlog.config.files.raw import RawConfig
 from twinlog.config.flow.schema import FlowConfig
@@ -282,7 +282,7 @@ def _commit_first(
 
 def _configs(source: ClusterClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
     out: dict[str, dict[str, str]] = {}
-    for name, found in admin.describe_topic_configs(source, names).items():
+    for name, found in describe_topic_configs(source, names).items():
         entries = () if isinstance(found, TwinlogError) else found
         out[name] = {
             one.name: one.value
@@ -294,7 +294,7 @@ def _configs(source: ClusterClient, names: Sequence[str]) -> dict[str, dict[str,
 
 def _fence(source: ClusterClient) -> FenceKind:
     try:
-        admin.topic_acls(source, needs="ALTER")
+        topic_acls(source, needs="ALTER")
     except BrokerRefused as error:
         if error.code != SECURITY_DISABLED:
             raise

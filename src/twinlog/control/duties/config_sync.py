@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.topics.alter_configs import ConfigChange, alter_topic_configs
+from twinlog.cluster.topics.configs import describe_topic_configs
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.duties.handed_topics import TopicRounds
 from twinlog.control.duties.rounds import LedFlow
@@ -73,8 +74,8 @@ def find_drift(
     nothing there is to live shorter.
     """
     chosen, out = ConfigPropertyFilter.of(flow), ConfigDrift()
-    here = admin.describe_topic_configs(source, remotes) if remotes else {}
-    known = admin.describe_topic_configs(target, remotes.values()) if remotes else {}
+    here = describe_topic_configs(source, remotes) if remotes else {}
+    known = describe_topic_configs(target, remotes.values()) if remotes else {}
     for name, remote in remotes.items():
         configs, theirs = here[name], known[remote]
         if isinstance(configs, TwinlogError):
@@ -118,9 +119,9 @@ def lowered(drift: ConfigDrift) -> Iterator[str]:
             )
 
 
-def changes_of(found: Iterable[Difference]) -> list[admin.ConfigChange]:
+def changes_of(found: Iterable[Difference]) -> list[ConfigChange]:
     """As they are sent."""
-    return [admin.ConfigChange(one.name, one.new) for one in found]
+    return [ConfigChange(one.name, one.new) for one in found]
 
 
 class ConfigSync:
@@ -158,7 +159,7 @@ class ConfigSync:
                 self._rounds.confirm(topics, remotes, source, target)
             self._tell_lowered([*lowered(drift)])
             todo = {remote: changes_of(found) for remote, found in drift.topics.items()}
-            refused = admin.alter_topic_configs(target, todo)
+            refused = alter_topic_configs(target, todo)
         if drift.unread:
             self._flow.tell_once(unread_configs(self._flow.config, drift.unread))
         denied = [name for name, error in refused.items() if isinstance(error, Unauthorized)]

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets
 from twinlog.cluster.logs.raw_log import fetch_records
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.cluster.topics import admin
 from twinlog.control.cutover.scope import Scope
 from twinlog.control.failback.copy_end import CopyEnd, CopyEnds
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError
@@ -147,9 +147,9 @@ def source_logs(
     """
     if not tps:
         return {}
-    end = admin.list_offsets(client, tps, admin.LATEST)
-    stable = admin.list_offsets(client, tps, admin.LATEST, isolation=Isolation.READ_COMMITTED)
-    start = admin.list_offsets(client, tps, admin.EARLIEST)
+    end = list_offsets(client, tps, LATEST)
+    stable = list_offsets(client, tps, LATEST, isolation=Isolation.READ_COMMITTED)
+    start = list_offsets(client, tps, EARLIEST)
     out: dict[TopicPartition, SourceLog | TwinlogError] = {}
     for tp in tps:
         one, two, three = start[tp], stable[tp], end[tp]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, OffsetResult, list_offsets
 from twinlog.cluster.net.metadata import TopicMetadata
-from twinlog.cluster.topics import admin
 from twinlog.config.flow.schema import PolicyKind
 from twinlog.control.duties.rounds import LedFlow, PartitionView, confirmed
 from twinlog.errors import TwinlogError, Unauthorized
@@ -69,17 +69,17 @@ class Counterpart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ends:
-    starts: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
-    ends: Mapping[TopicPartition, admin.OffsetResult | TwinlogError]
+    starts: Mapping[TopicPartition, OffsetResult | TwinlogError]
+    ends: Mapping[TopicPartition, OffsetResult | TwinlogError]
 
     @classmethod
     def of(cls, client: ClusterClient, tps: Sequence[TopicPartition]) -> _Ends:
-        starts = admin.list_offsets(client, tps, admin.EARLIEST) if tps else {}
-        return cls(starts=starts, ends=admin.list_offsets(client, tps, admin.LATEST) if tps else {})
+        starts = list_offsets(client, tps, EARLIEST) if tps else {}
+        return cls(starts=starts, ends=list_offsets(client, tps, LATEST) if tps else {})
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
         start, end = self.starts.get(tp), self.ends.get(tp)
-        if isinstance(start, admin.OffsetResult) and isinstance(end, admin.OffsetResult):
+        if isinstance(start, OffsetResult) and isinstance(end, OffsetResult):
             return start.offset, end.offset
         log.debug("no log bounds tp=%s start=%s end=%s", tp, start, end)
         return None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.topics.internal_log import append_rows, read_to_end
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.leading.lead import SetupWaiting
@@ -116,7 +116,7 @@ class FlowClaims:
             flow=self.name,
             generation=before + 1,
             claimant=self.claimant,
-            producer_id=admin.init_producer_id(target).producer_id
+            producer_id=init_producer_id(target).producer_id
             if last is None or anew or lost_claims
             else last.producer_id,
             meaning=self._meaning(),

@@ -28,7 +28,8 @@ from enum import StrEnum
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST, list_offsets, log_ends
+from twinlog.cluster.logs.producers import describe_producers
 from twinlog.cluster.topics.internal_log import append, read_to_end
 from twinlog.control.flow.flow_setup import FlowSetup
 from twinlog.control.leading.lead import SetupWaiting, StandingBy
@@ -228,7 +229,7 @@ class MapRebuild:
     def _check_broker(self, tp: TopicPartition, found: Rebuilt) -> None:
         """The next start compares K with what the broker remembers: so do we, before it stops."""
         try:
-            known = admin.describe_producers(self._target, [tp])[tp]
+            known = describe_producers(self._target, [tp])[tp]
         except TwinlogError:
             return  # old brokers, or no right: the start does not ask either
         state = None if isinstance(known, TwinlogError) else known.get(found.last_producer)
@@ -245,8 +246,7 @@ class MapRebuild:
         committed = self._setup.config.isolation_level is Isolation.READ_COMMITTED
         isolation = Isolation.of(committed)
         start, end = (
-            _offset(self._source, plan.source, when, isolation)
-            for when in (admin.EARLIEST, admin.LATEST)
+            _offset(self._source, plan.source, when, isolation) for when in (EARLIEST, LATEST)
         )
         return Log(
             client=self._source,
@@ -261,9 +261,9 @@ class MapRebuild:
         )
 
     def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        start = _offset(self._target, tp, admin.EARLIEST)
-        log_end = admin.log_ends(self._target, [tp])[tp]
-        end = _offset(self._target, tp, admin.LATEST)
+        start = _offset(self._target, tp, EARLIEST)
+        log_end = log_ends(self._target, [tp])[tp]
+        end = _offset(self._target, tp, LATEST)
         if isinstance(log_end, TwinlogError):
             raise log_end
         if end < log_end.end_offset:
@@ -314,7 +314,7 @@ def _offset(
     when: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> int:
-    found = admin.list_offsets(client, [tp], when, isolation=isolation)[tp]
+    found = list_offsets(client, [tp], when, isolation=isolation)[tp]
     if isinstance(found, TwinlogError):
         raise found
     return found.offset

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.producer_expiry import longest_transaction
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.risk.held_back import OpenOnes
@@ -38,7 +38,7 @@ class SourceQuestions:
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where their logs end now."""
         with self._asking() as client:
-            return known_offsets(client, partitions, admin.LATEST)
+            return known_offsets(client, partitions, LATEST)
 
     def ids(self, topics: Iterable[str]) -> dict[str, TopicId]:
         """The ids of the topics now, of those that are there."""
@@ -58,7 +58,7 @@ class SourceQuestions:
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where their logs begin now."""
         with self._asking() as client:
-            return known_offsets(client, partitions, admin.EARLIEST)
+            return known_offsets(client, partitions, EARLIEST)
 
     def retentions(self, topics: Iterable[str]) -> dict[str, int]:
         """retention.ms of the topics that have one."""

@@ -27,7 +27,7 @@ from typing import Final
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.coordinators import Coordinators
 from twinlog.cluster.groups.group_list import list_groups
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import EARLIEST, LATEST
 from twinlog.config.flow.schema import MirrorConfig
 from twinlog.control.check.resting_flow import resting_flow
 from twinlog.control.check.told_status import state_rows
@@ -174,7 +174,7 @@ class _Flow:
             and part.partition >= first.get(name, 0)
             and TopicPartition(name, part.partition) not in planned
         ]
-        starts = known_offsets(self._source, lost, admin.EARLIEST) if lost else {}
+        starts = known_offsets(self._source, lost, EARLIEST) if lost else {}
         ends = known_ends(self._source, self._setup.config, lost) if lost else {}
         for tp in lost:
             target = TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition)
@@ -250,9 +250,9 @@ class _Flow:
         sources = [plan.source for plan in plans]
         targets = [plan.target for plan in plans]
         here_ends = known_ends(self._source, self._setup.config, sources)
-        here_starts = known_offsets(self._source, sources, admin.EARLIEST)
-        there_starts = known_offsets(self._target, targets, admin.EARLIEST)
-        there_ends = known_offsets(self._target, targets, admin.LATEST)
+        here_starts = known_offsets(self._source, sources, EARLIEST)
+        there_starts = known_offsets(self._target, targets, EARLIEST)
+        there_ends = known_offsets(self._target, targets, LATEST)
         maps = self._maps()
         return _Logs(
             here_ends=here_ends,
@@ -260,7 +260,7 @@ class _Flow:
             there_starts=there_starts,
             there_ends=there_ends,
             maps=maps,
-            there_later=known_offsets(self._target, targets, admin.LATEST),
+            there_later=known_offsets(self._target, targets, LATEST),
             here_later=known_ends(self._source, self._setup.config, sources),
         )
 

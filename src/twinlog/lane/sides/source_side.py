@@ -85,7 +85,7 @@ class SourceSide:
     """All reading of a lane."""
 
     side: ClusterSide
-    read_committed: bool
+    isolation: Isolation
     memory_bytes: int
     on_trouble: Callable[[TopicPartition, TwinlogError], None]
     on_arrived: Callable[[Copy], None]
@@ -226,7 +226,7 @@ class SourceSide:
         )
         return FetchSession(
             VERSION_BY_ID if by_id else VERSION_BY_NAME,
-            Isolation.of(self.read_committed),
+            self.isolation,
             self._near.rack,
         )
 
@@ -335,7 +335,9 @@ class SourceSide:
             return
         state.log_start = fetched.log_start
         state.source_end = (
-            fetched.last_stable_offset if self.read_committed else fetched.high_watermark
+            fetched.last_stable_offset
+            if self.isolation is Isolation.READ_COMMITTED
+            else fetched.high_watermark
         )
 
     def _ask_for_more(self, session: FetchSession, tp: TopicPartition, copy: Copy) -> None:

@@ -26,7 +26,7 @@ from twinlog.mirror.start.our_end import last_known
 from twinlog.mirror.start.position import StartSearch
 from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import NO_TOPIC_ID, StartAt, StartKind, TopicId, TopicPartition
+from twinlog.model import NO_TOPIC_ID, Isolation, StartAt, StartKind, TopicId, TopicPartition
 from twinlog.wire.record_batch import read_headers
 
 T = TypeVar("T")
@@ -54,9 +54,9 @@ class ReadAhead:
         return self._view.ends(tps)
 
     def begins(
-        self, starts: Mapping[TopicPartition, StartAt], *, read_committed: bool
+        self, starts: Mapping[TopicPartition, StartAt], *, isolation: Isolation
     ) -> Mapping[TopicPartition, int]:
-        return self._view.begins(starts, read_committed=read_committed)
+        return self._view.begins(starts, isolation=isolation)
 
     def read(
         self, offsets: Mapping[TopicPartition, int], *, size: int = READ_BYTES
@@ -117,7 +117,7 @@ def starts_in_groups(
         for one in there_still
         if one.asks_where and one.start.kind is not StartKind.EARLIEST
     }
-    begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
+    begins = source.begins(anew, isolation=rules.isolation) if anew else {}
     if out:
         yield out
     there_still.sort(key=lambda one: moment.last_written_ms(one.target), reverse=True)

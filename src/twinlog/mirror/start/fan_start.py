@@ -61,7 +61,7 @@ def find_fan_start(
     check_former(requests[0], moment.there, target)
     is_new = all(one.asks_where for one in requests)
     anew = {tp: requests[0].start} if is_new else {}
-    begins = source.begins(anew, read_committed=rules.read_committed) if anew else {}
+    begins = source.begins(anew, isolation=rules.isolation) if anew else {}
     points = []
     for request in requests:
         producer = moment.producer_of(request.target, target)

@@ -42,7 +42,7 @@ from twinlog.mirror.start.request import StartRequest, StartRules
 from twinlog.mirror.start.tail_check import Equal, TargetTail, same_record
 from twinlog.mirror.start.tail_place import TailCheck
 from twinlog.mirror.start_point import StartPoint
-from twinlog.model import StartAt, StartKind, sequence_of, sequences_ahead
+from twinlog.model import Isolation, StartAt, StartKind, sequence_of, sequences_ahead
 from twinlog.wire.records import Record
 
 
@@ -331,9 +331,11 @@ class StartSearch:
     def _stable_end(self) -> int:
         """Below it nothing of the source is open any more, for a copy of what is committed."""
         tp = self.request.source
-        if not self.rules.read_committed:
+        if self.rules.isolation is Isolation.READ_UNCOMMITTED:
             return self.here.high_watermark
-        ends = self.logs.source.begins({tp: StartAt(StartKind.LATEST)}, read_committed=True)
+        ends = self.logs.source.begins(
+            {tp: StartAt(StartKind.LATEST)}, isolation=Isolation.READ_COMMITTED
+        )
         return answer_of(ends, tp, self.logs.source)
 
     def _check_taken_over(self, upstream: int, foreign: int, end: int) -> None:
@@ -346,7 +348,7 @@ class StartSearch:
             self.logs.read_source,
             low=max(upstream, self.here.log_start),
             high=end,
-            read_committed=self.rules.read_committed,
+            isolation=self.rules.isolation,
             skips=self.request.skips,
         ):
             raise PartitionError(
