@@ -13,12 +13,14 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from twinlog.cluster.client import ClusterClient
+from twinlog.records.columns import UPSTREAM
 from twinlog.records.filters import Bounds, bounds_of
 from twinlog.records.gaps import OffsetRange
 from twinlog.records.options import ReadOptions
 from twinlog.records.planning import find_partitions, first_of_time, log_bounds, resolve
 from twinlog.records.ranges import split
 from twinlog.records.tasks import RangePartition, present, read_partition
+from twinlog.records.upstreams import Upstreams
 
 
 class BatchReader(DataSourceReader):
@@ -37,10 +39,11 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges, each a task. Raises TwinlogError."""
         with ClusterClient(self._options.cluster()) as client:
-            return [
-                RangePartition(one)
-                for one in split(self._ranges(client), self._options.min_partitions)
-            ]
+            ranges = split(self._ranges(client), self._options.min_partitions)
+            if UPSTREAM not in self._columns:
+                return [RangePartition(one, ()) for one in ranges]
+            found = Upstreams(client, self._options.upstreams).of(ranges)
+            return list(map(RangePartition, ranges, found))
 
     def _ranges(self, client: ClusterClient) -> list[OffsetRange]:
         options, isolation = self._options, self._options.isolation

@@ -46,18 +46,19 @@ class TwinlogSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns as Spark's own Kafka source has them."""
+        """The columns as Spark's own Kafka source has them, and `_upstream` if it is asked for."""
         given = str(self.options.get("includeHeaders", "false")).strip().lower()
-        return ddl(all_columns(headers=given == "true"))
+        return ddl(all_columns(headers=given == "true", upstream="upstream" in self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(parse_options(self.options, is_stream=False), columns_of(schema))
+        options = parse_options(self.options, is_stream=False)
+        return BatchReader(options, columns_of(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = parse_options(self.options, is_stream=True)
         is_limited = options.max_offsets is not None or options.max_bytes is not None
         needs("a limit of micro-batches", "4.2", is_there=HAS_LIMITS or not is_limited)
-        return StreamReader(options, columns_of(schema))
+        return StreamReader(options, columns_of(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = parse_write_options(self.options, is_stream=False)
