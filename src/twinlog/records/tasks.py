@@ -15,12 +15,12 @@ from pyspark.sql.types import StructType
 from twinlog.cluster.client import ClusterClient
 from twinlog.mirror.map.origins import Origin, Origins
 from twinlog.model import TopicPartition
+from twinlog.records.bounds import wrong
 from twinlog.records.columns import UPSTREAM, check_columns
 from twinlog.records.decoding import ColumnDecoder
 from twinlog.records.gaps import LogBounds, OffsetRange, find_loss, report, what_is_left
 from twinlog.records.log_reader import RangeReader
 from twinlog.records.options import ReadOptions
-from twinlog.records.bounds import wrong
 
 
 class RangePartition(InputPartition):

@@ -17,8 +17,8 @@ from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.origins import Origin, origin_of
 from twinlog.mirror.names.naming import offset_map_topic
 from twinlog.model import NO_TOPIC_ID, TopicPartition
-from twinlog.records.gaps import OffsetRange
 from twinlog.records.bounds import wrong
+from twinlog.records.gaps import OffsetRange
 from twinlog.survey.map_reader import MapReader
 from twinlog.wire.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 

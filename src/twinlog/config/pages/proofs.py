@@ -48,7 +48,9 @@ _BY_FILE: Final = {
         "twinlog.rest.tls.private.file twinlog.rest.tls.client.ca.file "
         "twinlog.rest.tls.client.role"
     ),
-    "unit/config/test_series_keys.py": "twinlog.metrics.labels twinlog.metrics.partitions",
+    "unit/config/test_series_keys.py": (
+        "twinlog.metrics.labels twinlog.metrics.partitions metric.names.formats"
+    ),
     "unit/cli/test_run_options.py": "twinlog.state.topic.replication.factor",
     "unit/config/test_custom_policy.py": "replication.policy.class",
     "unit/config/test_emissions.py": (
