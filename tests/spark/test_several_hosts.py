@@ -1,5 +1,6 @@
 """One flow over several hosts, as `docs/spark.md` has it: a standalone master, two workers, and the
-mirror, each on a host of its own. A worker's host dies, then the master's.
+mirror, each on a host of its own. An executor is killed, then a worker's host dies, then the
+master's.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ from tests.support.spark_mirror import (
     config,
     orders,
 )
-from tests.support.standalone import address_of, conf, end, spread  # noqa: F401 (a fixture)
+from tests.support.standalone import (  # noqa: F401 (a fixture)
+    address_of,
+    conf,
+    end,
+    executors,
+    spread,
+)
 from tests.support.topics import create_topic
 from twinlog.sandbox import LocalCluster
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.broker,
-    pytest.mark.long,
     pytest.mark.xdist_group("spark"),
 ]
 
@@ -45,19 +51,25 @@ def lanes_on(host: Host) -> int:
     for process in psutil.process_iter():
         try:
             parent = process.parent()
-            is_there = Path(f"/proc/{process.pid}/ns/net").readlink() == host.network
-            if is_there and is_daemon(process) and parent is not None and is_daemon(parent):
-                found += 1
-        except (psutil.Error, OSError):
+            is_forked = is_daemon(process) and parent is not None and is_daemon(parent)
+        except psutil.Error:
             continue
+        found += is_forked and is_on(host, process)
     return found
+
+
+def is_on(host: Host, process: psutil.Process) -> bool:
+    try:
+        return Path(f"/proc/{process.pid}/ns/net").readlink() == host.network
+    except OSError:  # it has ended
+        return False
 
 
 def is_daemon(process: psutil.Process) -> bool:
     return "twinlog.spark.daemon" in process.cmdline()
 
 
-def test_a_flow_over_two_hosts_outlives_a_worker_and_the_master(
+def test_a_flow_over_two_hosts_outlives_an_executor_a_worker_and_the_master(
     source_cluster: LocalCluster,
     target_cluster: LocalCluster,
     fresh_topic: str,
@@ -91,6 +103,10 @@ def test_a_flow_over_two_hosts_outlives_a_worker_and_the_master(
             assert lanes_on(own) == 0
             load = Load(source_cluster, fresh_topic, 3000)
             try:
+                (executor,) = (one for one in executors() if is_on(workers[0], one))
+                executor.kill()
+                assert more_arrive()
+                eventually(lambda: lanes_on(workers[0]), what="an executor in its place")
                 end(spark.workers[0])
                 eventually(lambda: lanes_on(workers[0]) == 0)
                 assert more_arrive()
