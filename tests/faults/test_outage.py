@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from functools import partial
 
@@ -19,6 +20,7 @@ from twinlog.control.watch.snapshot import FlowSnapshot
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker]
 
+SILENT = re.compile(r"has not answered for (\d+) s")
 ALL_CLEAR = "both clusters can be reached again, after"
 
 
@@ -129,3 +131,22 @@ def test_flow_without_topics_runs_before_the_next_refresh(rig: Rig) -> None:
         (flow,) = mirror.snapshots
         assert flow.reason == "no topic of the source is selected"
         mirror.stop()
+
+
+def test_source_that_is_silent_is_given_up_after_the_time_of_its_key(rig: Rig) -> None:
+    """10 s beyond consumer.request.timeout.ms: 40 s without it, here 11 s or somewhat more."""
+    rig.create()
+    rig.put([0])
+    keys = {f"{rig.alias}.consumer.request.timeout.ms": "1000"}
+    with rig.mirror(keys=keys) as mirror:
+        rig.copied(1)
+        rig.source.freeze(1)
+        try:
+            parts = mirror.eventually(lambda parts: any(SILENT.search(p.message) for p in parts))
+        finally:
+            rig.source.thaw(1)
+        rig.put([1])
+        rig.copied(2)
+    (waited,) = (int(found[1]) for part in parts if (found := SILENT.search(part.message)))
+    assert 11 <= waited < 40
+    rig.same()

@@ -46,6 +46,11 @@ class Host:
         """In front of a command that is to run there; the process stays the same one."""
         return ("nsenter", f"--target={self.holder}", "--net", "--uts")
 
+    @property
+    def network(self) -> Path:
+        """What `/proc/PID/ns/net` of every process there leads to."""
+        return Path(f"/proc/{self.holder}/ns/net").readlink()
+
     def within(self, call: Callable[[], T]) -> T:
         """What a call answers in a thread of this process that is on that host's network."""
         found: list[T] = []
