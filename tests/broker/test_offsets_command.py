@@ -188,6 +188,7 @@ def test_group_is_reset_by_time_only_when_asked_and_idle(
     assert committed(copied.target, group, copied.remote) == 6
 
     eventually(lambda: run([*command, "--execute"]) == 0)
+    assert capsys.readouterr().out.endswith("1 offset of 1 group set\n")
     assert goes_on(copied.target, group, copied.remote) == [b"3", b"4", b"5"]
     late = [*command[:-1], str(FIRST_MS + 99 * HOUR_MS), "--dry-run"]
     (one,) = offsets(answer(capsys, *late))

@@ -80,11 +80,15 @@ class Prepared:
 
 
 class Away:
-    """A source that does not answer."""
+    """A source that does not answer; later, where a test says so, what is not about partitions."""
+
+    is_back = False
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         def asked(*_: object) -> object:
-            raise AWAY
+            if name != "pulse" or not self.is_back:
+                raise AWAY
+            return None
 
         return asked
 
@@ -293,6 +297,21 @@ def test_once_gives_up_a_cluster_that_stays_away(config: FlowConfig) -> None:
     process.clock.now += ONCE_GIVES_UP_S + 1
     process.comes_to(Phase.LEFT)
     assert process.supervisor.errors == [AWAY]
+
+
+def test_a_source_that_answers_nothing_degrades_the_flow_until_it_does(
+    config: FlowConfig,
+) -> None:
+    """Also where no lane has noticed."""
+    setup = Setup(config)
+    process = Process(setup)
+    process.leads()
+    process.until(lambda: state(process) is FlowState.DEGRADED)
+    assert process.flow.snapshot().code == AWAY.code
+    setup.questions.is_back = True
+    process.clock.now += 2
+    process.until(lambda: state(process) is not FlowState.DEGRADED)
+    assert process.is_in(Phase.RUNNING)
 
 
 def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> None:
