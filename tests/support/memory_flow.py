@@ -202,7 +202,7 @@ class MemoryFlow(MemorySource):
         )
 
     def _begin(self, found: StartPoint) -> None:
-        """`Assignments._on_started`."""
+        """`Assignments.started`."""
         known = self.known()
         taken = () if known is None else tuple(known.runs)
         position = Run(found.ordinal, found.upstream, found.k + found.ordinal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.support.memory_log import LaggingLog, MemoryLog, MemoryView
@@ -26,7 +27,7 @@ def a_watch(known: list[PartitionCopy]) -> ForeignRecordWatch:
         background=nobody,
         isolation=Isolation.READ_UNCOMMITTED,
         known_producers=frozenset(),
-        on_known=known.append,
+        events=cast("Any", SimpleNamespace(known=known.append)),
     )
 
 

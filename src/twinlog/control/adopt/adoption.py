@@ -167,7 +167,7 @@ class Adopter:
     target: ClusterClient
     syncs: SyncsTopic | None
     """None: it writes none."""
-    committed: bool
+    isolation: Isolation
     """MirrorMaker 2 copied no records of transactions that were rolled back."""
     accept_loss: bool = False
     is_shared: bool = False
@@ -400,7 +400,7 @@ class Adopter:
             target_may_lack=plan.target.topic in self._target_may_lack,
         )
         begin = max(log_start, noted + 1 - LOOK_BACK)
-        for _, records in read_committed(self.source, tp, begin, end, committed=self.committed):
+        for _, records in read_committed(self.source, tp, begin, end, isolation=self.isolation):
             alignment.add(
                 (record.offset, identity(record, with_timestamp=with_timestamp))
                 for record in records
@@ -430,8 +430,7 @@ class Adopter:
         return finding.in_flow(self.flow, is_shared=self.is_shared)
 
     def _offsets(self, tp: TopicPartition, when: int) -> tuple[int]:
-        isolation = Isolation.of(self.committed)
-        found = list_offsets(self.source, [tp], when, isolation=isolation)[tp]
+        found = list_offsets(self.source, [tp], when, isolation=self.isolation)[tp]
         if isinstance(found, TwinlogError):
             raise found
         return (found.offset,)
@@ -447,7 +446,7 @@ def adopter_of(
         source=source,
         target=target,
         syncs=SyncsTopic.of(flow),
-        committed=flow.isolation_level is Isolation.READ_COMMITTED,
+        isolation=flow.isolation_level,
         accept_loss=flow.accept_source_loss,
         is_shared=flow.policy.kind is PolicyKind.IDENTITY,
     )

@@ -37,7 +37,7 @@ class Log:
     end: int
     may_lack_offsets: bool
     """It is compacted, or may be: offsets without a record may have had one."""
-    committed: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
     skips: tuple[Skip, ...] = ()
     """Records that the copy left out: they are on the target in no case."""
     on_read: OnRead = lambda _: None
@@ -162,7 +162,7 @@ def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, 
             is_gone = rolled_back.skip(header, batch)
             if header.next_offset <= before or header.base_offset >= log.end:
                 continue
-            is_hidden = log.committed and is_gone
+            is_hidden = log.isolation is Isolation.READ_COMMITTED and is_gone
             is_control = header.magic >= 2 and header.is_control
             position = max(position, header.next_offset)
             yield header, None if is_hidden or is_control else batch
@@ -180,11 +180,9 @@ def _batches(log: Log, begin: int | None = None) -> Iterator[tuple[BatchHeader, 
 
 
 def _fetch(log: Log, position: int) -> FetchedRecords:
-    isolation = Isolation.of(log.committed)
-
     def ask() -> FetchedRecords:
         wanted = {log.tp: (position, READ_BYTES)}
-        answer = fetch_records(log.client, wanted, isolation=isolation)[log.tp]
+        answer = fetch_records(log.client, wanted, isolation=log.isolation)[log.tp]
         if isinstance(answer, TwinlogError):
             raise answer
         return answer

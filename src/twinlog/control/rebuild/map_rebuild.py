@@ -243,8 +243,7 @@ class MapRebuild:
         )
 
     def _source_log(self, plan: PartitionPlan) -> Log:
-        committed = self._setup.config.isolation_level is Isolation.READ_COMMITTED
-        isolation = Isolation.of(committed)
+        isolation = self._setup.config.isolation_level
         start, end = (
             _offset(self._source, plan.source, when, isolation) for when in (EARLIEST, LATEST)
         )
@@ -254,7 +253,7 @@ class MapRebuild:
             start=start,
             end=end,
             may_lack_offsets=plan.source.topic in self._compacted,
-            committed=committed,
+            isolation=isolation,
             skips=tuple(
                 one.skip for one in self._skips if one.is_of(plan.source, plan.source_topic_id)
             ),

@@ -47,7 +47,7 @@ from twinlog.mirror.state.generations import producers_of
 from twinlog.mirror.state.intents import FlowIntents, flow_intents
 from twinlog.mirror.verify.difference import Compared, Range
 from twinlog.mirror.verify.walk import Rules
-from twinlog.model import Isolation, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.survey.discovery import Discovery, discover, selected_topics
 from twinlog.survey.map_reader import Maps, read_maps
 from twinlog.survey.source_ends import known_ends, known_offsets
@@ -220,7 +220,7 @@ class _Flow:
                     written=self._written(plan, logs),
                     producers=self._producers | _producers(logs.of(plan)),
                     rules=self._rules(plan),
-                    committed=self._setup.config.isolation_level is Isolation.READ_COMMITTED,
+                    isolation=self._setup.config.isolation_level,
                     is_led=out.is_led,
                     source_may_lack=plan.source.topic in lacking_here,
                     target_may_lack=plan.target.topic in lacking_there,

@@ -123,7 +123,7 @@ class StallWatch:
             if stalled is None or stalled.is_gap:
                 self.source.ask_anew(tp)
             elif self.source.position_of(tp) == stalled.position:
-                self.source.on_trouble(tp, self._error(tp, stalled))
+                self.source.events.troubled(tp, self._error(tp, stalled))
 
     def _on_failed(self, error: TwinlogError) -> None:
         self._is_looking = False
