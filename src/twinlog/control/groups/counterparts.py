@@ -154,8 +154,8 @@ class TargetOffsets:
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
         """The furthest of what the lane reported, up to a second ago, and the target's log says.
 
-        None before a lane of this process has found its place: records that others wrote meanwhile
-        would count as ours, and groups would be moved over what comes there.
+        None before a lane of this process has found its place: where records of ours are missing,
+        or the map lost a row, its places are too far, and groups would leave records out.
         """
         if view.next_upstream < 0:
             return None
