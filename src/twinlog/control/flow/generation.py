@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from twinlog.control.duties.background import Background
 from twinlog.control.duties.rounds import Duties, LedFlow, PartitionView
 from twinlog.control.flow.flow_setup import FlowSetup, PreparedFlow
 from twinlog.control.flow.steering import Steering
 from twinlog.control.flow.topic_look import TopicLook
 from twinlog.control.lanes.views import view_of
+from twinlog.control.risk.background import Background
 from twinlog.control.risk.limits import NO_LIMITS, RiskLimits
 from twinlog.control.risk.pulse import Pulse
 from twinlog.control.risk.source_watch import SourceWatch

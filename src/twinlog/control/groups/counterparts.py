@@ -152,10 +152,16 @@ class TargetOffsets:
                 yield tp, _place(view.target, topic_id, bounds, known, reach, is_way_back=False)
 
     def _reach(self, view: PartitionView, known: PartitionMap | None, end: int) -> Reach | None:
-        """The furthest of what the lane reported, up to a second ago, and the target's log says."""
+        """The furthest of what the lane reported, up to a second ago, and the target's log says.
+
+        None before a lane of this process has found its place: where records of ours are missing,
+        or the map lost a row, its places are too far, and groups would leave records out.
+        """
+        if view.next_upstream < 0:
+            return None
         by_log = reach_of(known, end, is_shared=self._is_shared)
         reached = [] if by_log is None else [by_log]
-        if view.next_upstream >= 0 and view.next_downstream >= 0:
+        if view.next_downstream >= 0:
             reached.append(Reach(view.next_upstream, view.next_downstream))
         return max(reached, key=lambda one: (one.downstream, one.upstream), default=None)
 
