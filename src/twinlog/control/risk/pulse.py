@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from twinlog.codes import Trait, has
-from twinlog.control.duties.background import Background
+from twinlog.control.risk.background import Background
 from twinlog.control.risk.running_flow import RunningFlow
 from twinlog.errors import TwinlogError
 
