@@ -23,6 +23,22 @@ from twinlog.records.tasks import RangePartition, present, read_partition
 from twinlog.records.upstreams import Upstreams
 
 
+class PushFilters:
+    """What Spark calls where it passes filters to sources written in Python
+    (`spark.sql.python.filterPushdown.enabled`). Where it does not, it ends each read of a reader
+    that has such a method of its own (DATA_SOURCE_PUSHDOWN_DISABLED): so this looks like the one
+    that every reader has, and such a session reads all, and filters then.
+    """
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
+        self._reader.narrow(filters)
+        return filters
+
+
 class BatchReader(DataSourceReader):
     """Plans on the driver, reads in tasks."""
 
@@ -31,10 +47,14 @@ class BatchReader(DataSourceReader):
         self._columns = tuple(columns)
         self._bounds = Bounds()
 
-    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
+    @property
+    def pushFilters(self) -> PushFilters:
         """Narrows what is read; all filters stay with Spark, which applies them to the rows."""
+        return PushFilters(self)
+
+    def narrow(self, filters: list[datasource.Filter]) -> None:
+        """No row is asked for that these do not let through."""
         self._bounds = bounds_of(filters)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges, each a task. Raises TwinlogError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -29,6 +30,7 @@ from twinlog.records.write.options import parse_write_options
 from twinlog.records.write.writers import BatchWriter, StreamWriter, prepared
 
 FORMAT: Final = "twinlog"
+KNOWN_ALREADY: Final = "DATA_SOURCE_ALREADY_EXISTS"
 FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -76,8 +78,13 @@ def register(spark: SparkSession) -> None:
     """Make `format("twinlog")` known to a session, classic or Spark Connect.
 
     It also lets Spark pass filters to sources that are written in Python
-    (`spark.sql.python.filterPushdown.enabled`), which it does not by itself.
+    (`spark.sql.python.filterPushdown.enabled`), which it does not by itself. A source that Spark
+    has found by itself (`pyspark_twinlog`) is this one, and takes no other in its place.
     """
     if HAS_FILTERS:
         spark.conf.set(FILTER_PUSHDOWN, "true")
-    spark.dataSource.register(TwinlogSource)
+    try:
+        spark.dataSource.register(TwinlogSource)
+    except AnalysisException as error:
+        if error.getCondition() != KNOWN_ALREADY:
+            raise

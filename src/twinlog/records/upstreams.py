@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.logs.offsets import LATEST, list_offsets
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, Unsupported
 from twinlog.mirror.map.offset_map import PartitionMap
 from twinlog.mirror.map.origins import Origin, origin_of
 from twinlog.mirror.names.naming import offset_map_topic
@@ -68,7 +68,12 @@ class Upstreams:
 
     def _maps(self, tps: Sequence[TopicPartition]) -> Maps:
         topics = self._client.metadata(sorted({tp.topic for tp in tps})).topics.values()
-        names = {one.topic_id: one.name for one in topics if one.topic_id != NO_TOPIC_ID}
+        names = {one.topic_id: one.name for one in topics}
+        if NO_TOPIC_ID in names:
+            raise Unsupported(
+                f"cluster {self._client.alias}: its brokers have no topic ids, by which the offset "
+                f"map names {names[NO_TOPIC_ID]}: option upstream needs Kafka 2.8"
+            )
         wanted, out = set(tps), defaultdict[TopicPartition, list[tuple[str, PartitionMap]]](list)
         for alias, reader in self._readers.items():
             maps = reader.read()
