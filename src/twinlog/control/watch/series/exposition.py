@@ -89,6 +89,11 @@ class _Series:
         kept = [part.left_ms for part in looked_at if part.left_ms >= 0]
         if kept:
             self._add(metrics.FLOW_KEPT_SECONDS, labels, min(kept) / 1000)
+        if flow.generation >= 0:
+            at, rate = self._reading.at, self._reading.rate
+            records = sum(rate(at, flow.flow, part).records for part in parts)
+            for metric in metrics.TASK_RATES:
+                self._add(metric, (f"{flow.flow}.{metrics.SOURCE_CONNECTOR}", "0"), records)
         if flow.latency is not None:
             for quantile, ms in (("0.5", flow.latency.p50_ms), ("0.99", flow.latency.p99_ms)):
                 self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
