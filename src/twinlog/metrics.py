@@ -293,11 +293,19 @@ FETCHER_LAG: Final = _gauge(
     "kafka_consumer_consumer_fetch_manager_metrics_records_lag", CLIENT, _BEHIND
 )
 
+TASK: Final = ("connector", "task")
+_TAKEN: Final = "records that the target has taken, a second, over the last minute"
+POLL_RATE: Final = _gauge("kafka_connect_source_task_metrics_source_record_poll_rate", TASK, _TAKEN)
+WRITE_RATE: Final = _gauge(
+    "kafka_connect_source_task_metrics_source_record_write_rate", TASK, _TAKEN
+)
+
 LED: Final = (CONNECTORS, ASSIGNED_CONNECTORS, WORKER_CONNECTORS, COORDINATOR_CONNECTORS)
 CONNECTED: Final = (TASKS, ASSIGNED_TASKS, WORKER_TASKS, COORDINATOR_TASKS)
 BEHIND: Final = (CONSUMER_LAG, FETCHER_LAG)
+TASK_RATES: Final = (POLL_RATE, WRITE_RATE)
 
-CONNECT: Final = (*LED, *CONNECTED, *BEHIND)
+CONNECT: Final = (*LED, *CONNECTED, *BEHIND, *TASK_RATES)
 """What Connect and its clients have, and is true of this process as well: by the names of the JMX
 exporter, and by those of the Metrics Reporter.
 """
@@ -317,6 +325,7 @@ NOT_ON_BOARD: Final[Mapping[str, str]] = {
     **{one.name: f"the sum of {FLOW_LANES.name}" for one in CONNECTED},
     CERTIFICATE_EXPIRY.name: "of clusters with TLS alone, and its alert tells in time",
     **{one.name: f"the number of {LAG_RECORDS.name}" for one in BEHIND},
+    **{one.name: f"the rate of {FLOW_RECORDS.name}" for one in TASK_RATES},
     **{one.name: f"another name of {name}" for name, one in PLUGIN_NAMES.items()},
     FLOW_HELD_RATE.name: "only while a quota is set, which the log says; the loss is on a panel",
 }

@@ -174,3 +174,20 @@ def test_connect_s_series_have_the_names_of_both_of_strimzi_s_layouts() -> None:
         assert found[f"{prefix}_assigned_tasks", ()] == 4
     for prefix in ("kafka_consumer_fetch_manager", "kafka_consumer_consumer_fetch_manager_metrics"):
         assert found[f"{prefix}_records_lag", client] == 12
+
+
+def test_the_rate_of_connect_s_source_task_is_that_of_the_whole_flow() -> None:
+    clock = [100.0]
+    monitor = Monitor(clock=lambda: clock[0])
+    monitor.update([flow(copied(0, 100), copied(1, 50)), flow(flow="C->B", generation=-1)])
+    clock[0] += 20
+    monitor.update([flow(copied(0, 300), copied(1, 150)), flow(flow="C->B", generation=-1)])
+    answer = monitor.answer("/metrics")
+    assert answer is not None
+    found = series(answer.body)
+    task = (("connector", "A->B.MirrorSourceConnector"), ("task", "0"))
+    for name in ("poll", "write"):
+        whole = f"kafka_connect_source_task_metrics_source_record_{name}_rate"
+        assert {labels: value for (one, labels), value in found.items() if one == whole} == {
+            task: pytest.approx(15)
+        }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
@@ -25,6 +25,8 @@ from twinlog.metrics import TimingMetrics
 
 OFFLINE: Final = (FlowState.NOT_RUNNING, FlowState.UNKNOWN)
 FLOW_STATES: Final = tuple(one for one in FlowState if one not in OFFLINE)
+
+_Add = Callable[[metrics.Metric, tuple[str, ...], float], None]
 
 MEDIA_TYPE: Final = "application/openmetrics-text"
 OPENMETRICS: Final = f"{MEDIA_TYPE}; version=1.0.0"
@@ -87,6 +89,11 @@ class _Series:
         kept = [part.left_ms for part in looked_at if part.left_ms >= 0]
         if kept:
             self._add(metrics.FLOW_KEPT_SECONDS, labels, min(kept) / 1000)
+        if flow.generation >= 0:
+            at, rate = self._reading.at, self._reading.rate
+            records = sum(rate(at, flow.flow, part).records for part in parts)
+            for metric in metrics.TASK_RATES:
+                self._add(metric, (f"{flow.flow}.{metrics.SOURCE_CONNECTOR}", "0"), records)
         if flow.latency is not None:
             for quantile, ms in (("0.5", flow.latency.p50_ms), ("0.99", flow.latency.p99_ms)):
                 self._add(metrics.FLOW_LATENCY_SECONDS, (*labels, quantile), ms / 1000)
@@ -127,7 +134,7 @@ class _Series:
             self._add(metrics.ERRORS, (*labels, code), count)
         for one in flow.checkpoints() if self._has_partitions else ():
             group = (*labels, one.group, one.topic, str(one.partition))
-            self._times(flow, metrics.CHECKPOINT_LATENCY, one.latency, group)
+            _times(self._under_names_of(flow), metrics.CHECKPOINT_LATENCY, one.latency, group)
 
     def _partition(
         self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, str]
@@ -159,38 +166,39 @@ class _Series:
 
     def _as_mm2(self, flow: FlowSnapshot, part: PartitionSnapshot, labels: tuple[str, ...]) -> None:
         rate = self._reading.rate(self._reading.at, flow.flow, part)
-        self._named(flow, metrics.RECORD_COUNT, labels, part.records)
-        self._named(flow, metrics.RECORD_RATE, labels, rate.records)
-        self._named(flow, metrics.BYTE_COUNT, labels, part.bytes)
-        self._named(flow, metrics.BYTE_RATE, labels, rate.bytes)
-        self._times(flow, metrics.RECORD_AGE, part.age, labels)
-        self._times(flow, metrics.REPLICATION_LATENCY, part.latency, labels)
+        add = self._under_names_of(flow)
+        add(metrics.RECORD_COUNT, labels, part.records)
+        add(metrics.RECORD_RATE, labels, rate.records)
+        add(metrics.BYTE_COUNT, labels, part.bytes)
+        add(metrics.BYTE_RATE, labels, rate.bytes)
+        _times(add, metrics.RECORD_AGE, part.age, labels)
+        _times(add, metrics.REPLICATION_LATENCY, part.latency, labels)
 
-    def _times(
-        self,
-        flow: FlowSnapshot,
-        names: TimingMetrics,
-        view: TimingView | None,
-        labels: tuple[str, ...],
-    ) -> None:
-        if view is None:
-            return  # as in MM2: there is no series before the first record
-        self._named(flow, names.last, labels, view.last_ms)
-        self._named(flow, names.least, labels, _or_nan(view.least_ms))
-        self._named(flow, names.most, labels, _or_nan(view.most_ms))
-        self._named(flow, names.average, labels, _or_nan(view.average_ms))
-
-    def _named(
-        self, flow: FlowSnapshot, metric: metrics.Metric, labels: tuple[str, ...], value: float
-    ) -> None:
-        """One of MirrorMaker 2's, under the names that the flow's series have."""
+    def _under_names_of(self, flow: FlowSnapshot) -> _Add:
+        """Adds one of MirrorMaker 2's series under each name that the flow's have."""
         names = self._names.get(flow.flow, LEGACY_NAMES)
-        if MetricNames.LEGACY in names:
-            self._add(metric, labels, value)
-        if MetricNames.NEW in names:
+        if names == LEGACY_NAMES:
+            return self._add
+
+        def add(metric: metrics.Metric, labels: tuple[str, ...], value: float) -> None:
+            if MetricNames.LEGACY in names:
+                self._add(metric, labels, value)
             is_checkpoint = metric in metrics.CHECKPOINT_LATENCY.all
             plugin = metrics.CHECKPOINT_CONNECTOR if is_checkpoint else metrics.SOURCE_CONNECTOR
             self._add(metrics.PLUGIN_NAMES[metric.name], (plugin, "0", *labels), value)
+
+        return add
+
+
+def _times(
+    add: _Add, names: TimingMetrics, view: TimingView | None, labels: tuple[str, ...]
+) -> None:
+    if view is None:
+        return  # as in MM2: there is no series before the first record
+    add(names.last, labels, view.last_ms)
+    add(names.least, labels, _or_nan(view.least_ms))
+    add(names.most, labels, _or_nan(view.most_ms))
+    add(names.average, labels, _or_nan(view.average_ms))
 
 
 def _or_nan(value: float | None) -> float:
