@@ -11,6 +11,8 @@ from twinlog.control.risk.pulse import EVERY_S, LATELY_S, Pulse
 from twinlog.control.risk.source_questions import PULSE_WITHIN_S
 from twinlog.errors import Disconnected, TwinlogError, Unauthorized
 
+SILENCE_S = 2 * PULSE_WITHIN_S
+
 
 @dataclass
 class Asked:
@@ -64,7 +66,7 @@ def test_it_is_asked_every_second_and_one_question_at_a_time() -> None:
 
 def test_silence_begins_with_a_question_without_an_answer_and_ends_with_an_answer() -> None:
     asked = Asked()
-    asked.wait(PULSE_WITHIN_S)
+    asked.wait(SILENCE_S)
     seen = [asked.is_silent]  # it may be slow
     asked.fail(no_answer())
     seen.append(asked.is_silent)
@@ -79,7 +81,7 @@ def test_source_whose_records_come_is_slow_and_not_silent() -> None:
     asked = Asked()
     asked.wait(LATELY_S + 1)
     asked.copied(150)
-    asked.wait(PULSE_WITHIN_S - LATELY_S)
+    asked.wait(SILENCE_S - LATELY_S)
     asked.fail(no_answer())
     assert not asked.is_silent
 
@@ -88,7 +90,7 @@ def test_records_that_were_read_before_the_silence_are_no_sign_of_life() -> None
     asked = Asked()
     asked.wait(LATELY_S - 2)
     asked.copied(150)
-    asked.wait(PULSE_WITHIN_S - LATELY_S + 2)
+    asked.wait(SILENCE_S - LATELY_S + 2)
     asked.fail(no_answer())
     assert asked.is_silent
 

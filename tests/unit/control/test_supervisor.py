@@ -328,6 +328,20 @@ def test_a_lost_lead_ends_the_run_and_nothing_is_noted(config: FlowConfig) -> No
     assert state(process) is FlowState.STANDBY
 
 
+def test_how_long_it_copied_is_counted_over_all_runs(config: FlowConfig) -> None:
+    """As its records are."""
+    old, newest = Setup(config), Setup(config)
+    process = Process(old)
+    process.leads()
+    cast("Any", process.flow.run).copying_since = process.clock.now - 100
+    process.reload(changing(newest))
+    process.clock.now += 2
+    process.comes_to(Phase.RUNNING)
+    assert newest.tries == 1
+    process.clock.now += 10
+    assert process.supervisor.seconds == 112
+
+
 def test_a_changed_flow_ends_and_resumes_with_the_newest_configuration(config: FlowConfig) -> None:
     old, between, newest = Setup(config), Setup(config), Setup(config)
     process = Process(old)

@@ -2,7 +2,7 @@
 breaks no connection: a fetch waits request.timeout.ms (30 s) for it, and until then its lane takes
 an end of the log that is old for the end.
 
-Silence is two requests in a row without an answer (`source_questions.PULSE_WITHIN_S`), over
+Silence is two requests in a row without an answer (`source_questions.PULSE_WITHIN_S` each), over
 connections that nothing else uses, for what a broker has in memory. So neither a large question nor
 a fetch that takes long is an outage. Nor is a broker that is so loaded that it answers none of
 these while lanes still get records of it.

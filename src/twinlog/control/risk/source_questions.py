@@ -15,18 +15,17 @@ from twinlog.cluster.net.settings import ClusterSettings
 from twinlog.cluster.topics.producer_expiry import longest_transaction
 from twinlog.config.flow.schema import FlowConfig
 from twinlog.control.risk.held_back import OpenOnes
-from twinlog.errors import Disconnected, Unauthorized
+from twinlog.errors import Disconnected, Unauthorized, Unreachable
 from twinlog.model import Isolation, TopicId, TopicPartition
 from twinlog.survey.open_transactions import open_transactions
 from twinlog.survey.source_ends import known_ends, known_offsets
 from twinlog.survey.source_retention import retentions
 
 WITHIN_S: Final = 5.0
-PULSE_WITHIN_S: Final = 8.0
-"""Two requests without an answer, over one connection and then over another (a request for metadata
-waits METADATA_TIMEOUT_S). It is less than the 9 s (broker.session.timeout.ms) after which Kafka's
-own controller takes the leads from a broker that is silent: what answers later than that is no slow
-broker in Kafka's eyes either.
+PULSE_WITHIN_S: Final = 4.0
+"""Two requests of this length without an answer, over one connection and then over another, are
+less than the 9 s (broker.session.timeout.ms) after which Kafka's own controller takes the leads
+from a broker that is silent: what answers later than that is no slow broker in Kafka's eyes either.
 """
 
 
@@ -95,7 +94,10 @@ class SourceQuestions:
         the others.
         """
         with self._pulse.asking() as client:
-            client.metadata([])
+            try:
+                client.metadata([])
+            except (Disconnected, Unreachable):
+                client.metadata([])  # over another connection, to another broker where there is one
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where their logs end now."""
