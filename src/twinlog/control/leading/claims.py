@@ -56,14 +56,17 @@ class FlowClaims:
 
     def is_latest(self, target: ClusterClient, generation: int, followed: FlowIntents) -> bool:
         """Whether no newer claim is there than this one, and nothing is wanted but what is followed
-        already, as of now.
+        already, as of now. Ours may be gone: whoever leads since wrote one to the new topic.
         """
         rows = [(record.key, record.value) for record in read_to_end(target, STATE_TOPIC, 0)]
         history = winning_claims(rows).get(self.name)
         latest = None if history is None else history.latest
-        is_ours = latest is not None and latest.generation == generation
+        is_newer = latest is not None and (
+            latest.generation > generation
+            or (latest.generation == generation and latest.claimant != self.claimant)
+        )
         rests = followed.promotion is not None or followed.pause is not None
-        return is_ours and not rests and flow_intents(self.name, rows) == followed
+        return not is_newer and not rests and flow_intents(self.name, rows) == followed
 
     def end(self, target: ClusterClient, generation: int) -> None:
         """All lanes of a generation have drained."""
