@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from twinlog.channel.reachable import is_loopback
 from twinlog.config.rest import RestConfig, RestRole
 from twinlog.control.watch.monitor import PATHS, Answer, Monitor
-from twinlog.control.web.address import is_loopback
 from twinlog.control.web.open_requests import Connection, OpenRequests
 from twinlog.control.web.page.assets import HEADERS as PAGE_HEADERS
 from twinlog.control.web.page.assets import ROOT as PAGE
@@ -270,7 +270,7 @@ class Front:
             name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
         except ValueError:
             return False
-        return name in (self._own_name, "localhost") or is_loopback(name)
+        return name == self._own_name or is_loopback(name)
 
 
 def _check_origin(scope: Scope) -> None:
