@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -121,13 +120,6 @@ def test_broker_that_is_not_alive_is_retriable(source_cluster: LocalCluster) -> 
     client = ClusterClient(settings, patience=HURRIED, api_timeout_s=0.3)
     with client, pytest.raises(BrokerRefused, match="broker 4711 is not alive"):
         client.send(4711, ListGroupsRequest())
-
-
-def test_raw_request_gets_the_raw_answer(client: ClusterClient) -> None:
-    connection = client.connection_to(None)
-    body = struct.pack(">iiiibii", -1, 0, 0, 1, 0, 0, -1) + b"\x01\x01\x01\x00"
-    answer = connection.request_raw(FETCH, 12, body)
-    assert bytes(answer[4:6]) == b"\x00\x00"
 
 
 @pytest.mark.faults

@@ -30,7 +30,7 @@ from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.membership import Membership, Role
 from twinlog.control.drill import drill
 from twinlog.control.drill.cleaning import leftovers
-from twinlog.control.drill.clients import Writer
+from twinlog.control.drill.clients import DrillWriter
 from twinlog.control.drill.names import PREFIX
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
@@ -141,7 +141,7 @@ def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
         2: lambda numbers: [{3: 4, 4: 3}.get(n, n) for n in numbers],
     }
 
-    def batch(self: Writer, tp: TopicPartition) -> bytes:
+    def batch(self: DrillWriter, tp: TopicPartition) -> bytes:
         first = self.written[tp]
         numbers = list(range(first, first + self._at_once))
         which = int(tp.topic.removesuffix(".internal")[-1])
@@ -151,7 +151,7 @@ def test_a_lost_a_doubled_and_a_moved_record_turn_it_red(
         ]
         return bytes(encode_batch(records, codec=Codec.NONE))
 
-    monkeypatch.setattr(Writer, "_batch", batch)
+    monkeypatch.setattr(DrillWriter, "_batch", batch)
     words = ("--part", "switchover", "--seconds", "1", "--rate", "600")
     code, found = drilled(case, capsys, *words)
     assert code == 1

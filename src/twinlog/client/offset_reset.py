@@ -84,7 +84,7 @@ class Fit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ResetBounds:
     """A partition's log, and the place in it of the time asked for."""
 
     start: int
@@ -141,7 +141,7 @@ class GroupReset:
         }
 
 
-def place(goal: Goal, before: int | None, log: Bounds) -> tuple[int, Fit] | None:
+def place(goal: Goal, before: int | None, log: ResetBounds) -> tuple[int, Fit] | None:
     """The new offset within the log; None where there is nothing to shift from."""
     match goal.kind:
         case GoalKind.EARLIEST:
@@ -157,7 +157,7 @@ def place(goal: Goal, before: int | None, log: Bounds) -> tuple[int, Fit] | None
             return None if before is None else _within(before + goal.value, log)
 
 
-def _within(wanted: int, log: Bounds) -> tuple[int, Fit]:
+def _within(wanted: int, log: ResetBounds) -> tuple[int, Fit]:
     if wanted < log.start:
         return log.start, Fit.AT_START
     return (log.end, Fit.AT_END) if wanted > log.end else (wanted, Fit.AS_ASKED)
@@ -171,7 +171,7 @@ class _Now:
     members: Mapping[str, tuple[Any, ...] | TwinlogError]
     before: Mapping[str, GroupOffsets | TwinlogError]
     seen: ClusterMetadata
-    logs: Mapping[TopicPartition, Bounds | TwinlogError]
+    logs: Mapping[TopicPartition, ResetBounds | TwinlogError]
 
 
 class OffsetReset:
@@ -287,7 +287,7 @@ class OffsetReset:
 
     def _logs(
         self, goal: Goal, tps: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Bounds | TwinlogError]:
+    ) -> dict[TopicPartition, ResetBounds | TwinlogError]:
         if not tps:
             return {}
         starts = list_offsets(self._client, tps, EARLIEST)
@@ -295,7 +295,7 @@ class OffsetReset:
         times: Mapping[TopicPartition, OffsetResult | TwinlogError] = {}
         if goal.kind is GoalKind.TIMESTAMP:
             times = list_offsets(self._client, tps, goal.value)
-        out: dict[TopicPartition, Bounds | TwinlogError] = {}
+        out: dict[TopicPartition, ResetBounds | TwinlogError] = {}
         for tp in tps:
             start, end, at = starts[tp], ends[tp], times.get(tp)
             if isinstance(start, TwinlogError):
@@ -306,7 +306,7 @@ class OffsetReset:
                 out[tp] = at
             else:
                 at_time = -1 if at is None else at.offset
-                out[tp] = Bounds(start=start.offset, end=end.offset, at_time=at_time)
+                out[tp] = ResetBounds(start=start.offset, end=end.offset, at_time=at_time)
         return out
 
     def _partitions(self, topics: Collection[str]) -> list[TopicPartition]:
@@ -427,7 +427,7 @@ class OffsetReset:
         )
 
 
-def _again(one: ResetOffset, log: Bounds | TwinlogError) -> ResetOffset:
+def _again(one: ResetOffset, log: ResetBounds | TwinlogError) -> ResetOffset:
     """Within the log of now."""
     if isinstance(log, TwinlogError):
         raise log

@@ -24,7 +24,7 @@ from twinlog.control.failback.copy_end import CopyEnds
 from twinlog.control.failback.failback import Failback
 from twinlog.control.failback.parting import Parting, SourceLog
 from twinlog.control.failback.plan import FailbackPlan, Tail
-from twinlog.control.failback.replay import Replay, Work, work_of
+from twinlog.control.failback.replay import Replay, TailWork, work_of
 from twinlog.control.failback.saved import Owner, SavedFile, SavedTail, uncovered
 from twinlog.control.failback.tail import TailCounts, TailRecord, Transaction
 from twinlog.errors import BrokerRefused, FlowError, PartitionError
@@ -389,8 +389,8 @@ def test_what_may_be_ours_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
     assert caught.value.code == "TARGET_UNDER_MIN_ISR"
 
 
-def work(*spans: tuple[int, int], first: int = 20) -> Work:
-    return Work(source=TP, target=REMOTE, first=first, files=tuple(file(*one) for one in spans))
+def work(*spans: tuple[int, int], first: int = 20) -> TailWork:
+    return TailWork(source=TP, target=REMOTE, first=first, files=tuple(file(*one) for one in spans))
 
 
 class Rows:

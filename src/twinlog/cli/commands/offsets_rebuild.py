@@ -57,7 +57,7 @@ def rebuild(
     """
     from twinlog.cli.options.configuration import load_file
     from twinlog.control.flow.wiring import flow_setup
-    from twinlog.control.rebuild.map_rebuild import MapRebuild, Outcome
+    from twinlog.control.rebuild.map_rebuild import LineOutcome, MapRebuild
 
     chosen = _pattern(topics)
     config = one_flow(load_file(file).flows, flow)
@@ -85,7 +85,7 @@ def rebuild(
         write_all(_report(lines, dry_run=dry_run))
         if is_quiet():
             write_warnings(_refusals(lines))
-    return 1 if any(line.outcome is Outcome.REFUSED for line in lines) else 0
+    return 1 if any(line.outcome is LineOutcome.REFUSED for line in lines) else 0
 
 
 def _pattern(topics: str | None) -> re.Pattern[str] | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from twinlog.config.keys.flow_keys import CONNECTOR_ONLY
-from twinlog.config.strimzi.fields import CONNECTOR, Reader
+from twinlog.config.strimzi.fields import CONNECTOR, SectionReader
 from twinlog.config.strimzi.settings import Collected
 from twinlog.config.strimzi.yaml_nodes import Node
 from twinlog.model import Flow
@@ -33,7 +33,7 @@ _CONSUMER: Final = "consumer."
 class MirrorReader:
     """Reads mirrors into what was collected."""
 
-    def __init__(self, reader: Reader, found: Collected) -> None:
+    def __init__(self, reader: SectionReader, found: Collected) -> None:
         self._reader = reader
         self._found = found
 

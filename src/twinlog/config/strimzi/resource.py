@@ -22,7 +22,7 @@ from twinlog.config.strimzi.fields import (
     RESOURCE,
     SPEC,
     TARGET_ONLY,
-    Reader,
+    SectionReader,
 )
 from twinlog.config.strimzi.mirror import MirrorReader
 from twinlog.config.strimzi.providers import PROVIDERS, with_secrets
@@ -68,7 +68,7 @@ class _ResourceReader:
     def __init__(self, resource: Mapping[str, Node], secrets: Path | None) -> None:
         self._resource = resource
         self._file = resource["kind"].file
-        self._reader = Reader()
+        self._reader = SectionReader()
         self._secrets = Secrets(secrets)
         self._security = SecurityReader(self._reader, self._secrets)
         self._found = Collected(self._file)

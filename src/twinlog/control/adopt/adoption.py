@@ -47,7 +47,7 @@ from twinlog.mirror.map.offset_map import (
 )
 from twinlog.mirror.names.naming import STATE_TOPIC
 from twinlog.mirror.plan import PartitionPlan
-from twinlog.mirror.start.alignment import Alignment, Found, identity
+from twinlog.mirror.start.alignment import Aligned, Alignment, identity
 from twinlog.mirror.start.tail_check import TAIL_RECORDS
 from twinlog.mirror.state.generations import producers_of_others
 from twinlog.model import Isolation, TopicPartition
@@ -407,7 +407,7 @@ class Adopter:
         *,
         with_timestamp: bool,
         is_again: bool,
-    ) -> Found | None:
+    ) -> Aligned | None:
         """None: the source has nothing of it any more, and nothing that was not copied is lost.
 
         What is noted says nothing where we copied on since (`is_again`): there only records do.

@@ -34,7 +34,7 @@ SAID_AFTER_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowClients:
+class CheckedClients:
     """The four clients of a flow; several may be one and the same."""
 
     source: ClusterClient
@@ -154,7 +154,7 @@ def _flow(
     try:
         check_flow(
             setup,
-            FlowClients(
+            CheckedClients(
                 source=source, target=target, lane_source=lane_source, lane_target=lane_target
             ),
             report,

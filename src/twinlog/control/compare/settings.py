@@ -18,7 +18,7 @@ from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import ConfigDrift, closed_configs, find_drift
 from twinlog.errors import BrokerRefused, TwinlogError, Unauthorized, Unsupported
 from twinlog.mirror.names.acl_rules import EVERY_TOPIC
-from twinlog.mirror.names.config_rules import Difference
+from twinlog.mirror.names.config_rules import ConfigDiff
 from twinlog.mirror.names.filters import ConfigPropertyFilter
 from twinlog.quantities import first_few, plural
 from twinlog.survey.copied_topics import copies_by_name
@@ -73,7 +73,7 @@ def compare_configs(
     out.notes += _config_notes(flow, drift)
 
 
-def _config(name: str, one: Difference, off: str) -> Deviation:
+def _config(name: str, one: ConfigDiff, off: str) -> Deviation:
     return Deviation(
         aspect=Aspect.CONFIG,
         name=name,

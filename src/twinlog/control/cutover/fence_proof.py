@@ -29,7 +29,7 @@ Producers = Mapping[TopicPartition, Mapping[int, ProducerState]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
+class SeenWriter:
     """Somebody who wrote between two looks; without a producer id only the end tells."""
 
     tp: TopicPartition
@@ -66,7 +66,7 @@ class FenceProof:
         """
         deadline = time.monotonic() + within_s
         ends, producers = self._ends(), self._producers()
-        since, looks, told = time.monotonic(), 1, dict[TopicPartition, Writer]()
+        since, looks, told = time.monotonic(), 1, dict[TopicPartition, SeenWriter]()
         began = since
         while began - since < still_s:  # from the end of one look to the beginning of another
             if time.monotonic() > deadline:
@@ -88,7 +88,7 @@ class FenceProof:
         )
         return ends
 
-    def has_moved(self, ends: Ends) -> list[Writer]:
+    def has_moved(self, ends: Ends) -> list[SeenWriter]:
         """Who wrote since."""
         now = self._ends()
         return [] if now == ends else list(_writers(ends, now, {}, self._producers()))
@@ -108,7 +108,7 @@ class FenceProof:
             return {}
         return {tp: one for tp, one in found.items() if not isinstance(one, TwinlogError)}
 
-    def _leaks(self, writers: Mapping[TopicPartition, Writer]) -> FlowError:
+    def _leaks(self, writers: Mapping[TopicPartition, SeenWriter]) -> FlowError:
         who = first_few(map(str, writers.values()), MOST_WRITERS)
         return FlowError(
             f"producers still write on the source: {who}; stop them and give "
@@ -119,7 +119,7 @@ class FenceProof:
         )
 
 
-def _writers(before: Ends, now: Ends, known: Producers, after: Producers) -> list[Writer]:
+def _writers(before: Ends, now: Ends, known: Producers, after: Producers) -> list[SeenWriter]:
     out = []
     for tp, end in now.items():
         if end == before.get(tp):
@@ -132,7 +132,7 @@ def _writers(before: Ends, now: Ends, known: Producers, after: Producers) -> lis
             if id_ not in old or old[id_].last_sequence != state.last_sequence
         }
         out += [
-            Writer(tp=tp, records=records, producer_id=id_, state=state)
+            SeenWriter(tp=tp, records=records, producer_id=id_, state=state)
             for id_, state in moved.items()
-        ] or [Writer(tp=tp, records=records)]
+        ] or [SeenWriter(tp=tp, records=records)]
     return out

@@ -17,7 +17,7 @@ from twinlog.control.cutover.copies import Copy
 from twinlog.control.cutover.fence import fenced_topics, shut_out
 from twinlog.control.cutover.groups import GroupPlan
 from twinlog.control.cutover.scope import Scope
-from twinlog.control.cutover.told import Told
+from twinlog.control.cutover.told import NewestStatus
 from twinlog.control.duties.acl_sync import find_acl_changes
 from twinlog.control.duties.config_sync import find_drift
 from twinlog.errors import BrokerRefused, FlowError, TwinlogError, Unsupported
@@ -57,7 +57,7 @@ class Gates:
     """All gates of one scope at one moment."""
 
     def __init__(
-        self, scope: Scope, copies: Sequence[Copy], groups: Sequence[GroupPlan], told: Told
+        self, scope: Scope, copies: Sequence[Copy], groups: Sequence[GroupPlan], told: NewestStatus
     ) -> None:
         self._scope = scope
         self._copies = copies

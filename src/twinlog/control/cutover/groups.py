@@ -38,7 +38,7 @@ Commits: TypeAlias = Mapping[str, Mapping[TopicPartition, Committed]]
 """By group: where it goes on in partitions of the source."""
 
 
-class Outcome(StrEnum):
+class GroupOutcome(StrEnum):
     """What is to be done with a group in one partition, or was."""
 
     BEHIND = "to be set"
@@ -65,12 +65,12 @@ class GroupPartition:
     """Where it stands there; -1: nowhere."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GroupOutcome:
         if self.to < 0:
-            return Outcome.NO_PLACE if self.now < 0 else Outcome.LEFT
+            return GroupOutcome.NO_PLACE if self.now < 0 else GroupOutcome.LEFT
         if self.now > self.to:
-            return Outcome.AHEAD
-        return Outcome.THERE if self.now == self.to else Outcome.BEHIND
+            return GroupOutcome.AHEAD
+        return GroupOutcome.THERE if self.now == self.to else GroupOutcome.BEHIND
 
     @property
     def is_exact(self) -> bool:
@@ -93,7 +93,7 @@ class GroupPartition:
         text = f"{self.source} {self.committed} -> {self.target} {self.to}, {self.outcome}"
         if self.to < 0:
             text = f"{self.source} {self.committed}: {self.outcome}"
-        if self.outcome is Outcome.AHEAD:
+        if self.outcome is GroupOutcome.AHEAD:
             text = f"{text} at {self.now}"
         return f"{text} (not exact: {self.why_not_exact})" if self.why_not_exact else text
 
@@ -120,7 +120,7 @@ class GroupPlan:
     @property
     def is_done(self) -> bool:
         """It stands on the target where it should, or further."""
-        done = (Outcome.THERE, Outcome.AHEAD, Outcome.LEFT)
+        done = (GroupOutcome.THERE, GroupOutcome.AHEAD, GroupOutcome.LEFT)
         return not self.problem and all(one.outcome in done for one in self.partitions)
 
     @property
@@ -128,7 +128,7 @@ class GroupPlan:
         """What is to be committed on the target; nothing where that would be refused."""
         if self.in_use_there or self.problem:
             return {}
-        behind = (one for one in self.partitions if one.outcome is Outcome.BEHIND)
+        behind = (one for one in self.partitions if one.outcome is GroupOutcome.BEHIND)
         return {one.target: Committed(offset=one.to, metadata=one.metadata) for one in behind}
 
     def lines(self) -> Iterator[str]:

@@ -34,7 +34,7 @@ from twinlog.control.cutover.failover import no_return
 from twinlog.control.cutover.fence import AclFence, fenced_topics
 from twinlog.control.cutover.fence_proof import Ends, FenceProof
 from twinlog.control.cutover.gates import Gate, Gates, require_open
-from twinlog.control.cutover.groups import GroupPlan, Groups, Outcome
+from twinlog.control.cutover.groups import GroupOutcome, GroupPlan, Groups
 from twinlog.control.cutover.hook import hook_environment, run_hook
 from twinlog.control.cutover.promotion import (
     is_promoted,
@@ -401,13 +401,13 @@ def _overlaps(plans: Iterable[GroupPlan]) -> Iterator[str]:
     """
     for one in plans:
         for place in one.partitions if one.in_use_there else ():
-            if place.outcome is Outcome.BEHIND:
+            if place.outcome is GroupOutcome.BEHIND:
                 where = "nowhere" if place.now < 0 else str(place.now)
                 yield (
                     f"{one.group} is in use on the target and left: {place.target} at {where}, its "
                     f"place by the source is {place.to}: what is between may be read twice"
                 )
-            elif place.outcome is Outcome.AHEAD:
+            elif place.outcome is GroupOutcome.AHEAD:
                 yield (
                     f"{one.group} is in use on the target and left: {place.target} at {place.now}, "
                     f"its place by the source is {place.to}"

@@ -20,7 +20,7 @@ from twinlog.control.duties.rounds import LedFlow
 from twinlog.errors import TwinlogError, Unauthorized
 from twinlog.flow_log import FlowLog
 from twinlog.mirror.names.config_rules import (
-    Difference,
+    ConfigDiff,
     differences,
     may_shorten_life,
     shortens_life,
@@ -47,11 +47,11 @@ TO_KEEP: Final = (
 class ConfigDrift:
     """What one look at both clusters found."""
 
-    topics: dict[str, list[Difference]] = field(default_factory=dict)
+    topics: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """By remote topic, those that differ."""
     own: dict[str, dict[str, str]] = field(default_factory=dict)
     """By remote topic, the values that it should have of its own."""
-    kept: dict[str, list[Difference]] = field(default_factory=dict)
+    kept: dict[str, list[ConfigDiff]] = field(default_factory=dict)
     """By remote topic, what would shorten the life of records, and is not to be copied."""
     unread: dict[str, TwinlogError] = field(default_factory=dict)
     """Source topics whose configs may not be read."""
@@ -119,7 +119,7 @@ def lowered(drift: ConfigDrift) -> Iterator[str]:
             )
 
 
-def changes_of(found: Iterable[Difference]) -> list[ConfigChange]:
+def changes_of(found: Iterable[ConfigDiff]) -> list[ConfigChange]:
     """As they are sent."""
     return [ConfigChange(one.name, one.new) for one in found]
 
@@ -135,7 +135,7 @@ class ConfigSync:
         self._log = FlowLog(log, flow.name)
         self._own: dict[str, dict[str, str]] = {}
         """What remote topics had after the last round: where that is gone, somebody changed it."""
-        self._told: set[tuple[str, Difference]] = set()
+        self._told: set[tuple[str, ConfigDiff]] = set()
         self._lowered: list[str] = []
         interval_s = float(flow.config.config_sync.interval_seconds)
         self._rounds = TopicRounds(flow, "configs", interval_s)
@@ -212,7 +212,7 @@ class ConfigSync:
                 f"({plural(len(unknown), 'topic')}); exclude it by config.properties.exclude"
             )
 
-    def _tell(self, done: Mapping[str, list[Difference]]) -> set[tuple[str, Difference]]:
+    def _tell(self, done: Mapping[str, list[ConfigDiff]]) -> set[tuple[str, ConfigDiff]]:
         """A line for a topic; a warning where a value that somebody gave it was overwritten.
         Returns what was found.
 
@@ -220,7 +220,7 @@ class ConfigSync:
         time and however much else changes; of the first round, which finds what is old, the first
         lines are.
         """
-        told: set[tuple[str, Difference]] = set()
+        told: set[tuple[str, ConfigDiff]] = set()
         first: list[str] = []
         others: list[str] = []
         for remote, found in done.items():
@@ -243,7 +243,7 @@ class ConfigSync:
             self._log.warning("configs of %s were changed", plural(more, "more topic"))
         return told
 
-    def _is_foreign(self, remote: str, one: Difference) -> bool:
+    def _is_foreign(self, remote: str, one: ConfigDiff) -> bool:
         """Not merely an older value of the source: somebody set it on the target."""
         if remote not in self._own:
             return one.was_own

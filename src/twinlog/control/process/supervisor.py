@@ -18,7 +18,7 @@ from twinlog.control.flow.managed_flow import ManagedFlow, leave
 from twinlog.control.flow.phases import Phase, Step
 from twinlog.control.lanes.lanes import Job
 from twinlog.control.process.calls import Calls
-from twinlog.control.process.commands import Asked, CommandPort, Reload, Stop
+from twinlog.control.process.commands import CommandPort, QueuedCommand, Reload, Stop
 from twinlog.control.process.leases import Leases, LeaseStarter
 from twinlog.control.process.reload import Reloaded, Reloader, Reloads
 from twinlog.control.process.sharing import Sharing
@@ -133,7 +133,7 @@ class Supervisor:
             for flow in self.flows:
                 flow.cut()
 
-    def _obey(self, asked: Asked) -> None:
+    def _obey(self, asked: QueuedCommand) -> None:
         """Where the next command of a process goes."""
         match asked.command:
             case Reload():

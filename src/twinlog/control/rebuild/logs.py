@@ -44,7 +44,7 @@ class Log:
 
 
 @dataclass(slots=True, kw_only=True)
-class Written:
+class TargetWriters:
     """What the batch headers of the target say of its writers."""
 
     k: int | None = None
@@ -56,7 +56,7 @@ class Written:
     stamps_own_time: bool = False
 
 
-def writers(log: Log, ours: frozenset[int]) -> Written:
+def writers(log: Log, ours: frozenset[int]) -> TargetWriters:
     """Read all headers: every batch is one of ours, and their sequences follow one another.
 
     A sequence is the ordinal modulo 2^31, of whichever of our producer ids. So K is the base offset
@@ -64,7 +64,7 @@ def writers(log: Log, ours: frozenset[int]) -> Written:
     sequences, which is all that anybody compares. What others wrote is allowed in front of our
     ordinal 0 only: then it was there when this flow took the topic over.
     """
-    out = Written()
+    out = TargetWriters()
     foreign = -1
     for header, _ in _batches(log):
         if header.magic < 2 or header.is_control or header.producer_id not in ours:

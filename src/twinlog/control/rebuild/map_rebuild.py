@@ -40,7 +40,7 @@ from twinlog.errors import Fate, FlowError, NotLeader, PartitionError, TwinlogEr
 from twinlog.lane import late_requests
 from twinlog.lane.watches.compaction import may_lack_offsets
 from twinlog.mirror.map.offset_map import PartitionKey, Term, map_home
-from twinlog.mirror.map.rebuilt_rows import Described, rows
+from twinlog.mirror.map.rebuilt_rows import DescribedMaps, rows
 from twinlog.mirror.names.naming import STATE_TOPIC, offset_map_topic
 from twinlog.mirror.plan import PartitionPlan
 from twinlog.mirror.state.generations import producers_of
@@ -55,7 +55,7 @@ TERM_START: Final = 0
 SETUP_TRIES_S: Final = 1.0
 
 
-class Outcome(StrEnum):
+class LineOutcome(StrEnum):
     """What became of a partition."""
 
     REBUILT = "rebuilt"
@@ -71,7 +71,7 @@ class Line:
 
     source: TopicPartition
     target: TopicPartition
-    outcome: Outcome
+    outcome: LineOutcome
     first: int = -1
     """Target offset from which on the map describes it."""
     end: int = -1
@@ -94,7 +94,7 @@ class MapRebuild:
         self._target = ClusterClient(setup.target)
         self._ours: frozenset[int] = frozenset()
         self._skips: tuple[WantedSkip, ...] = ()
-        self._described = Described()
+        self._described = DescribedMaps()
         self._compacted: set[str] = set()
         self._targets: frozenset[TopicId] = frozenset()
         """Of the whole flow."""
@@ -147,7 +147,10 @@ class MapRebuild:
                 raise
             except TwinlogError as error:
                 yield Line(
-                    source=plan.source, target=plan.target, outcome=Outcome.REFUSED, problem=error
+                    source=plan.source,
+                    target=plan.target,
+                    outcome=LineOutcome.REFUSED,
+                    problem=error,
                 )
 
     def close(self) -> None:
@@ -171,7 +174,9 @@ class MapRebuild:
         key = plan.map_key
         start, end = self._bounds(plan.target)
         if self._described.whole(key, start):
-            return Line(source=plan.source, target=plan.target, outcome=Outcome.DESCRIBED, end=end)
+            return Line(
+                source=plan.source, target=plan.target, outcome=LineOutcome.DESCRIBED, end=end
+            )
         if start >= end > 0:
             raise PartitionError(
                 f"{plan.target}: all its records, [0, {end}), were deleted there, so there is "
@@ -181,7 +186,7 @@ class MapRebuild:
                 code="REBUILD_EMPTIED",
             )
         if start >= end:
-            return Line(source=plan.source, target=plan.target, outcome=Outcome.EMPTY, end=end)
+            return Line(source=plan.source, target=plan.target, outcome=LineOutcome.EMPTY, end=end)
         self._check_ours()
         target = Log(
             client=self._target, tp=plan.target, start=start, end=end, may_lack_offsets=is_lacking
@@ -195,7 +200,7 @@ class MapRebuild:
         return Line(
             source=plan.source,
             target=plan.target,
-            outcome=Outcome.WOULD_BE if self._claimed is None else Outcome.REBUILT,
+            outcome=LineOutcome.WOULD_BE if self._claimed is None else LineOutcome.REBUILT,
             first=found.runs[0].downstream,
             end=end,
             runs=len(found.runs),
@@ -292,8 +297,8 @@ class MapRebuild:
         self._skips = flow_intents(self._setup.name, state).skips
         return producers_of(self._setup.name, state)
 
-    def _read_map(self) -> Described:
-        out = Described()
+    def _read_map(self) -> DescribedMaps:
+        out = DescribedMaps()
         topic = offset_map_topic(self._setup.config.flow.source)
         if self._is_missing(topic):
             return out
