@@ -28,8 +28,8 @@ from twinlog.cli.main import run
 from twinlog.cluster.client import ClusterClient
 from twinlog.cluster.groups.group_protocol import GroupCalls, GroupSettings
 from twinlog.cluster.groups.membership import Membership, Role
+from twinlog.cluster.logs.producers import init_producer_id
 from twinlog.cluster.net.settings import ClusterSettings
-from twinlog.cluster.topics import admin
 from twinlog.cluster.topics.internal_log import append_rows, ensure_compacted_topic
 from twinlog.config.flow.offset_storage import offset_storage
 from twinlog.config.load import load
@@ -373,7 +373,7 @@ def test_records_of_another_flow_of_ours_are_no_mirror_makers(
         produce(left.source, left.topic, outgoing(range(30, 40)))
     with ClusterClient(settings_for(left.target.bootstrap)) as client:
         ensure_compacted_topic(client, STATE_TOPIC, partitions=1, replication_factor=1)
-        other = admin.init_producer_id(client).producer_id
+        other = init_producer_id(client).producer_id
         row = having_written("elsewhere->B", other)
         append_rows(client, TopicPartition(STATE_TOPIC, 0), [row], 1)
         records = [Record(n, 1_700_000_000_000, None, b"v%d" % (70 + n)) for n in range(3)]

@@ -20,7 +20,7 @@ from twinlog.cli.main import run
 from twinlog.client import group_translation
 from twinlog.client.offset_reset import Goal, GoalKind, OffsetReset
 from twinlog.cluster.client import ClusterClient
-from twinlog.cluster.topics import admin
+from twinlog.cluster.logs.offsets import list_offsets
 from twinlog.model import TopicPartition
 from twinlog.sandbox import LocalCluster
 
@@ -161,7 +161,7 @@ def test_record_that_comes_while_a_time_is_looked_for_is_not_skipped(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No record is so new yet; one arrives before the next question is asked."""
-    at_ms, ask = FIRST_MS + 20 * HOUR_MS, admin.list_offsets
+    at_ms, ask = FIRST_MS + 20 * HOUR_MS, list_offsets
     topic = f"{copied.topic}-late"
     create_topic(copied.target, topic)
     produce(copied.target, topic, [Outgoing(value=b"old", timestamp=FIRST_MS)] * 3)
@@ -172,7 +172,7 @@ def test_record_that_comes_while_a_time_is_looked_for_is_not_skipped(
             produce(copied.target, topic, [Outgoing(value=b"new", timestamp=at_ms)])
         return found
 
-    monkeypatch.setattr(admin, "list_offsets", asked)
+    monkeypatch.setattr("twinlog.client.offset_reset.list_offsets", asked)
     goal = Goal(kind=GoalKind.TIMESTAMP, value=at_ms)
     with ClusterClient(settings_of(copied.target)) as client:
         (found,) = OffsetReset(client).plan(goal, [f"{copied.group}-late"], topics=[topic])

@@ -132,7 +132,7 @@ def test_wrong_values_and_advice_name_the_fields_of_the_file(tmp_path: Path) -> 
     with pytest.raises(ConfigError) as caught:
         load_text(tmp_path, a_resource(a=a, mirror=mirror))
     config = "spec.mirrors[0].sourceConnector.config"
-    found = {one.key: one.what for one in caught.value.each}
+    found = {str(one.key): one.what for one in caught.value.each}
     assert sorted(found) == sorted(
         [
             "spec.clusters[0].config.security.protocol",
