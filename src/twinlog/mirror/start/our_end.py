@@ -6,7 +6,8 @@ so the walk begins at the map's mark, which says how far the copy surely got, an
 of the batches behind it. A batch of one of our producer ids moves our end; its sequences must
 follow those before. What the broker remembers of our id is the cross-check, and ends the walk:
 where all that is remembered was seen, nothing of ours lies further. So does a mark that is *final*:
-it was written with nothing on its way (`Mark.is_final`).
+it was written with nothing on its way (`Mark.is_final`). That the log still has what was written
+before it, no mark says.
 
 A target that lost its end (unclean election) and was written to by others since is longer than the
 mark again, and nothing behind the mark is ours. While the broker knows our id it says how far we
@@ -84,12 +85,12 @@ def find_end(
     offset hold the same record; None: not both hold one.
     """
     walk = _Walk(request, there, target, known_producers)
-    expected = _remembered(walk.mark, producer)
-    if expected is None and walk.mark.is_final:
-        expected = walk.mark.ordinal
+    remembered = _remembered(walk.mark, producer)
+    expected = walk.mark.ordinal if remembered is None and walk.mark.is_final else remembered
     walk.run(expected)
-    if expected is None:
+    if remembered is None:
         _check_forgotten(walk, is_copy)
+    if expected is None:
         return walk.end(walk.ordinal)
     if expected < walk.mark.ordinal:  # and no batch behind the mark repeats records
         lost = f"{walk.mark.ordinal - expected} records that were acknowledged"
@@ -267,7 +268,7 @@ def _check_forgotten(walk: _Walk, is_copy: Callable[[int, int], bool | None]) ->
     request, mark, there = walk.request, walk.mark, walk.there
     if walk.ordinal != mark.ordinal:
         return
-    if walk.begin > mark.downstream and _may_be_further(request, mark):
+    if walk.begin > mark.downstream and not mark.is_final and _may_be_further(request, mark):
         raise LogFinding(
             code="TARGET_TRUNCATED",
             what=(
