@@ -301,11 +301,12 @@ def test_the_target_lost_its_end(copy: Copy) -> None:
     assert copy.starts() in {"TARGET_TRUNCATED", "POSITION_REGRESSED"}
 
 
-def test_a_stranger_wrote_where_our_records_were() -> None:
+@pytest.mark.parametrize("is_final", [False, True], ids=["running", "final mark"])
+def test_a_stranger_wrote_where_our_records_were(*, is_final: bool) -> None:
     copy = Copy(Kind.SHARED)
     copy.ours(0, 10)
     copy.ours(10, 5)
-    copy.marked()
+    copy.marked(is_final=is_final)
     copy.target.truncate(10)
     copy.theirs(8)
     copy.forgotten()
