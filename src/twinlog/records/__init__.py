@@ -4,8 +4,9 @@
     register(spark)
 
 Read `source`, then `options` and `places` (what a user writes), `planning` and `ranges` (which
-offsets that is), `batch_reader`, `stream_reader`, `filters`; `tasks`, `log_reader` and `decoding`
-run on executors; `gaps` is about what is gone. `write` is the other direction.
+offsets that is), `upstreams` (of which records they are copies), `batch_reader`, `stream_reader`,
+`filters`; `tasks`, `log_reader` and `decoding` run on executors; `gaps` is about what is gone.
+`write` is the other direction.
 Nothing that mirrors loads any of it.
 """
 
