@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twinlog.errors import EnvironmentMissing
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,20 +29,12 @@ def register(spark: SparkSession) -> None:
     It also sets `spark.sql.python.filterPushdown.enabled`, without which Spark passes no filters to
     sources written in Python. Raises EnvironmentMissing without PyArrow.
     """
+    from twinlog.records.spark_api import need_arrow
+
     need_arrow()
     from twinlog.records import source
 
     source.register(spark)
-
-
-def need_arrow() -> None:
-    """Raises EnvironmentMissing without PyArrow."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise EnvironmentMissing(
-            f'format("twinlog") needs PyArrow ({error}): pip install "twinlog[records]"'
-        ) from None
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:
