@@ -17,7 +17,7 @@ class DefaultSource(DataSource):
     """Stands for `twinlog.records.source.TwinlogSource`, of which it makes an instance."""
 
     def __new__(cls, options: dict[str, str]) -> DataSource:  # type: ignore[misc]
-        from twinlog.records import need_arrow
+        from twinlog.records.spark_api import need_arrow
 
         need_arrow()
         from twinlog.records.source import TwinlogSource

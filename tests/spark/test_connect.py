@@ -23,9 +23,10 @@ import sys
 from pyspark.sql import SparkSession
 from twinlog.records import register
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
-register(spark)
 given = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2]}
 frame = spark.read.format("twinlog").options(**given).load().where("partition = 1")
+print(sorted(int(row.value) for row in frame.collect()))
+register(spark)
 print(type(spark).__module__, sorted(int(row.value) for row in frame.collect()))
 """
 STREAM = """
@@ -81,8 +82,9 @@ def topic(source_cluster: LocalCluster, fresh_topic: str) -> str:
 
 
 def test_a_batch_over_spark_connect(source_cluster: LocalCluster, topic: str) -> None:
+    """Spark knows the format by itself, and passes no filters then; `register` sees to them."""
     said = over_connect(CONNECT, source_cluster.bootstrap, topic)
-    assert said == ["pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
+    assert said == ["[1, 3, 5, 7, 9]", "pyspark.sql.connect.session [1, 3, 5, 7, 9]"]
 
 
 @pytest.mark.long
@@ -90,7 +92,7 @@ def test_a_stream_over_spark_connect(
     source_cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
     said = over_connect(CONNECT + STREAM, source_cluster.bootstrap, topic, str(tmp_path))
-    assert said[1:] == ["10"]
+    assert said[2:] == ["10"]
 
 
 @pytest.mark.long

@@ -4,16 +4,15 @@
     register(spark)
 
 Read `source`, then `options` and `bounds` (what a user writes), `planning` and `ranges` (which
-offsets that is), `batch_reader`, `stream_reader`, `filters`; `tasks`, `log_reader` and `decoding`
-run on executors; `gaps` is about what is gone. `write` is the other direction.
+offsets that is), `upstreams` (of which records they are copies), `batch_reader`, `stream_reader`,
+`filters`; `tasks`, `log_reader` and `decoding` run on executors; `gaps` is about what is gone.
+`write` is the other direction.
 Nothing that mirrors loads any of it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from twinlog.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,20 +29,12 @@ def register(spark: SparkSession) -> None:
     It also sets `spark.sql.python.filterPushdown.enabled`, without which Spark passes no filters to
     sources written in Python. Raises EnvironmentMissing without PyArrow.
     """
+    from twinlog.records.spark_api import need_arrow
+
     need_arrow()
     from twinlog.records import source
 
     source.register(spark)
-
-
-def need_arrow() -> None:
-    """Raises EnvironmentMissing without PyArrow."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise EnvironmentMissing(
-            f'format("twinlog") needs PyArrow ({error}): pip install "twinlog[records]"'
-        ) from None
 
 
 def partitioned(df: DataFrame, options: Mapping[str, str]) -> DataFrame:

@@ -64,6 +64,7 @@ __all__ = [
     "ReadMaxBytes",
     "ReadMaxRows",
     "SupportsTriggerAvailableNow",
+    "need_arrow",
     "needs",
 ]
 
@@ -79,3 +80,13 @@ def needs(what: str, version: str, *, is_there: bool) -> None:
             f'format("twinlog"): {what} needs Spark {version} or newer, and this is '
             f"{pyspark.__version__}"
         )
+
+
+def need_arrow() -> None:
+    """Raises EnvironmentMissing without PyArrow."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise EnvironmentMissing(
+            f'format("twinlog") needs PyArrow ({error}): pip install "twinlog[records]"'
+        ) from None

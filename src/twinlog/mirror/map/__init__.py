@@ -1,5 +1,6 @@
 """The offset map: which upstream record every target offset is, and what is told by it.
 
 Read `offset_map` (its rows and rules) and `runs`; `map_tail` is its end, as a lane writes it,
-`translation` answers for one offset, `rebuilt_runs` finds a map again from the logs.
+`translation` answers for one offset, `origins` for each record of a batch, `rebuilt_runs` finds a
+map again from the logs.
 """

@@ -1,0 +1,60 @@
+"""What Spark finds without being told: `pyspark_twinlog`."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, GreaterThan
+
+from pyspark_twinlog import DefaultSource
+from twinlog.errors import EnvironmentMissing
+from twinlog.model import TopicPartition
+from twinlog.records.batch_reader import BatchReader
+from twinlog.records.options import parse_options
+from twinlog.records.source import TwinlogSource
+from twinlog.records.spark_api import HAS_FILTERS
+
+GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+
+
+def test_it_is_the_same_source() -> None:
+    """As Spark looks it up: a class, by its name, of which it makes an instance."""
+    assert issubclass(DefaultSource, DataSource)
+    assert DefaultSource.name() == TwinlogSource.name()
+    found = pickle.loads(pickle.dumps(DefaultSource))(options=GIVEN)  # noqa: S301 (our own)
+    assert type(found) is TwinlogSource
+    assert found.options == GIVEN
+
+
+def test_looking_loads_nothing_of_twinlog() -> None:
+    script = (
+        "import sys, pyspark_twinlog\n"
+        "print([name for name in sys.modules if name.startswith(('twinlog', 'pyarrow'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "twinlog" not in done.stdout
+
+
+def test_without_pyarrow_it_is_an_error_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(EnvironmentMissing, match=r"pip install \"twinlog\[records\]\""):
+        DefaultSource(GIVEN)
+
+
+@pytest.mark.skipif(not HAS_FILTERS, reason="Spark passes no filters before 4.1")
+def test_a_reader_does_not_fail_where_spark_passes_no_filters() -> None:
+    """Spark's condition (`plan_data_source_read`), and what it does where it passes them."""
+    reader = BatchReader(parse_options(GIVEN, is_stream=False), ("value",))
+    found = getattr(reader.pushFilters, "__func__", None)
+    assert found is DataSourceReader.pushFilters
+    filters = [EqualTo(("partition",), 1), GreaterThan(("offset",), 4)]
+    kept = [*reader.pushFilters(filters)]
+    assert all(one is other for one, other in zip(kept, filters, strict=True))
+    bounds = pickle.loads(pickle.dumps(reader))._bounds  # noqa: S301 (our own)
+    assert bounds.admit(TopicPartition("orders", 1))
+    assert not bounds.admit(TopicPartition("orders", 0))
